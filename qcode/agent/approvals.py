@@ -57,7 +57,7 @@ _KEEP_PLANNING = "the plan is not approved and plan mode goes on; change nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ResolvedCall:
     """A call as it will run. `level` is None if the user allowed it, or if it needs no sandbox.
 
     `targets` are the files the user was asked about. `refusal` is the whole result, if not empty: a call that could
@@ -98,7 +98,7 @@ class PendingCalls:
         self._watched = watched
         self._approved = approved
         self._permissions = permissions
-        self._judged: dict[str, Judged] = {}
+        self._judged: dict[str, ResolvedCall] = {}
         self._open: dict[str, CallApproval] = {}
         self._warnings: list[str] = []
 
@@ -116,7 +116,7 @@ class PendingCalls:
         verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), spelled)
         # The user allows the command as it is shown, without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
-        self._judged[call_id] = judged = Judged(name, spelled, level)
+        self._judged[call_id] = judged = ResolvedCall(name, spelled, level)
         is_question = toolbox.asks_person(call.name)
         if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             permissions.note(call, "ran" if verdict.is_allowed else "refused", verdict.reason, verdict.rule)
@@ -192,15 +192,15 @@ class PendingCalls:
             self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
             give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
 
-    def _is_barred(self, policy: Policy, judged: Judged | None) -> bool:
+    def _is_barred(self, policy: Policy, judged: ResolvedCall | None) -> bool:
         """Whether plan mode holds now and the call would change something."""
         if judged is None or not is_planning(policy) or self._toolbox.only_reads(judged.name, judged.arguments):
             return False
         return not policy.judge(self._toolbox.spec(judged.name), judged.arguments).is_allowed
 
-    def take(self, call: ToolCall, arguments: JsonObject) -> Judged:
+    def take(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
         """Return the judged form of a call that may run; each is taken once."""
-        return self._judged.pop(call.call_id, Judged(call.name, arguments))
+        return self._judged.pop(call.call_id, ResolvedCall(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return the warnings about decisions that could not be carried out, since the last time."""
@@ -210,7 +210,7 @@ class PendingCalls:
     async def run(
         self,
         policy: Policy,
-        judged: Judged,
+        judged: ResolvedCall,
         output: Callable[[str], None],
         model: str,
         background_requested: asyncio.Event | None = None,
@@ -233,7 +233,7 @@ class PendingCalls:
             return outcome
         return replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy)))
 
-    def _may_change_files(self, policy: Policy, judged: Judged, model: str) -> bool:
+    def _may_change_files(self, policy: Policy, judged: ResolvedCall, model: str) -> bool:
         """Whether the files that a call changes must be detected: tools that write report them."""
         spec = next((spec for spec in self._toolbox.specs(model) if spec.name == judged.name), None)
         if spec is None or spec.is_read_only or spec.writes_files or judged.level == "read-only":

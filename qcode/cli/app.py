@@ -1,6 +1,6 @@
-"""Opens the app, or its linear mode. What the first paint shows is read here; the app opens the agent behind it.
+"""Opens the app, or its linear mode. The data of the first paint is read here; the app opens the agent later.
 
-Apart from `main`, which loads at every start: this loads the app.
+Separate from `main`, which is imported at every start, because this imports the app.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from qcode.agent.context.attachments import MAX_IMAGE_BYTES
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import encode, line_without_turn
 from qcode.headless.output import OutputLostError
-from qcode.headless.run import RESULT_TIMEOUT_S, Output, Run
+from qcode.headless.run import RESULT_TIMEOUT_S, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.messages import Block, Image, Text
@@ -53,7 +53,7 @@ async def run_exchange(
 
     `turn` are the options of each turn. A signal ends the running turn and then the run.
     """
-    output = Output.of(agent, stdout, stderr, turn)
+    output = RunOutput.of(agent, stdout, stderr, turn)
     exchange = _Exchange(output)
     try:
         return await exchange.run(descriptor)
@@ -65,7 +65,7 @@ async def run_exchange(
 class _Exchange:
     """The loop over the input lines. `_waiting` is the queue of messages, `_run` the running turn."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: RunOutput) -> None:
         self._output = output
         self._waiting: deque[UserMessage | InvalidLine | _Interrupted] = deque()
         self._moved = asyncio.Event()

@@ -89,7 +89,7 @@ async def run_headless(
     written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, even if
     this raises, which happens on an internal error of the conversation and on cancellation.
     """
-    output = Output.of(agent, stdout, stderr, turn, clock)
+    output = RunOutput.of(agent, stdout, stderr, turn, clock)
     run = Run(output, introduces=True)
     interrupts = Interrupts(ask=run.ask, force=run.force, flush=run.flush)
     try:
@@ -101,7 +101,7 @@ async def run_headless(
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class RunOutput:
     """The output of a run: an agent, the streams, and the format."""
 
     agent: Agent
@@ -121,7 +121,7 @@ class Output:
         stderr: BinaryIO,
         turn: TurnOptions = NO_OPTIONS,
         clock: Callable[[], float] = time.monotonic,
-    ) -> Output:
+    ) -> RunOutput:
         """Return the output to two streams, in the format of the agent's options."""
         is_terminal = stderr.isatty()
         writer = StderrWriter(stderr, is_terminal=is_terminal)
@@ -174,7 +174,7 @@ class Output:
 class Run:
     """A running turn and its output. `_ended` is None until the turn has ended or was ended by force."""
 
-    def __init__(self, output: Output, *, introduces: bool = False) -> None:
+    def __init__(self, output: RunOutput, *, introduces: bool = False) -> None:
         self._conversation = output.agent.conversation
         self._output = output
         self._format = output.format

@@ -195,30 +195,29 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def _begin_work(self, commands: tuple[Command, ...]) -> None:
         """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
+        from qcode.tui.commands.command import CommandContext, choices_for
         from qcode.tui.commands.help import bindings
-        from qcode.tui.commands.sessions import SessionName
-        from qcode.tui.commands.table import COMMANDS
+        from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
         from qcode.tui.prompt.attachments import Attaching
         from qcode.tui.shell_lines import ShellLines
         from qcode.tui.turns import Turns
-        from qcode.tui.view import Host, show_start
+        from qcode.tui.view import AppView, SessionName
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
         attaching = Attaching(
             agent,
-            say=lambda level, text: self.host.say(level, text),
+            say=lambda level, text: self.view.say(level, text),
             changed=self._note_files,
         )
         self.session_name = SessionName(agent.sessions, self.announcer.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
-        self.host = Host(
+        self.view = AppView(
             self,
             agent,
-            commands,
             parts,
             self.turns,
             self.shell,
@@ -233,22 +232,23 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             lend=self._lend,
             apply=self._apply,
         )
+        self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(Sources(self.host.choices, attaching.files, attaching.pictures))
-        show_start(keys, agent.conversation, parts, self.turns)
+        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), attaching.files, attaching.pictures))
+        show_start(self.commands, parts)
         self.session_name.refresh()
-        self.host.failures.watch(self._in_app)
+        self.view.failures.watch(self._in_app)
         self.is_at_work = True
         for problem in self.all_theme_problems():
-            self.host.say("warning", problem)
+            self.view.say("warning", problem)
 
     def get_driver_class(self) -> type[Driver]:
         return outliving(super().get_driver_class(), self.exit)
 
     @property
     def has_chosen_theme(self) -> bool:
-        return self.is_at_work and self.host.has_chosen_theme
+        return self.is_at_work and self.view.has_chosen_theme
 
     def compose(self) -> ComposeResult:
         """Yield what is seen at once; what opens later is mounted after the first paint."""
@@ -319,12 +319,14 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     def on_unmount(self) -> None:
         if self.is_at_work:
-            self.host.failures.unwatch()
+            self.view.failures.unwatch()
         self.announcer.end()
 
     @on(Prompt.Submitted)
     def _take_prompt(self, event: Prompt.Submitted) -> None:
-        self.host.take(event.text, event.shown, event.images)
+        from qcode.tui.commands.table import take
+
+        take(self.commands, event.text, event.shown, event.images)
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
@@ -332,11 +334,11 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     @on(Transcript.LinkClicked)
     def _open_link(self, event: Transcript.LinkClicked) -> None:
-        self.host.open_link(event.href)
+        self.view.open_link(event.href)
 
     @on(Transcript.Selected)
     def _hint_at_copying(self, event: Transcript.Selected) -> None:
-        self.host.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
+        self.view.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` the best way there is; the widgets' own copying comes here, too."""
@@ -378,10 +380,14 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         """Let keys through to the palette while it is open, and to the prompt where a command does not apply."""
         if action != "command":
             return super().check_action(action, parameters)
-        return len(self.screen_stack) == 1 and self.host.is_possible(str(parameters[0]))
+        from qcode.tui.commands.table import is_possible
+
+        return len(self.screen_stack) == 1 and is_possible(self.commands, str(parameters[0]))
 
     def action_command(self, command_id: str) -> None:
-        self.host.run(command_id)
+        from qcode.tui.commands.table import run_by_key
+
+        run_by_key(self.commands, command_id)
 
     def _show_conversation(self, notices: tuple[Notice, ...]) -> None:
         """Show what is there already of the conversation, and what has to be said about it."""
@@ -437,13 +443,13 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         """Start what was waiting for the conversation."""
         agent, first_prompt = self.agent, self.context.options.prompt or ""
         if agent.servers is not None:
-            with self.host.failures.noticing():
+            with self.view.failures.noticing():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
         self._run_aside(asyncio.to_thread(agent.warm_up), "warm-up")
         self._run_aside(self.look_for_sandbox(), "sandbox")
         if first_prompt.strip():
-            self.host.send_first(first_prompt)
+            self.view.send_first(first_prompt)
         for event in self._early:
             self.post_message(event)
         if agent.keys.is_first:
@@ -459,11 +465,11 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         if any(isinstance(event, events.Key) and event.key == "enter" for event in self._early):
             self.agent.keys.finish("")
             return
-        self.call_later(self.parts.prompt.call_later, self.call_later, self.host.connect, "")
+        self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")
 
     def _run_aside(self, work: Coroutine[Any, Any, None], group: str) -> None:
         """Run `work` beside the app's messages; an error in it ends in a notice."""
-        self.run_worker(self.host.failures.noticed(work), group=group)
+        self.run_worker(self.view.failures.noticed(work), group=group)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
@@ -493,7 +499,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         from qcode.tui.view import apply_setting
 
         return apply_setting(
-            setting, self.announcer, self.parts.transcript, show_theme=self.wear, use_mode=self.host.use_mode
+            setting, self.announcer, self.parts.transcript, show_theme=self.wear, use_mode=self.commands.use_mode
         )
 
     def _begin_leaving(self) -> None:

@@ -14,14 +14,13 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from qcode.agent.outcomes import BROKE_OFF
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Answer,
-    ApprovalMode,
     CallApproval,
     Decision,
     Deny,
@@ -29,17 +28,16 @@ from qcode.protocol.approvals import (
     TurnOptions,
 )
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
-from qcode.protocol.model import Effort
 from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
-from qcode.tui.commands.command import MODES, Command, CommandHost, find, split_command, unknown_command
-from qcode.tui.commands.models import ModelUse
-from qcode.tui.commands.table import COMMANDS, is_custom
+from qcode.tui.commands.command import Command, CommandContext, find, split_command, unknown_command
+from qcode.tui.commands.table import COMMANDS
 from qcode.tui.failures import Failures, what_happened
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.approval import Form, Option, asked_by, form_of, question_line
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
+from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter, replay
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
@@ -52,42 +50,20 @@ if TYPE_CHECKING:
     from qcode.agent.options import RunContext
     from qcode.protocol.events import Notice
 
-if TYPE_CHECKING:
-    pass
 
-_COMMANDS = frozenset(
-    {
-        "help", "model", "effort", "mode", "config", "clear", "trust", "quit", "copy", "plan", "permissions", "tools",
-        "memory", "init", "doctor", "todos",
-    }
-)  # fmt: skip
-
-
-class LinearHost:
-    """What the commands that need no screen do here."""
+class LinearCommandView:
+    """The view of the linear mode for commands."""
 
     def __init__(self, app: LinearApp) -> None:
         self._app = app
-        self.agent = app.agent
-        self.has_screens = False
         self.is_turn_running = False
-        self.is_prompt_empty = True
-        self._model_use = ModelUse(app.agent, say=self.say, shown=lambda: None)
-
-    @property
-    def commands(self) -> tuple[Command, ...]:
-        return tuple(command for command in self._app.commands if command.id in _COMMANDS or is_custom(command))
-
-    @property
-    def effort(self) -> Effort | None:
-        return self._model_use.wanted
 
     @property
     def todos(self) -> tuple[TodoItem, ...]:
         return self._app.todos
 
     def toggle_todos(self) -> bool:
-        """Say the list: there is nothing to open here."""
+        """Print the to-do list, because it cannot be opened here."""
         if self.todos:
             self.show_panel("Todos", in_words(self.todos))
         return bool(self.todos)
@@ -98,30 +74,22 @@ class LinearHost:
     def show_panel(self, title: str, text: str) -> None:
         self._app.say(f"{title}:\n{text}")
 
-    def use_model(self, name: str) -> None:
-        self._model_use.use(name)
+    def show_mode(self) -> None:
+        self.say("info", f"Mode: {self._app.agent.conversation.mode}.")
 
-    def use_effort(self, effort: Effort | None) -> None:
-        self._model_use.use_effort(effort)
+    def show_trust(self) -> None:
+        """Print nothing: `/trust` reports the change."""
 
-    def use_mode(self, mode: ApprovalMode) -> None:
-        self.agent.conversation.set_mode(mode)
-        self.say("info", f"Mode: {self.agent.conversation.mode}.")
+    def show_new_session(self) -> None:
+        self._app.todos = ()
+        self.say("info", "A new session.")
 
     def apply_setting(self, setting: Setting) -> bool:
         mode = next((mode for mode in MODES if mode == setting.value), None)
         if setting.name == "permissions.mode" and mode is not None:
-            self.use_mode(mode)
+            self._app.context.use_mode(mode)
             return True
         return False
-
-    def clear_conversation(self) -> None:
-        self.agent.conversation.clear()
-        self._app.todos = ()
-        self.say("info", "A new session.")
-
-    def trust_folder(self) -> None:
-        self.say("info", self.agent.trust.accept())
 
     def copy_reply(self) -> None:
         self.say("info", "The reply stands above; the terminal copies it.")
@@ -130,7 +98,7 @@ class LinearHost:
         self._app.waiting = (text, options)
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.following.append(Failures(self.agent.report_crash, self.say).noticed(work))
+        self._app.following.append(Failures(self._app.agent.report_crash, self.say).noticed(work))
 
     def leave(self) -> None:
         self._app.is_over = True
@@ -150,7 +118,6 @@ class LinearApp:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.agent = agent
-        self.commands = commands
         self.say = lines.say
         self._settings = settings = agent.context.settings
         self.view = LinearView(lines.say, settings.ui.show_thinking, clock)
@@ -159,7 +126,10 @@ class LinearApp:
         self.is_over = False
         self.todos: tuple[TodoItem, ...] = ()
         self._lines = lines
-        self._host = LinearHost(self)
+        self._commands = LinearCommandView(self)
+        offered = tuple(command for command in commands if not command.needs_screen)
+        model_use = ModelUse(agent, say=self._commands.say, shown=lambda: None)
+        self.context = CommandContext(agent, offered, model_use, self._commands)
         self._questions: list[CallApproval] = []
         self._is_cancelling = False
         self.waiting: tuple[str, TurnOptions] | None = None
@@ -187,7 +157,7 @@ class LinearApp:
         """Interrupt a line of the shell, or the turn and deny what it asks; return False where nothing runs."""
         if self._shell.stop():
             return True
-        if not self._host.is_turn_running or self._is_cancelling:
+        if not self._commands.is_turn_running or self._is_cancelling:
             return False
         self._is_cancelling = True
         self.agent.conversation.cancel()
@@ -236,12 +206,11 @@ class LinearApp:
             await self._turn(text)
             return
         name, argument = typed
-        command = find(name.lower(), self._host.commands)
+        command = find(name.lower(), self.context.commands)
         if command is None:
-            self.view.add_notice("warning", unknown_command(name, self._host.commands))
+            self.view.add_notice("warning", unknown_command(name, self.context.commands))
         else:
-            # The commands here use only what this host has.
-            command.run(cast("CommandHost", self._host), argument)
+            command.run(self.context, argument)
             while self.following:
                 await self.following.pop()
             if self.waiting is not None:
@@ -256,14 +225,14 @@ class LinearApp:
             await self.following.pop()
 
     async def _turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
-        self._host.is_turn_running = True
+        self._commands.is_turn_running = True
         self._is_cancelling = False
         try:
             await self._show(self.agent.conversation.submit(text, options=options))
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the session goes on
             self._presenter.abandon(what_happened(failure, self.agent.report_crash))
         finally:
-            self._host.is_turn_running = False
+            self._commands.is_turn_running = False
             self._questions.clear()
         if self._settings.ui.bell:
             self.say(BELL)

@@ -1,17 +1,18 @@
-"""The app as commands and keys see it: everything they may do to the screen. Loaded after the first paint.
+"""The app as commands and keys see it: everything they can do to the screen. Imported after the first paint.
 
-`Host` implements `CommandHost`. `Escapes` is Esc and Ctrl+C: close, interrupt or clear; pressed twice, rewind or
-quit. Each does the nearest of these, and a hint says what a second press would do. The functions at the end show
-what is known once the agent is open, and apply a changed setting to the running app if it can be applied.
+`AppView` is the `View` of the app. `CancelKeys` handles Esc and Ctrl+C: close, interrupt or clear; pressed twice,
+rewind or quit. Each does the first of these that applies, and a hint says what a second press will do. `apply_setting`
+applies a changed setting to the running app.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from textual.app import App
 from textual.screen import Screen
@@ -21,35 +22,19 @@ from textual.widgets.text_area import Selection
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
-from qcode.protocol.messages import Image
-from qcode.protocol.model import Effort
+from qcode.protocol.usage import Usage
 from qcode.text.match import nearest
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
-from qcode.tui.commands.command import (
-    MODES,
-    Command,
-    CommandHost,
-    Result,
-    Scroll,
-    choices_for,
-    find,
-    key_names,
-    split_command,
-    unknown_command,
-)
-from qcode.tui.commands.help import keymap
-from qcode.tui.commands.models import ModelUse, shown_effort
-from qcode.tui.commands.sessions import SessionName
-from qcode.tui.commands.table import COMMANDS, by_id
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
+from qcode.tui.preferences import MODES, ModelUse, shown_effort
 from qcode.tui.presenter import replay
 from qcode.tui.prompt.attachments import Attaching
 from qcode.tui.prompt.editor import Outside
-from qcode.tui.prompt.menu import Choice
+from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
@@ -62,18 +47,46 @@ from qcode.tui.welcome import Welcome
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.conversation import Conversation
+    from qcode.agent.sessions.library import Library
     from qcode.tui.screens.connect import Connected
 
 
-class Host:
-    """Acts on widgets and conversation; `leave`, `copy` and `apply` are the app's. `lend` gives the terminal away."""
+Result = TypeVar("Result")
+Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
+
+
+class SessionName:
+    """The title of the session. `show` gets it when it may have changed, `count` the usage of making one."""
+
+    def __init__(
+        self,
+        sessions: Library,
+        show: Callable[[str], None],
+        count: Callable[[Usage, Decimal | None], None],
+    ) -> None:
+        self._sessions = sessions
+        self._show = show
+        self._count = count
+
+    def refresh(self) -> None:
+        self._show(self._sessions.title)
+
+    async def make(self) -> None:
+        """Let the small model make a title if one is due."""
+        self.refresh()
+        used = await self._sessions.make_title()
+        if used is not None:
+            self._count(used.usage, used.cost)
+            self.refresh()
+
+
+class AppView:
+    """The view of the app. `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app."""
 
     def __init__(
         self,
         app: App[int],
         agent: Agent,
-        commands: tuple[Command, ...],
         widgets: Widgets,
         turns: Turns,
         shell: ShellLines,
@@ -89,32 +102,32 @@ class Host:
         lend: Callable[[], AbstractContextManager[None]],
         apply: Callable[[Setting], bool],
     ) -> None:
-        self.agent = agent
-        self.commands = commands
-        self.has_screens = True
-        self.theme_names = themes
-        self.servers = servers
+        self.theme_names: tuple[str, ...] = themes
+        self.servers: ServerWatch = servers
+        self.transcript: Transcript = widgets.transcript
+        self.prompt: Prompt = widgets.prompt
+        self.turns: Turns = turns
         self._app = app
         self._widgets = widgets
         self._welcome = welcome
         self._clock = clock
-        self._turns = turns
+        self._agent = agent
         self._shell = shell
-        self._leave = leave
+        self.leave = leave
         self._copy = copy
-        self.failures = Failures(agent.report_crash, self.say)
-        self._session_name = session_name
+        self.failures: Failures = Failures(agent.report_crash, self.say)
+        self.session_name: SessionName = session_name
         self.has_chosen_theme = False
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
-        self._model_use = ModelUse(agent, say=self.say, shown=self._show_model)
+        self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
-        self._escapes = Escapes(app, widgets, turns, shell, servers, clock=clock, copy=copy)
+        self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
         self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
 
     @property
     def is_turn_running(self) -> bool:
-        return self._turns.is_running
+        return self.turns.is_running
 
     @property
     def is_prompt_empty(self) -> bool:
@@ -134,42 +147,15 @@ class Host:
     def theme_name(self) -> str:
         return self._app.theme
 
-    def choices(self, text: str) -> tuple[Choice, ...]:
-        """Return the rows of the menu for what is typed so far."""
-        return choices_for(text, self)
-
-    def is_possible(self, command_id: str) -> bool:
-        """Whether the keys of a command do something now."""
-        command = by_id(command_id)
-        return command in self.commands and command.when(self)
-
-    def run(self, command_id: str) -> None:
-        self._act(by_id(command_id), "")
-
-    def take(self, text: str, shown: str, images: tuple[Image, ...]) -> None:
-        """Do what was typed and sent: a prompt, a `/command`, or a `!line` for the shell."""
-        self._widgets.help.close()
-        typed = split_command(text)
-        if text.startswith("!"):
-            if text[1:].strip():
-                self._shell.start(text[1:].strip())
-                self._widgets.transcript.scroll_end(animate=False)
-            return
-        if typed is None:
-            self._turns.submit(Submission(text, shown, images))
-            return
-        name, argument = typed
-        command = find(name.lower(), self.commands)
-        if command is None:
-            self.say("warning", unknown_command(name, self.commands))
-            self._widgets.prompt.put_back(shown)
-        else:
-            self.run_command(command, argument)
+    def start_shell(self, line: str) -> None:
+        """Run a line in the shell."""
+        self._shell.start(line)
+        self.transcript.scroll_end(animate=False)
 
     def send_first(self, prompt: str) -> None:
         """Send what was given at the start, as if it had been typed."""
         self._widgets.prompt.sent.add(prompt)
-        self._turns.submit(Submission(prompt, prompt))
+        self.turns.submit(Submission(prompt, prompt))
 
     @property
     def todos(self) -> tuple[TodoItem, ...]:
@@ -184,6 +170,9 @@ class Host:
     def show_panel(self, title: str, text: str) -> None:
         self._widgets.help.show(title, text)
 
+    def close_help(self) -> None:
+        self._widgets.help.close()
+
     def toggle_panel(self, title: str, text: str) -> None:
         panel = self._widgets.help
         if panel.heading == title and panel.is_open:
@@ -197,9 +186,8 @@ class Host:
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
         self._app.run_worker(self.failures.noticed(work), group="command")
 
-    def clear_conversation(self) -> None:
-        self.agent.conversation.clear()
-        self._session_id = self.agent.conversation.session_id
+    def show_new_session(self) -> None:
+        self._session_id = self._agent.conversation.session_id
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.become(())
@@ -208,46 +196,30 @@ class Host:
     def show_conversation(self) -> None:
         transcript = self._widgets.transcript
         transcript.clear()
-        if self._session_id != self.agent.conversation.session_id:
-            self._session_id = self.agent.conversation.session_id
+        if self._session_id != self._agent.conversation.session_id:
+            self._session_id = self._agent.conversation.session_id
             self._widgets.status.forget_session()
         transcript.add_welcome(self._welcome.lines())
-        replay(self.agent.conversation.messages, transcript)
-        self._widgets.todos.become(todos_in(self.agent.conversation.messages))
-        self._session_name.refresh()
+        replay(self._agent.conversation.messages, transcript)
+        self._widgets.todos.become(todos_in(self._agent.conversation.messages))
+        self.session_name.refresh()
         transcript.scroll_end(animate=False)
-        context = self.agent.conversation.context()
+        context = self._agent.conversation.context()
         self._widgets.status.change(context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:
         if self._widgets.prompt.is_empty:
             self._widgets.prompt.put_back(text)
 
-    def compact(self, focus: str) -> None:
-        self._turns.compact(focus)
-
-    def use_model(self, name: str) -> None:
-        self._model_use.use(name)
-
-    @property
-    def effort(self) -> Effort | None:
-        return self._model_use.wanted
-
-    def use_effort(self, effort: Effort | None) -> None:
-        self._model_use.use_effort(effort)
-
-    def choose_model(self, name: str, effort: Effort | None) -> None:
-        self._model_use.choose(name, effort)
-
     def _show_model(self) -> None:
         self._widgets.status.change(
-            model=self.agent.conversation.model, context_window=0, effort=shown_effort(self.agent.conversation)
+            model=self._agent.conversation.model, context_window=0, effort=shown_effort(self._agent.conversation)
         )
         self._widgets.status.forget_problem()
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` where that is a name."""
-        names = self.agent.keys.names()
+        names = self._agent.keys.names()
         if provider and provider not in names:
             close = nearest(provider, names)
             hint = f" Did you mean {close}?" if close else " /connect lists them."
@@ -256,10 +228,10 @@ class Host:
         from qcode.tui.screens.connect import ConnectScreen
 
         screen = ConnectScreen(
-            self.agent.keys,
+            self._agent.keys,
             self._clock,
             themes=self.theme_names,
-            current_model=self.agent.conversation.model,
+            current_model=self._agent.conversation.model,
             provider=provider,
         )
         self.open_screen(screen, self._connected)
@@ -274,11 +246,10 @@ class Host:
         if connected.lines:
             self.say("info", "\n".join(connected.lines))
         if connected.model:
-            self.use_model(connected.model)
+            self.model_use.use(connected.model)
 
-    def use_mode(self, mode: ApprovalMode) -> None:
-        self.agent.conversation.set_mode(mode)
-        self._widgets.status.change(mode=self.agent.conversation.mode)
+    def show_mode(self) -> None:
+        self._widgets.status.change(mode=self._agent.conversation.mode)
 
     def try_theme(self, name: str) -> None:
         self._app.theme = name
@@ -287,20 +258,19 @@ class Host:
         if name in self.theme_names:
             self._app.theme = name
             self.has_chosen_theme = True
-            self.agent.settings.choices.keep_theme(name)
+            self._agent.settings.choices.keep_theme(name)
             return
         close = nearest(name, self.theme_names)
         self.say(
             "warning", f"There is no theme {name!r}." + (f" Did you mean {close}?" if close else " /theme lists them.")
         )
 
-    def trust_folder(self) -> None:
-        self.say("info", self.agent.trust.accept())
-        self._widgets.status.change(is_restricted=not self.agent.trust.is_trusted)
+    def show_trust(self) -> None:
+        self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
         replies = (
-            message.text for message in reversed(self.agent.conversation.messages) if message.role == "assistant"
+            message.text for message in reversed(self._agent.conversation.messages) if message.role == "assistant"
         )
         text = next((reply for reply in replies if reply), "")
         if not text:
@@ -329,18 +299,6 @@ class Host:
         if not self._widgets.transcript.jump(step):
             self.hint("no earlier message of yours" if step < 0 else "this is the end")
 
-    def leave(self) -> None:
-        self._leave()
-
-    def escape(self) -> None:
-        self._escapes.escape(self)
-
-    def interrupt(self) -> None:
-        self._escapes.interrupt(self)
-
-    def toggle_folds(self) -> None:
-        self._widgets.transcript.toggle_folds()
-
     def redraw(self) -> None:
         self._app.refresh(repaint=True, layout=True)
 
@@ -361,7 +319,7 @@ class Host:
                 transcript.scroll_end(animate=False)
 
     def send(self, text: str, shown: str, options: TurnOptions) -> None:
-        self._turns.submit(Submission(text, shown, options=options))
+        self.turns.submit(Submission(text, shown, options=options))
 
     def open_editor(self) -> None:
         self.run_later(self._outside.edit())
@@ -369,21 +327,8 @@ class Host:
     def edit_file(self, path: str) -> None:
         self.run_later(self._outside.edit_file(path))
 
-    def search_history(self) -> None:
-        self._widgets.prompt.search_history()
-
     def paste(self) -> None:
         self.run_later(self._outside.paste())
-
-    def run_command(self, command: Command, argument: str) -> None:
-        if command.names:
-            self.agent.settings.choices.keep_recent(command.id)
-        self._act(command, argument)
-
-    def _act(self, command: Command, argument: str) -> None:
-        with self.failures.noticing():
-            command.run(self, argument)
-            self._session_name.refresh()
 
     def write_prompt(self, text: str) -> None:
         self._widgets.prompt.stash()
@@ -391,13 +336,13 @@ class Host:
 
     def hint(self, text: str) -> None:
         """Show `text` at the foot for a moment."""
-        self._escapes.hint(text)
+        self.cancel_keys.hint(text)
 
 
 _AGAIN_SECONDS = 2.0
 
 
-class Escapes:
+class CancelKeys:
     """The ways out of what is open or running; `clock` tells how long ago a key was pressed, in seconds."""
 
     def __init__(
@@ -421,8 +366,8 @@ class Escapes:
         self._again: tuple[str, float] | None = None
         self._forgetting: Timer | None = None
 
-    def escape(self, host: CommandHost) -> None:
-        """Close what is open; otherwise interrupt; otherwise, the second time, clear the prompt or rewind."""
+    def escape(self, rewind: Callable[[], None] | None) -> None:
+        """Close what is open, or interrupt; pressed twice, clear the prompt or `rewind`, if that is possible."""
         widgets = self._widgets
         if (
             widgets.help.close()
@@ -439,11 +384,10 @@ class Escapes:
             if self._is_pressed_again("Esc", "clear the prompt"):
                 widgets.prompt.stash()
             return
-        rewind = find("rewind", host.commands)
-        if rewind is not None and rewind.when(host) and self._is_pressed_again("Esc", "rewind"):
-            rewind.run(host, "")
+        if rewind is not None and self._is_pressed_again("Esc", "rewind"):
+            rewind()
 
-    def interrupt(self, host: CommandHost) -> None:
+    def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""
         prompt = self._widgets.prompt
         selected = self._app.screen.get_selected_text() or prompt.selected_text
@@ -456,7 +400,7 @@ class Escapes:
         elif not prompt.is_empty:
             prompt.stash()
         elif self._is_pressed_again("Ctrl+C", "quit"):
-            host.leave()
+            leave()
 
     def _is_pressed_again(self, key: str, purpose: str) -> bool:
         """Whether `key` was pressed before, just now; otherwise say that a second time will do `purpose`."""
@@ -479,14 +423,6 @@ class Escapes:
     def _forget(self) -> None:
         self._forgetting = None
         self._widgets.status.change(hint="")
-
-
-def show_start(own_keys: Mapping[str, str], conversation: Conversation, widgets: Widgets, turns: Turns) -> None:
-    """Show what depends on the keys, as the person has them, and on the conversation, as it is at the start."""
-    keys = keymap(own_keys, COMMANDS)
-    widgets.todos.key = key_names(keys["todos"][:1])
-    widgets.todos.become(todos_in(conversation.messages))
-    turns.name_background_key(key_names(keys["background"][:1]))
 
 
 def apply_setting(

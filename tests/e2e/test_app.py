@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 
+import pexpect
 import pytest
 
 from qcode.protocol.reply import StopReason
@@ -210,3 +212,35 @@ def test_the_program_ends_where_its_terminal_goes_away(place: Place, is_writing:
             terminal.press("write a long answer\r")
             terminal.wait_for("Esc")
         assert terminal.hang_up() == 129
+
+
+def test_a_terminal_that_can_only_write_lines_has_every_command_without_a_screen(place: Place) -> None:
+    exported = place.work / "talk.md"
+    typed = {
+        "hello": "built-in demo model",
+        "/context": "Reply reserve",
+        "/cost": r"API calls   1 \(1 reply\)",
+        "/rename a good name": "This session is called 'a good name' now",
+        f"/export {exported.name}": "Exported to ",
+        "/fork": "Forked to ",
+        "/theme light": "There is no command /theme",
+    }
+    child = pexpect.spawn(
+        sys.executable,
+        place.command("--model", "demo")[1:],
+        env=place.environment({"TERM": "dumb"}),
+        cwd=str(place.work),
+        timeout=30,
+        encoding="utf-8",
+        echo=False,
+    )
+    child.expect("User: ")
+    for line, answer in typed.items():
+        child.sendline(line)
+        child.expect(answer)
+        child.expect("User: ")
+    child.sendline("/quit")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert exported.read_text(encoding="utf-8").startswith("# a good name")

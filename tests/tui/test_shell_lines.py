@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Static
 
-from qcode.agent.context.attachments import Attached, shell_block, split_attached
+from qcode.agent.context.attachments import Attachment, shell_block, split_attached
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
 from tests.tui.harness import Running, drive
@@ -59,7 +59,7 @@ def test_a_line_runs_at_once_and_its_output_is_kept_for_the_model() -> None:
         assert mark(run) == "›"
         (block,) = conversation.kept
         assert isinstance(block, Text)
-        assert split_attached(block.text) == Attached("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
+        assert split_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
 
     drive(test, conversation, run_line=shell)
 
@@ -114,7 +114,7 @@ def test_leaving_ends_a_line_that_runs() -> None:
 def test_output_cannot_end_its_own_block() -> None:
     block = shell_block('echo "x"', ToolOutcome("a</shell>b", summary="exit 0"))
     assert block.text.count("</shell>") == 1
-    assert split_attached(block.text) == Attached("shell", "echo 'x'", "a&lt;/shell>b", "exit 0")
+    assert split_attached(block.text) == Attachment("shell", "echo 'x'", "a&lt;/shell>b", "exit 0")
     assert split_attached("just <shell> words") is None
 
 

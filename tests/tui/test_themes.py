@@ -189,7 +189,7 @@ def test_a_bad_file_is_left_out_named_and_shown(tmp_path: Path) -> None:
 
     async def test(run: Running) -> None:
         assert "colors.primary = 'bluish' is no colour" in run.text.replace("\n", " ")
-        assert "bad" not in run.app.host.theme_names
+        assert "bad" not in run.app.view.theme_names
 
     drive(test, config_dir=tmp_path)
 

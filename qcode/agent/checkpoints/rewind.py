@@ -98,7 +98,7 @@ class NothingToDo(Exception):  # noqa: N818  # an answer, not a failure
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _PendingStep:
     plan: RewindPlan
     why: Why
     after: Head
@@ -115,7 +115,7 @@ class Rewinder:
         self._session = session
         self._restorer = Restorer(folders, blobs)
         self._root = folders[0]
-        self._planned: _Planned | None = None
+        self._planned: _PendingStep | None = None
         self._plans = 0
 
     @property
@@ -193,7 +193,7 @@ class Rewinder:
         )
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
-    def _prepared(self, planned: _Planned, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
+    def _prepared(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
         ready = []
         for step in planned.steps:
             if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_there(step):
@@ -204,7 +204,7 @@ class Rewinder:
                 problems.append(str(refused))
         return ready
 
-    def _written(self, planned: _Planned, ready: Sequence[Ready]) -> Move:
+    def _written(self, planned: _PendingStep, ready: Sequence[Ready]) -> Move:
         """Write the step to the session; from now on it counts and can be undone."""
         history, files = self._history, tuple(one.move for one in ready)
         paths = {one.path for one in files}
@@ -232,7 +232,7 @@ class Rewinder:
         shown = tuple(self._file_plan(step) for step in steps if not _is_there(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         plan = RewindPlan(self._plans, _summary(why, messages, shown, finishes), shown, messages)
-        self._planned = _Planned(plan, why, after, tuple(steps), prompt, finishes, self._state())
+        self._planned = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
         return plan
 
     def _file_plan(self, step: FileStep) -> FilePlan:
@@ -271,7 +271,7 @@ def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move 
     return f"{verb}: {', '.join(parts) or 'no change'}"
 
 
-def _report(planned: _Planned, done: int) -> str:
+def _report(planned: _PendingStep, done: int) -> str:
     if planned.finishes is not None:
         return f"Finished: {count_text(done, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.why]

@@ -109,7 +109,7 @@ def shell_block(line: str, outcome: ToolOutcome) -> Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class Attachment:
     """An attached block: `kind` is `file`, `folder` or `shell`; `result` is the outcome of a shell command."""
 
     kind: str
@@ -118,10 +118,10 @@ class Attached:
     result: str = ""
 
 
-def split_attached(text: str) -> Attached | None:
+def split_attached(text: str) -> Attachment | None:
     """Parse an attached block; return None for typed text."""
     match = _ATTACHED.fullmatch(text)
-    return Attached(match["kind"], match["name"], match["content"], match["result"] or "") if match else None
+    return Attachment(match["kind"], match["name"], match["content"], match["result"] or "") if match else None
 
 
 def _mentioned(typed: str, folder: Path, foreign: Spans) -> list[_Mention]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from qcode import __version__
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import Listed
+from qcode.agent.mcp.tools import ListedTool
 from qcode.agent.mcp.transports import Log, Program, connect_http, connect_stdio, program_path
 from qcode.config.settings import McpServer
 from qcode.providers.sdk import quiet
@@ -45,7 +45,7 @@ class Connection:
         self,
         spec: ServerSpec,
         context: ServerContext,
-        on_listed: Callable[[list[Listed]], None],
+        on_listed: Callable[[list[ListedTool]], None],
         on_lost: Callable[[str], None],
         admit: Callable[[], Awaitable[None]],
     ) -> None:
@@ -267,17 +267,17 @@ async def _agree(session: ClientSession, *, probes: bool) -> None:
         await session.discover()  # the server had accepted the first request, with a delay
 
 
-async def _list(session: ClientSession) -> list[Listed]:
+async def _list(session: ClientSession) -> list[ListedTool]:
     import mcp_types as types
 
     capabilities = session.server_capabilities
     if capabilities is None or capabilities.tools is None:
         return []
-    found: list[Listed] = []
+    found: list[ListedTool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        found += [Listed(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
+        found += [ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
         if not page.next_cursor or page.next_cursor == cursor or len(found) >= _MAX_LISTED:
             break
         cursor = page.next_cursor

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qcode.agent.mcp.identity import NOT_FOUND, TOO_LARGE
 from qcode.agent.mcp.spec import ServerSpec, digest
-from qcode.agent.mcp.tools import Offered
+from qcode.agent.mcp.tools import CheckedTool
 from qcode.agent.trust import Change as FileChange
 from qcode.agent.trust import TrustedFile, changes_between, files_from_json, files_to_json
 from qcode.config import state_file
@@ -149,7 +149,7 @@ def _state(file: TrustedFile) -> str:
     return " (not found)" if file.hash == NOT_FOUND else ""
 
 
-def pin_of(tool: Offered) -> Pin:
+def pin_of(tool: CheckedTool) -> Pin:
     """Return the pin of a tool."""
     import json
 
@@ -157,7 +157,7 @@ def pin_of(tool: Offered) -> Pin:
     return Pin(tool.hash, f"{tool.spec.description}\n{shown}")
 
 
-def changes_of(known: Mapping[str, Pin], tools: Sequence[Offered]) -> tuple[Change, ...]:
+def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[Change, ...]:
     """Return the tools that differ from their pins."""
     found = ((tool.spec.name, pin_of(tool)) for tool in tools if not tool.problem)
     return tuple(

@@ -19,7 +19,16 @@ from qcode.agent.mcp.connection import MAX_REASON, Connection
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import MAX_TOOLS, Listed, Offered, bounded_text, offered, outcome_of, shown_name, split_name
+from qcode.agent.mcp.tools import (
+    MAX_TOOLS,
+    CheckedTool,
+    ListedTool,
+    bounded_text,
+    offered,
+    outcome_of,
+    shown_name,
+    split_name,
+)
 from qcode.agent.trust import TrustedFile
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
@@ -76,7 +85,7 @@ class _Server:
     spec: ServerSpec
     state: ServerState
     problem: str = ""
-    tools: tuple[Offered, ...] = ()
+    tools: tuple[CheckedTool, ...] = ()
     changes: tuple[Change, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
@@ -296,7 +305,7 @@ class Servers:
     def _launch(self, server: _Server) -> None:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
 
-        def listed(tools: list[Listed]) -> None:
+        def listed(tools: list[ListedTool]) -> None:
             if server.connection is connection:
                 self._take_tools(server, tools)
 
@@ -324,7 +333,7 @@ class Servers:
         self._notice("warning", f"{server.spec.name} failed: {server.problem}{how}")
         self._changed()
 
-    def _take_tools(self, server: _Server, listed: list[Listed]) -> None:
+    def _take_tools(self, server: _Server, listed: list[ListedTool]) -> None:
         spec = server.spec
         server.tools = offered(spec.name, listed, spec.config.tools)
         before, known = server.changes, self._pins.tools(spec)
@@ -359,7 +368,7 @@ class Servers:
                 f"{error.strerror}",
             )
 
-    def _offered(self) -> list[tuple[_Server, Offered]]:
+    def _offered(self) -> list[tuple[_Server, CheckedTool]]:
         return [
             (server, tool)
             for server in self._servers.values()
@@ -368,7 +377,7 @@ class Servers:
             if not tool.problem and all(change.tool != tool.spec.name for change in server.changes)
         ]
 
-    def _find(self, name: str) -> tuple[_Server, Offered] | None:
+    def _find(self, name: str) -> tuple[_Server, CheckedTool] | None:
         return next((found for found in self._offered()[:MAX_TOOLS] if found[1].spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:

@@ -121,14 +121,14 @@ OWN = "own"
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ConfiguredServers:
     """The servers in order, and a line for each problem of a project's file."""
 
     specs: tuple[ServerSpec, ...]
     complaints: tuple[str, ...] = ()
 
 
-def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_trusted: bool) -> Named:
+def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_trusted: bool) -> ConfiguredServers:
     """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
 
     Raise `QcodeError` if a file of a flag cannot be used; problems of a project's file never stop a run.
@@ -147,7 +147,7 @@ def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_t
             complaints.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
         else:
             found[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
-    return Named(tuple(found.values()), tuple(complaints))
+    return ConfiguredServers(tuple(found.values()), tuple(complaints))
 
 
 def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:

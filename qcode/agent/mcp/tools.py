@@ -50,7 +50,7 @@ _JOINERS = "\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTool:
     """A tool exactly as a server listed it."""
 
     name: str
@@ -59,7 +59,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class CheckedTool:
     """A tool of a server. Its name is foreign text; display it with `shown_name`.
 
     `hash` covers the server's description; `problem` is the reason if it is not offered, otherwise empty.
@@ -71,7 +71,7 @@ class Offered:
     problem: str = ""
 
 
-def offered(server: str, listed: Sequence[Listed], wanted: Collection[str] = ()) -> tuple[Offered, ...]:
+def offered(server: str, listed: Sequence[ListedTool], wanted: Collection[str] = ()) -> tuple[CheckedTool, ...]:
     """Return the tools of a server, sorted by name. A non-empty `wanted` lists the only tools to offer.
 
     Two tools that would get the same name are both rejected, because a call would be ambiguous.
@@ -85,7 +85,7 @@ def offered(server: str, listed: Sequence[Listed], wanted: Collection[str] = ())
         if names[name] > 1:
             problem = f"{names[name]} tools of this server would be called {name}"
         description = _described(server, one.description)
-        made.append(Offered(one.name, ToolSpec(name, description, schema), _hash(one), problem))
+        made.append(CheckedTool(one.name, ToolSpec(name, description, schema), _hash(one), problem))
     return tuple(sorted(made, key=lambda one: (one.spec.name, one.hash)))
 
 
@@ -110,7 +110,7 @@ def shown_name(tool: str) -> str:
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
-def _hash(one: Listed) -> str:
+def _hash(one: ListedTool) -> str:
     return digest([one.name, one.description, dict(one.schema)])
 
 

@@ -199,7 +199,7 @@ _DECORATION = " \t#*_`\"'“”‘’«»„"
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class TitleResult:
     """The result of a request for a title. `title` is empty if it failed; `usage` is always set."""
 
     title: str
@@ -211,7 +211,7 @@ def is_worth_a_title(messages: Sequence[Message]) -> bool:
     return bool(_said(messages, "user")) and bool(_said(messages, "assistant"))
 
 
-async def ask_for_title(provider: Provider, model: str, limit: int | None, messages: Sequence[Message]) -> Naming:
+async def ask_for_title(provider: Provider, model: str, limit: int | None, messages: Sequence[Message]) -> TitleResult:
     """Ask a model to name a conversation. Does not raise if the model fails. `limit` is the model's output limit."""
     said = f"<prompt>\n{_said(messages, 'user')[:_PROMPT_CHARS]}\n</prompt>\n"
     said += f"<answer>\n{_said(messages, 'assistant')[:_ANSWER_CHARS]}\n</answer>"
@@ -232,8 +232,8 @@ async def ask_for_title(provider: Provider, model: str, limit: int | None, messa
                     case _:
                         pass
     except (ProviderError, TimeoutError):
-        return Naming("", usage)
-    return Naming(title_of(text) if is_whole else "", usage)
+        return TitleResult("", usage)
+    return TitleResult(title_of(text) if is_whole else "", usage)
 
 
 def title_of(answer: str) -> str:

@@ -173,7 +173,7 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class LoadedMessages:
     """Loaded messages. `misplaced` counts results without a call; `unknown_outcomes` are calls without a result."""
 
     entries: tuple[Entry, ...]
@@ -181,7 +181,7 @@ class Assembled:
     unknown_outcomes: int
 
 
-def assemble(history: SessionHistory, numbers: Iterable[int]) -> Assembled:
+def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
     """Return these messages of `history` in a form that all providers accept."""
     builder = _Builder()
     for number in numbers:
@@ -189,7 +189,7 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> Assembled:
         if stored is not None:
             builder.add(stored)
     builder.close_calls()
-    return Assembled(tuple(builder.entries), builder.misplaced, builder.unknown_outcomes)
+    return LoadedMessages(tuple(builder.entries), builder.misplaced, builder.unknown_outcomes)
 
 
 @dataclass(slots=True)

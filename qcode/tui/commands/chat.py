@@ -1,31 +1,128 @@
-"""The commands of the conversation: provider, mode, new session, trust; interrupt and quit; the prompt's editor,
-history and pasting; to-do list and background jobs.
+"""The commands of the conversation: provider, model, effort, mode, new session, trust, interrupt, quit; the editor,
+history and pasting of the prompt; to-do list and background jobs.
 """
 
 from __future__ import annotations
 
-from qcode.tui.commands.command import MODES, Command, CommandHost, is_prompt_empty
+from functools import partial
+from typing import TYPE_CHECKING
+
+from qcode.protocol.model import EFFORTS, Effort
+from qcode.text.match import nearest
+from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
 from qcode.tui.panels.todos import in_words
+from qcode.tui.preferences import MODES
+
+if TYPE_CHECKING:
+    from qcode.tui.screens.models import Chosen
 
 
-def _mode(host: CommandHost, name: str) -> None:
-    mode = next((mode for mode in MODES if mode == name), None)
-    if mode is not None:
-        host.use_mode(mode)
+AUTO = "auto"
+"""The word for no effort of one's own: the model thinks as much as it likes."""
+_MEANINGS: dict[Effort, str] = {
+    "none": "no thinking, where it can be switched off",
+    "minimal": "as little as there is",
+    "low": "quick answers",
+    "medium": "a balance",
+    "high": "longer thought, more tokens",
+    "max": "all it has",
+}
+_MAX_LINES = 40
+
+
+def _model(context: CommandContext, name: str) -> None:
+    if name:
+        context.model_use.use(name)
+    elif context.app is not None:
+        from qcode.tui.screens.models import ModelPicker
+
+        picker = ModelPicker(context.agent.models, context.agent.conversation.model, context.model_use.wanted)
+        context.screen.open_screen(picker, lambda chosen: _take(context, chosen))
+    else:
+        others = [other for other in context.agent.models.names() if other != context.agent.conversation.model]
+        lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
+        if len(others) > _MAX_LINES:
+            lines.append(f"  and {len(others) - _MAX_LINES} more: qcode models lists them all")
+        context.view.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
+
+
+def _take(context: CommandContext, chosen: Chosen | None) -> None:
+    if chosen is None:
         return
-    if not name and host.has_screens:
-        _pick_mode(host)
-        return
-    lines = [f"  {mode}: {meaning}" for mode, meaning in MODES.items()]
-    head = f"Mode: {host.agent.conversation.mode}" if not name else f"No mode {name!r} to switch to here."
-    tail = "auto and bypass are chosen at the start, with --permission-mode."
-    host.say("info" if not name else "warning", "\n".join([head, *lines, tail]))
+    context.model_use.choose(chosen.model or context.agent.conversation.model, chosen.effort)
+    if chosen.provider:
+        context.screen.connect(chosen.provider)
 
 
-def _pick_mode(host: CommandHost) -> None:
+def _effort(context: CommandContext, typed: str) -> None:
+    level = next((one for one in EFFORTS if one == typed.lower()), None)
+    if level is not None or typed.lower() == AUTO:
+        context.model_use.use_effort(level)
+    elif typed:
+        close = nearest(typed, (AUTO, *EFFORTS))
+        hint = f"Did you mean {close}?" if close else f"There are {', '.join((AUTO, *EFFORTS))}."
+        context.view.say("warning", f"There is no effort {typed!r}. {hint}")
+    elif context.app is not None:
+        _pick_effort(context)
+    else:
+        lines = [f"  {one}: {meaning}" for one, meaning in _MEANINGS.items()]
+        head = f"Effort: {context.model_use.wanted or AUTO}"
+        context.view.say("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
+
+
+def _pick_effort(context: CommandContext) -> None:
     from qcode.tui.screens.picker import Picker, Row
 
-    current = host.agent.conversation.mode
+    rows = [Row(AUTO, AUTO, "as the model likes", context.model_use.wanted is None)]
+    rows += [Row(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
+    title = "Effort" if context.agent.conversation.thinks else "Effort (it is not known that this model thinks)"
+    context.screen.open_screen(
+        Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
+    )
+
+
+MODELS: tuple[Command, ...] = (
+    Command(
+        "model",
+        "Switch the model",
+        "Choose a model by context, price and abilities, or switch to one by name.",
+        _model,
+        ("model", "models"),
+        "[name]",
+        lambda context: context.agent.models.names(),
+        opens_picker=True,
+    ),
+    Command(
+        "effort",
+        "Set the effort",
+        "Set how much the model thinks, from the next turn on.",
+        _effort,
+        ("effort",),
+        "[level]",
+        lambda _: (AUTO, *EFFORTS),
+        opens_picker=True,
+    ),
+)
+
+
+def _mode(context: CommandContext, name: str) -> None:
+    mode = next((mode for mode in MODES if mode == name), None)
+    if mode is not None:
+        context.use_mode(mode)
+        return
+    if not name and context.app is not None:
+        _pick_mode(context)
+        return
+    lines = [f"  {mode}: {meaning}" for mode, meaning in MODES.items()]
+    head = f"Mode: {context.agent.conversation.mode}" if not name else f"No mode {name!r} to switch to here."
+    tail = "auto and bypass are chosen at the start, with --permission-mode."
+    context.view.say("info" if not name else "warning", "\n".join([head, *lines, tail]))
+
+
+def _pick_mode(context: CommandContext) -> None:
+    from qcode.tui.screens.picker import Picker, Row
+
+    current = context.agent.conversation.mode
     rows = [Row(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
     if current not in MODES:
         rows.insert(0, Row(current, current, "chosen at the start", is_current=True))
@@ -33,22 +130,28 @@ def _pick_mode(host: CommandHost) -> None:
     def picked(name: str | None) -> None:
         mode = next((mode for mode in MODES if mode == name), None)
         if mode is not None:
-            host.use_mode(mode)
+            context.use_mode(mode)
 
-    host.open_screen(Picker("Permission mode", rows), picked)
+    context.screen.open_screen(Picker("Permission mode", rows), picked)
 
 
-def _next_mode(host: CommandHost, _argument: str) -> None:
+def _next_mode(context: CommandContext, _argument: str) -> None:
     modes = list(MODES)
-    mode = host.agent.conversation.mode
-    host.use_mode(modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default")
+    mode = context.agent.conversation.mode
+    context.use_mode(modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default")
 
 
-def _clear(host: CommandHost, _argument: str) -> None:
-    if host.is_turn_running:
-        host.say("warning", "A turn is running. Press Esc to interrupt it, then /clear.")
+def _clear(context: CommandContext, _argument: str) -> None:
+    if context.view.is_turn_running:
+        context.view.say("warning", "A turn is running. Press Esc to interrupt it, then /clear.")
     else:
-        host.clear_conversation()
+        context.agent.conversation.clear()
+        context.view.show_new_session()
+
+
+def _trust(context: CommandContext, _argument: str) -> None:
+    context.view.say("info", context.agent.trust.accept())
+    context.view.show_trust()
 
 
 CHAT: tuple[Command, ...] = (
@@ -56,10 +159,11 @@ CHAT: tuple[Command, ...] = (
         "connect",
         "Connect a provider",
         "Add a key: choose a provider, paste its key, switch to its model.",
-        lambda host, name: host.connect(name),
+        lambda context, name: context.screen.connect(name),
         ("connect",),
         "[provider]",
-        lambda host: host.agent.keys.names(),
+        lambda context: context.agent.keys.names(),
+        needs_screen=True,
     ),
     Command(
         "mode",
@@ -69,7 +173,7 @@ CHAT: tuple[Command, ...] = (
         ("mode",),
         "[name]",
         lambda _: tuple(MODES),
-        has_screen=True,
+        opens_picker=True,
     ),
     Command(
         "next-mode", "Next permission mode", "Go on to plan, default or accept-edits.", _next_mode, keys=("shift+tab",)
@@ -79,10 +183,16 @@ CHAT: tuple[Command, ...] = (
         "trust",
         "Trust this folder",
         "Trust this folder from now on: rules and modes hold here.",
-        lambda host, _: host.trust_folder(),
+        _trust,
         ("trust",),
     ),
 )
+
+
+def _escape(context: CommandContext, _argument: str) -> None:
+    rewind = find("rewind", context.commands)
+    is_possible = rewind is not None and rewind.when(context)
+    context.screen.cancel_keys.escape(partial(rewind.run, context, "") if rewind is not None and is_possible else None)
 
 
 LEAVING: tuple[Command, ...] = (
@@ -90,30 +200,33 @@ LEAVING: tuple[Command, ...] = (
         "escape",
         "Interrupt",
         "Interrupt the turn and keep what was shown.",
-        lambda host, _: host.escape(),
+        _escape,
         keys=("escape",),
+        needs_screen=True,
     ),
     Command(
         "interrupt",
         "Interrupt, clear, quit",
         "Interrupt the turn; otherwise clear the prompt; twice: quit.",
-        lambda host, _: host.interrupt(),
+        lambda context, _: context.screen.cancel_keys.interrupt(context.view.leave),
         keys=("ctrl+c",),
+        needs_screen=True,
     ),
-    Command("quit", "Quit", "Leave qcode.", lambda host, _: host.leave(), ("quit", "exit")),
+    Command("quit", "Quit", "Leave qcode.", lambda context, _: context.view.leave(), ("quit", "exit")),
     Command(
         "quit-empty",
         "Quit",
         "Leave qcode, on an empty prompt.",
-        lambda host, _: host.leave(),
+        lambda context, _: context.view.leave(),
         keys=("ctrl+d",),
         when=is_prompt_empty,
+        needs_screen=True,
     ),
 )
 
 
-def _is_writing_prompt(host: CommandHost) -> bool:
-    return host.is_writing
+def _is_writing_prompt(context: CommandContext) -> bool:
+    return context.screen.is_writing
 
 
 PROMPT: tuple[Command, ...] = (
@@ -121,26 +234,29 @@ PROMPT: tuple[Command, ...] = (
         "editor",
         "Write in your editor",
         "Write the prompt in your own editor (VISUAL, EDITOR).",
-        lambda host, _: host.open_editor(),
+        lambda context, _: context.screen.open_editor(),
         ("editor",),
         keys=("ctrl+g",),
         when=_is_writing_prompt,
+        needs_screen=True,
     ),
     Command(
         "history-search",
         "Search the history",
         "Search earlier prompts; again: an older one.",
-        lambda host, _: host.search_history(),
+        lambda context, _: context.screen.prompt.search_history(),
         keys=("ctrl+r",),
         when=_is_writing_prompt,
+        needs_screen=True,
     ),
     Command(
         "paste",
         "Paste from the clipboard",
         "Paste the image or the text of the clipboard.",
-        lambda host, _: host.paste(),
+        lambda context, _: context.screen.paste(),
         keys=("ctrl+v", "alt+v"),
         when=_is_writing_prompt,
+        needs_screen=True,
     ),
 )
 
@@ -148,23 +264,23 @@ PROMPT: tuple[Command, ...] = (
 _NO_TODOS = "There is no list of todos: the model keeps one for work of several steps."
 
 
-def _todos(host: CommandHost, what: str) -> None:
+def _todos(context: CommandContext, what: str) -> None:
     if what == "all":
-        items = host.todos
-        host.show_panel("Todos", in_words(items) if items else _NO_TODOS)
-    elif not host.toggle_todos():
-        host.say("info", _NO_TODOS)
+        items = context.view.todos
+        context.view.show_panel("Todos", in_words(items) if items else _NO_TODOS)
+    elif not context.view.toggle_todos():
+        context.view.say("info", _NO_TODOS)
 
 
-def _background(host: CommandHost, _argument: str) -> None:
-    running = host.agent.conversation.background.calls
+def _background(context: CommandContext, _argument: str) -> None:
+    running = context.agent.conversation.background.calls
     if not running:
-        host.say("info", "No command runs that could go on in the background.")
+        context.view.say("info", "No command runs that could go on in the background.")
         return
     try:
-        host.agent.conversation.background.move(running[-1])
+        context.agent.conversation.background.move(running[-1])
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
 
 
 TODOS: tuple[Command, ...] = (
@@ -185,6 +301,7 @@ TODOS: tuple[Command, ...] = (
         _background,
         ("background", "bg"),
         keys=("ctrl+b",),
-        when=lambda host: bool(host.agent.conversation.background.calls),
+        when=lambda context: bool(context.agent.conversation.background.calls),
+        needs_screen=True,
     ),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.clean import one_line
 from qcode.text.match import nearest
-from qcode.tui.commands.command import Command, CommandHost
+from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.panels.servers import details, listing
 
 if TYPE_CHECKING:
@@ -23,133 +23,142 @@ if TYPE_CHECKING:
 _EFFECTS = ("allow", "ask", "deny")
 
 
-def _permissions(host: CommandHost, argument: str) -> None:
+def _permissions(context: CommandContext, argument: str) -> None:
     from qcode.tui.screens import control_text
 
-    permissions = host.agent.permissions
+    permissions = context.agent.permissions
     first, _, rest = argument.partition(" ")
     rest = rest.strip()
-    if not argument and host.has_screens:
+    if not argument and context.app is not None:
         from qcode.tui.screens.permissions import PermissionsScreen
 
-        host.open_screen(PermissionsScreen(permissions), lambda _: None)
+        context.screen.open_screen(PermissionsScreen(permissions), lambda _: None)
     elif first in ("", "list"):
-        host.show_panel("Permissions", control_text.permissions_text(permissions))
+        context.view.show_panel("Permissions", control_text.permissions_text(permissions))
     elif first == "check" and rest:
         kind, value = control_text.read_tried(rest)
-        host.run_later(_check(host, kind, value))
+        context.view.run_later(_check(context, kind, value))
     elif first in (*_EFFECTS, "undo", "keep") and rest:
         try:
-            host.say("info", control_text.change_rules(permissions, first, rest))
+            context.view.say("info", control_text.change_rules(permissions, first, rest))
         except ValueError as refusal:
-            host.say("warning", one_line(str(refusal)))
+            context.view.say("warning", one_line(str(refusal)))
     else:
-        host.say("warning", "Use /permissions, or with list, allow|ask|deny RULE, undo RULE, keep RULE, check COMMAND.")
+        usage = "Use /permissions, or with list, allow|ask|deny RULE, undo RULE, keep RULE, check COMMAND."
+        context.view.say("warning", usage)
 
 
-async def _check(host: CommandHost, kind: TriedKind, value: str) -> None:
+async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
     from qcode.tui.screens import control_text
 
-    tried = await asyncio.to_thread(host.agent.permissions.check, kind, value)
-    host.say("info", control_text.tried_text(kind, value, tried))
+    tried = await asyncio.to_thread(context.agent.permissions.check, kind, value)
+    context.view.say("info", control_text.tried_text(kind, value, tried))
 
 
-def _permission_choices(host: CommandHost) -> Sequence[str]:
-    own = [rule for rule in host.agent.permissions.rules() if rule.number]
+def _permission_choices(context: CommandContext) -> Sequence[str]:
+    own = [rule for rule in context.agent.permissions.rules() if rule.number]
     undo = [f"undo {rule.text}" for rule in own]
     keep = [f"keep {rule.text}" for rule in own if rule.scope == "session"]
     return ("list", *undo, *keep, "allow shell(…)", "ask shell(…)", "deny shell(…)", "check …")
 
 
-def _tools(host: CommandHost, name: str) -> None:
+def _tools(context: CommandContext, name: str) -> None:
     from qcode.tui.screens import control_text
 
-    tools = host.agent.offered_tools()
+    tools = context.agent.offered_tools()
     found = next((tool for tool in tools if tool.name == name), None)
     if found is not None:
-        host.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
+        context.view.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
     elif name:
         close = nearest(name, [tool.name for tool in tools])
-        host.say("warning", f"There is no tool {name!r}." + (f" Did you mean {close}?" if close else ""))
-    elif host.has_screens:
+        context.view.say("warning", f"There is no tool {name!r}." + (f" Did you mean {close}?" if close else ""))
+    elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
-        host.open_screen(ToolPicker(tools), lambda chosen: _tools(host, chosen) if chosen is not None else None)
+        context.screen.open_screen(
+            ToolPicker(tools), lambda chosen: _tools(context, chosen) if chosen is not None else None
+        )
     else:
-        host.show_panel("Tools", control_text.tools_text(tools))
+        context.view.show_panel("Tools", control_text.tools_text(tools))
 
 
-def _tool_choices(host: CommandHost) -> Sequence[str]:
-    return [tool.name for tool in host.agent.offered_tools()]
+def _tool_choices(context: CommandContext) -> Sequence[str]:
+    return [tool.name for tool in context.agent.offered_tools()]
 
 
-def _memory(host: CommandHost, text: str) -> None:
+def _memory(context: CommandContext, text: str) -> None:
     from qcode.tui.screens import control_text
 
-    memory = host.agent.memory
-    if not text and host.has_screens:
+    memory = context.agent.memory
+    if not text and context.app is not None:
         from qcode.tui.screens.inspection import MemoryPicker
 
-        host.open_screen(MemoryPicker(memory), lambda path: host.edit_file(path) if path is not None else None)
+        context.screen.open_screen(
+            MemoryPicker(memory), lambda path: context.screen.edit_file(path) if path is not None else None
+        )
         return
     if not text:
-        host.show_panel("Instructions", control_text.memory_text(memory))
+        context.view.show_panel("Instructions", control_text.memory_text(memory))
         return
     wanted, line = control_text.place_and_line(text, memory.places())
     if len(wanted) == 1:
-        _append(host, wanted[0].path, line)
-    elif host.has_screens:
+        _append(context, wanted[0].path, line)
+    elif context.app is not None:
         from qcode.tui.screens.inspection import PlacePicker
 
-        host.open_screen(
+        context.screen.open_screen(
             PlacePicker(wanted, line),
-            lambda path: _append(host, path, line) if path is not None else None,
+            lambda path: _append(context, path, line) if path is not None else None,
         )
     else:
-        host.say("info", "Say whose file it goes to: /memory project: TEXT, or /memory yours: TEXT.")
+        context.view.say("info", "Say whose file it goes to: /memory project: TEXT, or /memory yours: TEXT.")
 
 
-def _append(host: CommandHost, path: str, line: str) -> None:
+def _append(context: CommandContext, path: str, line: str) -> None:
     try:
-        host.say("info", one_line(host.agent.memory.append(path, line)))
+        context.view.say("info", one_line(context.agent.memory.append(path, line)))
     except ValueError as refusal:
-        host.say("warning", one_line(str(refusal)))
+        context.view.say("warning", one_line(str(refusal)))
 
 
-def _memory_choices(host: CommandHost) -> Sequence[str]:
-    return [f"{whose}: " for whose in dict.fromkeys(place.whose for place in host.agent.memory.places())]
+def _memory_choices(context: CommandContext) -> Sequence[str]:
+    return [f"{whose}: " for whose in dict.fromkeys(place.whose for place in context.agent.memory.places())]
 
 
-def _init(host: CommandHost, wish: str) -> None:
+def _init(context: CommandContext, wish: str) -> None:
     try:
-        prompt = host.agent.memory.init_prompt(wish)
+        prompt = context.agent.memory.init_prompt(wish)
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
-    if host.agent.conversation.mode == "plan":
-        host.say("info", "Plan mode: it plans the file and asks before it writes one. Shift+Tab leaves plan mode.")
-    host.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
+    if context.agent.conversation.mode == "plan":
+        context.view.say(
+            "info", "Plan mode: it plans the file and asks before it writes one. Shift+Tab leaves plan mode."
+        )
+    context.view.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
 
 
-def _plan(host: CommandHost, prompt: str) -> None:
-    host.use_mode("plan")
+def _plan(context: CommandContext, prompt: str) -> None:
+    context.use_mode("plan")
     if prompt:
-        host.send(prompt, prompt, NO_OPTIONS)
+        context.view.send(prompt, prompt, NO_OPTIONS)
     else:
-        host.say("info", "Plan mode: it reads, thinks and hands in a plan; nothing is changed until you approve it.")
+        context.view.say(
+            "info", "Plan mode: it reads, thinks and hands in a plan; nothing is changed until you approve it."
+        )
 
 
-def _doctor(host: CommandHost, _argument: str) -> None:
-    if host.has_screens:
+def _doctor(context: CommandContext, _argument: str) -> None:
+    if context.app is not None:
         from qcode.tui.screens.inspection import FindingsScreen
 
-        host.open_screen(FindingsScreen(partial(host.agent.findings, is_in_app=True)), lambda _: None)
+        context.screen.open_screen(FindingsScreen(partial(context.agent.findings, is_in_app=True)), lambda _: None)
     else:
-        host.run_later(_show_findings(host))
+        context.view.run_later(_show_findings(context))
 
 
-async def _show_findings(host: CommandHost) -> None:
-    host.show_panel("Doctor", "\n".join(await asyncio.to_thread(host.agent.findings, is_in_app=True)))
+async def _show_findings(context: CommandContext) -> None:
+    context.view.show_panel("Doctor", "\n".join(await asyncio.to_thread(context.agent.findings, is_in_app=True)))
 
 
 CONTROLS: tuple[Command, ...] = (
@@ -209,26 +218,26 @@ CONTROLS: tuple[Command, ...] = (
 _SERVERS_TITLE = "Tool servers"
 
 
-def _mcp(host: CommandHost, argument: str) -> None:
+def _mcp(context: CommandContext, argument: str) -> None:
     first, _, rest = argument.partition(" ")
     is_restart = first == "restart" and bool(rest.strip())
     name = rest.strip() if is_restart else argument
-    found = next((status for status in host.servers.statuses if status.name == name), None)
+    found = next((status for status in context.screen.servers.statuses if status.name == name), None)
     if name and found is None:
-        close = nearest(name, [status.name for status in host.servers.statuses])
-        host.say("warning", f"There is no tool server {name!r}." + (f" Did you mean {close}?" if close else ""))
+        close = nearest(name, [status.name for status in context.screen.servers.statuses])
+        context.view.say("warning", f"There is no tool server {name!r}." + (f" Did you mean {close}?" if close else ""))
     elif is_restart:
-        host.servers.restart(name)
-        host.say("info", f"Starting {name} again.")
+        context.screen.servers.restart(name)
+        context.view.say("info", f"Starting {name} again.")
     elif found is not None:
-        host.show_panel(f"{_SERVERS_TITLE}: {found.name}", details(found))
+        context.view.show_panel(f"{_SERVERS_TITLE}: {found.name}", details(found))
     else:
-        host.show_panel(_SERVERS_TITLE, listing(host.servers.statuses))
-        host.servers.ask_again()
+        context.view.show_panel(_SERVERS_TITLE, listing(context.screen.servers.statuses))
+        context.screen.servers.ask_again()
 
 
-def _server_choices(host: CommandHost) -> Sequence[str]:
-    names = [status.name for status in host.servers.statuses]
+def _server_choices(context: CommandContext) -> Sequence[str]:
+    names = [status.name for status in context.screen.servers.statuses]
     return (*names, *(f"restart {name}" for name in names))
 
 
@@ -241,5 +250,6 @@ SERVERS: tuple[Command, ...] = (
         ("mcp",),
         "[name | restart name]",
         _server_choices,
+        needs_screen=True,
     ),
 )

@@ -14,7 +14,7 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, key_to_
 from qcode.text.match import nearest
 from qcode.tui.commands.command import (
     Command,
-    CommandHost,
+    CommandContext,
     find,
     is_prompt_empty,
     key_names,
@@ -39,9 +39,9 @@ _DEMO = "demo"
 """The one topic of `/help` that is no command."""
 
 
-def help_text(host: CommandHost) -> str:
+def help_text(context: CommandContext) -> str:
     """Return the list of typed commands and of help topics."""
-    rows = [(command.usage, command.help) for command in host.commands if command.names]
+    rows = [(command.usage, command.help) for command in context.commands if command.names]
     lines = table_text(rows)
     return f"{lines}\n\nTopics: /help {_DEMO}\n\n? or F1 shows the keys, Ctrl+P the palette."
 
@@ -55,36 +55,36 @@ def demo_text() -> str:
     return "\n".join(("The demo model plays these requests:", *rows))
 
 
-def keys_text(host: CommandHost) -> str:
+def keys_text(context: CommandContext) -> str:
     """Return the list of keys, the ones a person has rebound included."""
     rows = list(PROMPT_KEYS)
-    for command in host.commands:
-        keys = keys_of(command, host)
+    for command in context.commands:
+        keys = keys_of(command, context)
         if keys:
             rows.append((key_names(keys), command.help))
     editing = [(key_names(keys.split(",")), meaning) for keys, _, meaning in EDITING_KEYS]
     return f"{table_text(rows)}\n\nEditing\n{table_text(editing)}"
 
 
-def _keys(host: CommandHost, _argument: str) -> None:
-    host.toggle_panel("Keys", keys_text(host))
+def _keys(context: CommandContext, _argument: str) -> None:
+    context.screen.toggle_panel("Keys", keys_text(context))
 
 
-def _help(host: CommandHost, topic: str) -> None:
+def _help(context: CommandContext, topic: str) -> None:
     if not topic:
-        host.show_panel("Help", help_text(host))
+        context.view.show_panel("Help", help_text(context))
     elif topic == _DEMO:
-        host.show_panel(topic, demo_text())
-    elif (command := find(topic.removeprefix("/"), host.commands)) is not None:
+        context.view.show_panel(topic, demo_text())
+    elif (command := find(topic.removeprefix("/"), context.commands)) is not None:
         also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
-        host.show_panel(command.usage, command.help + also)
+        context.view.show_panel(command.usage, command.help + also)
     else:
-        close = nearest(topic, [_DEMO, *typed_names(host.commands)])
-        host.say("warning", f"No help on {topic!r}." + (f" Did you mean /help {close}?" if close else ""))
+        close = nearest(topic, [_DEMO, *typed_names(context.commands)])
+        context.view.say("warning", f"No help on {topic!r}." + (f" Did you mean /help {close}?" if close else ""))
 
 
-def _help_topics(host: CommandHost) -> Sequence[str]:
-    return (_DEMO, *(c.names[0] for c in host.commands if c.names))
+def _help_topics(context: CommandContext) -> Sequence[str]:
+    return (_DEMO, *(c.names[0] for c in context.commands if c.names))
 
 
 HELP: tuple[Command, ...] = (
@@ -96,6 +96,7 @@ HELP: tuple[Command, ...] = (
         _keys,
         ("keys",),
         keys=("f1",),
+        needs_screen=True,
     ),
     Command(
         "keys-empty",
@@ -104,6 +105,7 @@ HELP: tuple[Command, ...] = (
         _keys,
         keys=("question_mark",),
         when=is_prompt_empty,
+        needs_screen=True,
     ),
 )
 
@@ -136,9 +138,9 @@ def bindings(own: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap
     )
 
 
-def keys_of(command: Command, host: CommandHost) -> tuple[str, ...]:
+def keys_of(command: Command, context: CommandContext) -> tuple[str, ...]:
     """Return the keys of a command after the person's own bindings."""
-    return keymap(host.agent.context.settings.ui.keys, host.commands).get(command.id, command.keys)
+    return keymap(context.agent.context.settings.ui.keys, context.commands).get(command.id, command.keys)
 
 
 def problems(own: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:

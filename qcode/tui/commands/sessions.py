@@ -1,13 +1,12 @@
-"""The commands of sessions: rewind, undo, resume, fork, export, context and cost; the title of the session.
+"""The commands of sessions: rewind, undo, resume, fork, export, context and cost.
 
-`SessionName` shows the current title in the terminal, and has the small model make one if it is due.
 The functions at the end make the texts of `/context` and `/cost`; they are pure.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,165 +15,164 @@ from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage, cache_hit_rate
 from qcode.text.clean import one_line
 from qcode.text.numbers import cost_text, count_text, tokens_text
-from qcode.tui.commands.command import Command, CommandHost
+from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
     from qcode.agent.reports import ContextReport, TurnUsage
-    from qcode.agent.sessions.library import Library
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
 
-def _step(host: CommandHost, planning: Coroutine[Any, Any, RewindPlan]) -> None:
-    host.run_later(_take_step(host, planning))
+def _step(context: CommandContext, planning: Coroutine[Any, Any, RewindPlan]) -> None:
+    context.view.run_later(_take_step(context, planning))
 
 
-async def _take_step(host: CommandHost, planning: Coroutine[Any, Any, RewindPlan]) -> None:
+async def _take_step(context: CommandContext, planning: Coroutine[Any, Any, RewindPlan]) -> None:
     """Work a step out, ask about files that are not as qcode left them, and take it."""
     try:
         plan = await planning
     except ValueError as refusal:
-        host.say("info", str(refusal))
+        context.view.say("info", str(refusal))
         return
     if not plan.doubtful:
-        await _perform(host, plan, ())
+        await _perform(context, plan, ())
         return
 
     def answered(answer: str | None) -> None:
         if answer is None:
-            host.say("info", "Nothing was changed.")
+            context.view.say("info", "Nothing was changed.")
             return
         chosen = plan.doubtful if answer == "overwrite" else ()
-        host.run_later(_perform(host, plan, tuple(file.path for file in chosen)))
+        context.view.run_later(_perform(context, plan, tuple(file.path for file in chosen)))
 
     from qcode.tui.screens.rewind import DoubtPicker
 
-    host.open_screen(DoubtPicker(plan), answered)
+    context.screen.open_screen(DoubtPicker(plan), answered)
 
 
-async def _perform(host: CommandHost, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:
+async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:
     try:
-        report = await host.agent.conversation.rewinds.perform(plan, overwrite)
+        report = await context.agent.conversation.rewinds.perform(plan, overwrite)
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
-    host.show_conversation()
-    host.say("info", report.text)
+    context.screen.show_conversation()
+    context.view.say("info", report.text)
     left = [file.path for file in plan.doubtful if file.path not in overwrite]
     if left:
-        host.say("warning", f"Left as they are: {one_line(', '.join(left), 400)}")
+        context.view.say("warning", f"Left as they are: {one_line(', '.join(left), 400)}")
     for problem in report.problems:
-        host.say("warning", one_line(problem, 300))
+        context.view.say("warning", one_line(problem, 300))
     if report.prompt:
-        host.put_in_prompt(report.prompt)
+        context.screen.put_in_prompt(report.prompt)
 
 
-def _rewind(host: CommandHost, _argument: str) -> None:
-    if host.is_turn_running:
-        host.say("warning", _RUNNING)
+def _rewind(context: CommandContext, _argument: str) -> None:
+    if context.view.is_turn_running:
+        context.view.say("warning", _RUNNING)
         return
-    messages = host.agent.conversation.rewinds.own_messages()
+    messages = context.agent.conversation.rewinds.own_messages()
     if not messages:
-        host.say("info", "There is nothing to rewind: nothing was said yet.")
+        context.view.say("info", "There is nothing to rewind: nothing was said yet.")
         return
 
     def picked(number: str | None) -> None:
         message = next((one for one in messages if str(one.number) == number), None)
         if message is not None:
-            _ask_what(host, message)
+            _ask_what(context, message)
 
     from qcode.tui.screens.rewind import RewindPicker
 
-    host.open_screen(RewindPicker(messages), picked)
+    context.screen.open_screen(RewindPicker(messages), picked)
 
 
-def _ask_what(host: CommandHost, message: OwnMessage) -> None:
+def _ask_what(context: CommandContext, message: OwnMessage) -> None:
     def picked(what: str | None) -> None:
         if what is not None:
-            _step(host, host.agent.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
+            _step(context, context.agent.conversation.rewinds.plan_rewind(message.number, cast("What", what)))
 
     from qcode.tui.screens.rewind import WhatPicker
 
-    host.open_screen(WhatPicker(message), picked)
+    context.screen.open_screen(WhatPicker(message), picked)
 
 
-def _undo(host: CommandHost, _argument: str) -> None:
-    _step(host, host.agent.conversation.rewinds.plan_undo())
+def _undo(context: CommandContext, _argument: str) -> None:
+    _step(context, context.agent.conversation.rewinds.plan_undo())
 
 
-def _redo(host: CommandHost, _argument: str) -> None:
-    _step(host, host.agent.conversation.rewinds.plan_redo())
+def _redo(context: CommandContext, _argument: str) -> None:
+    _step(context, context.agent.conversation.rewinds.plan_redo())
 
 
-def _diff(host: CommandHost, _argument: str) -> None:
+def _diff(context: CommandContext, _argument: str) -> None:
     async def show() -> None:
         try:
-            changes = await host.agent.conversation.rewinds.file_changes()
+            changes = await context.agent.conversation.rewinds.file_changes()
         except ValueError as refusal:
-            host.say("info", str(refusal))
+            context.view.say("info", str(refusal))
             return
         if changes:
             from qcode.tui.screens.rewind import ChangesScreen
 
-            host.open_screen(ChangesScreen(changes), lambda _: None)
+            context.screen.open_screen(ChangesScreen(changes), lambda _: None)
         else:
-            host.say("info", "This session changed no files that are still changed.")
+            context.view.say("info", "This session changed no files that are still changed.")
 
-    host.run_later(show())
+    context.view.run_later(show())
 
 
-def _compact(host: CommandHost, focus: str) -> None:
-    if host.is_turn_running:
-        host.say("warning", _RUNNING)
+def _compact(context: CommandContext, focus: str) -> None:
+    if context.view.is_turn_running:
+        context.view.say("warning", _RUNNING)
     else:
-        host.compact(focus)
+        context.screen.turns.compact(focus)
 
 
-def _resume(host: CommandHost, wanted: str) -> None:
-    if host.is_turn_running:
-        host.say("warning", _RUNNING)
+def _resume(context: CommandContext, wanted: str) -> None:
+    if context.view.is_turn_running:
+        context.view.say("warning", _RUNNING)
     elif wanted:
-        _open(host, wanted)
+        _open(context, wanted)
     else:
         from qcode.tui.screens.sessions import SessionPicker
 
-        picker = SessionPicker(host.agent.sessions, time.time)
-        host.open_screen(picker, lambda chosen: _open(host, chosen) if chosen is not None else None)
+        picker = SessionPicker(context.agent.sessions, time.time)
+        context.screen.open_screen(picker, lambda chosen: _open(context, chosen) if chosen is not None else None)
 
 
-def _open(host: CommandHost, session_id: str) -> None:
+def _open(context: CommandContext, session_id: str) -> None:
     try:
-        notices = host.agent.sessions.resume(session_id)
+        notices = context.agent.sessions.resume(session_id)
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
-    host.show_conversation()
+    context.screen.show_conversation()
     for notice in notices:
-        host.say("warning", notice)
+        context.view.say("warning", notice)
 
 
-def _fork(host: CommandHost, _argument: str) -> None:
+def _fork(context: CommandContext, _argument: str) -> None:
     try:
-        copy = host.agent.sessions.fork()
+        copy = context.agent.sessions.fork()
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
-    host.say("info", f"This goes on in a copy, {copy}; the session before it stays as it was. /resume lists both.")
+    context.view.say("info", f"Forked to {copy}. The original session is unchanged; /resume lists both.")
 
 
-def _rename(host: CommandHost, title: str) -> None:
-    library = host.agent.sessions
+def _rename(context: CommandContext, title: str) -> None:
+    library = context.agent.sessions
     try:
-        library.rename(host.agent.conversation.session_id, title)
+        library.rename(context.agent.conversation.session_id, title)
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
-    host.say("info", f"This session is called {library.title!r} now.")
+    context.view.say("info", f"This session is called {library.title!r} now.")
 
 
-def _export(host: CommandHost, argument: str) -> None:
+def _export(context: CommandContext, argument: str) -> None:
     first, _, rest = argument.partition(" ")
     form: ExportForm = "md"
     if first in EXPORT_FORMS:
@@ -183,13 +181,13 @@ def _export(host: CommandHost, argument: str) -> None:
         path = argument
         ending = path.rpartition(".")[2].lower()
         form = ending if ending in EXPORT_FORMS else "md"
-    name = path or f"qcode-{host.agent.conversation.session_id}.{form}"
+    name = path or f"qcode-{context.agent.conversation.session_id}.{form}"
     try:
-        where = save_export(host.agent.context.folder, name, host.agent.sessions.export(form))
+        where = save_export(context.agent.context.folder, name, context.agent.sessions.export(form))
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
-    host.say("info", f"Exported to {one_line(where)}.")
+    context.view.say("info", f"Exported to {one_line(where)}.")
 
 
 SESSIONS: tuple[Command, ...] = (
@@ -199,10 +197,18 @@ SESSIONS: tuple[Command, ...] = (
         "Go back to before one of your messages: conversation, files or both.",
         _rewind,
         ("rewind", "checkpoints"),
+        needs_screen=True,
     ),
-    Command("undo", "Undo the last turn", "Take back the last turn, its changes of files too.", _undo, ("undo",)),
-    Command("redo", "Redo", "Take the last undo or rewind back.", _redo, ("redo",)),
-    Command("diff", "Show changes", "Show what this session changed in files.", _diff, ("diff",)),
+    Command(
+        "undo",
+        "Undo the last turn",
+        "Take back the last turn, its changes of files too.",
+        _undo,
+        ("undo",),
+        needs_screen=True,
+    ),
+    Command("redo", "Redo", "Take the last undo or rewind back.", _redo, ("redo",), needs_screen=True),
+    Command("diff", "Show changes", "Show what this session changed in files.", _diff, ("diff",), needs_screen=True),
     Command(
         "compact",
         "Compact the conversation",
@@ -210,19 +216,20 @@ SESSIONS: tuple[Command, ...] = (
         _compact,
         ("compact", "compress"),
         "[focus]",
+        needs_screen=True,
     ),
     Command(
         "context",
         "Show the context window",
         "Show what fills the context window.",
-        lambda host, _: host.show_panel("Context", context_text(host.agent.conversation.context())),
+        lambda context, _: context.view.show_panel("Context", context_text(context.agent.conversation.context())),
         ("context",),
     ),
     Command(
         "cost",
         "Show usage and cost",
         "Show tokens, API calls and cost of this session.",
-        lambda host, _: host.show_panel("Usage", cost_text_of(host.agent.conversation.usage())),
+        lambda context, _: context.view.show_panel("Usage", cost_text_of(context.agent.conversation.usage())),
         ("cost", "usage", "stats"),
     ),
     Command(
@@ -232,7 +239,8 @@ SESSIONS: tuple[Command, ...] = (
         _resume,
         ("resume", "sessions"),
         "[id]",
-        has_screen=True,
+        opens_picker=True,
+        needs_screen=True,
     ),
     Command("rename", "Rename the session", "Give this session a name.", _rename, ("rename",), "name"),
     Command("fork", "Fork the session", "Go on in a copy of this session.", _fork, ("fork",)),
@@ -246,31 +254,6 @@ SESSIONS: tuple[Command, ...] = (
         lambda _: EXPORT_FORMS,
     ),
 )
-
-
-class SessionName:
-    """`show` is told the name whenever it may have changed; `count` what making one used."""
-
-    def __init__(
-        self,
-        sessions: Library,
-        show: Callable[[str], None],
-        count: Callable[[Usage, Decimal | None], None],
-    ) -> None:
-        self._sessions = sessions
-        self._show = show
-        self._count = count
-
-    def refresh(self) -> None:
-        self._show(self._sessions.title)
-
-    async def make(self) -> None:
-        """Have a name made where one is due, beside whatever else goes on."""
-        self.refresh()
-        used = await self._sessions.make_title()
-        if used is not None:
-            self._count(used.usage, used.cost)
-            self.refresh()
 
 
 _BAR = 20

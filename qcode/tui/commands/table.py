@@ -10,13 +10,25 @@ from functools import partial
 
 from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import TurnOptions
-from qcode.tui.commands.chat import CHAT, LEAVING, PROMPT, TODOS
-from qcode.tui.commands.command import Command, CommandHost
+from qcode.protocol.messages import Image
+from qcode.tui.commands.chat import CHAT, LEAVING, MODELS, PROMPT, TODOS
+from qcode.tui.commands.command import (
+    Command,
+    CommandContext,
+    act,
+    find,
+    key_names,
+    run_command,
+    split_command,
+    unknown_command,
+)
 from qcode.tui.commands.controls import CONTROLS, SERVERS
-from qcode.tui.commands.help import HELP
-from qcode.tui.commands.models import MODELS
+from qcode.tui.commands.help import HELP, keymap
 from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import SETTINGS, VIEW
+from qcode.tui.layout import Widgets
+from qcode.tui.panels.todos import todos_in
+from qcode.tui.prompt.queue import Submission
 
 COMMANDS: tuple[Command, ...] = (
     *HELP,
@@ -54,10 +66,46 @@ def as_command(custom: CustomCommand) -> Command:
     )
 
 
-def is_custom(command: Command) -> bool:
-    return command.id.startswith(_CUSTOM_PREFIX)
-
-
-def _send_custom(host: CommandHost, arguments: str, *, custom: CustomCommand) -> None:
+def _send_custom(context: CommandContext, arguments: str, *, custom: CustomCommand) -> None:
     options = TurnOptions(custom.model, custom.output, custom.foreign(arguments))
-    host.send(custom.expand(arguments), f"/{custom.name} {arguments}".rstrip(), options)
+    context.view.send(custom.expand(arguments), f"/{custom.name} {arguments}".rstrip(), options)
+
+
+def is_possible(context: CommandContext, command_id: str) -> bool:
+    """Return whether the keys of a command do something now."""
+    command = by_id(command_id)
+    return command in context.commands and command.when(context)
+
+
+def run_by_key(context: CommandContext, command_id: str) -> None:
+    """Run the command of a key."""
+    act(context, by_id(command_id), "")
+
+
+def take(context: CommandContext, text: str, shown: str, images: tuple[Image, ...]) -> None:
+    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `shown` is what was typed."""
+    app = context.screen
+    app.close_help()
+    typed = split_command(text)
+    if text.startswith("!"):
+        if line := text[1:].strip():
+            app.start_shell(line)
+        return
+    if typed is None:
+        app.turns.submit(Submission(text, shown, images))
+        return
+    name, argument = typed
+    command = find(name.lower(), context.commands)
+    if command is None:
+        app.say("warning", unknown_command(name, context.commands))
+        app.prompt.put_back(shown)
+    else:
+        run_command(context, command, argument)
+
+
+def show_start(context: CommandContext, widgets: Widgets) -> None:
+    """Show what depends on the user's keys, and the to-do list of a resumed conversation."""
+    keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
+    widgets.todos.key = key_names(keys["todos"][:1])
+    widgets.todos.become(todos_in(context.agent.conversation.messages))
+    context.screen.turns.name_background_key(key_names(keys["background"][:1]))

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
 from qcode.text.match import nearest
-from qcode.tui.commands.command import Command, CommandHost, table_text
+from qcode.tui.commands.command import Command, CommandContext, run_command, table_text
 
 
-def _theme(host: CommandHost, name: str) -> None:
+def _theme(context: CommandContext, name: str) -> None:
     if name:
-        host.use_theme(name)
+        context.screen.use_theme(name)
         return
     from qcode.tui.screens.palette import ThemePicker
 
-    host.open_screen(
-        ThemePicker(host.themes, host.theme_name, host.try_theme),
-        lambda chosen: host.use_theme(chosen) if chosen is not None else None,
+    context.screen.open_screen(
+        ThemePicker(context.screen.themes, context.screen.theme_name, context.screen.try_theme),
+        lambda chosen: context.screen.use_theme(chosen) if chosen is not None else None,
     )
 
 
@@ -32,114 +32,141 @@ VIEW: tuple[Command, ...] = (
         _theme,
         ("theme",),
         "[name]",
-        lambda host: host.theme_names,
-        has_screen=True,
+        lambda context: context.screen.theme_names,
+        opens_picker=True,
+        needs_screen=True,
     ),
     Command(
         "copy",
         "Copy the last reply",
         "Copy the last reply to the clipboard.",
-        lambda host, _: host.copy_reply(),
+        lambda context, _: context.view.copy_reply(),
         ("copy",),
     ),
     Command(
         "fold",
         "Fold or unfold",
         "Fold or unfold thinking and tool output.",
-        lambda host, _: host.toggle_folds(),
+        lambda context, _: context.screen.transcript.toggle_folds(),
         keys=("ctrl+o",),
+        needs_screen=True,
     ),
     Command(
-        "page-up", "Scroll up", "Scroll up a page.", lambda host, _: host.scroll_transcript("page_up"), keys=("pageup",)
+        "page-up",
+        "Scroll up",
+        "Scroll up a page.",
+        lambda context, _: context.screen.scroll_transcript("page_up"),
+        keys=("pageup",),
+        needs_screen=True,
     ),
     Command(
         "page-down",
         "Scroll down",
         "Scroll down a page.",
-        lambda host, _: host.scroll_transcript("page_down"),
+        lambda context, _: context.screen.scroll_transcript("page_down"),
         keys=("pagedown",),
+        needs_screen=True,
     ),
     Command(
         "top",
         "Scroll to the start",
         "Scroll to the start.",
-        lambda host, _: host.scroll_transcript("home"),
+        lambda context, _: context.screen.scroll_transcript("home"),
         keys=("ctrl+home",),
+        needs_screen=True,
     ),
     Command(
         "bottom",
         "Scroll to the end",
         "Scroll to the end and stay there.",
-        lambda host, _: host.scroll_transcript("end"),
+        lambda context, _: context.screen.scroll_transcript("end"),
         keys=("ctrl+end",),
+        needs_screen=True,
     ),
     Command(
         "search",
         "Search the transcript",
         "Search the transcript; again: stay where it led.",
-        lambda host, _: host.toggle_search(),
+        lambda context, _: context.screen.toggle_search(),
         keys=("ctrl+f",),
+        needs_screen=True,
     ),
     Command(
         "previous-message",
         "Your earlier message",
         "Go to your message above.",
-        lambda host, _: host.jump(-1),
+        lambda context, _: context.screen.jump(-1),
         keys=("alt+up",),
+        needs_screen=True,
     ),
     Command(
         "next-message",
         "Your later message",
         "Go to your message below, after the last one to the end.",
-        lambda host, _: host.jump(1),
+        lambda context, _: context.screen.jump(1),
         keys=("alt+down",),
+        needs_screen=True,
     ),
-    Command("redraw", "Redraw", "Draw the screen again.", lambda host, _: host.redraw(), keys=("ctrl+l",)),
     Command(
-        "palette", "Command palette", "Find a command by name.", lambda host, _: open_palette(host), keys=("ctrl+p",)
+        "redraw",
+        "Redraw",
+        "Draw the screen again.",
+        lambda context, _: context.screen.redraw(),
+        keys=("ctrl+l",),
+        needs_screen=True,
+    ),
+    Command(
+        "palette",
+        "Command palette",
+        "Find a command by name.",
+        lambda context, _: open_palette(context),
+        keys=("ctrl+p",),
+        needs_screen=True,
     ),
 )
 
 
-def _config(host: CommandHost, argument: str) -> None:
+def _config(context: CommandContext, argument: str) -> None:
     name, _, value = argument.partition(" ")
     try:
-        settings = {setting.name: setting for setting in host.agent.settings.settings()}
+        settings = {setting.name: setting for setting in context.agent.settings.settings()}
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
     if name and name not in settings:
         close = nearest(name, list(settings))
-        host.say("warning", f"There is no setting {name!r}." + (f" Did you mean {close}?" if close else ""))
+        context.view.say("warning", f"There is no setting {name!r}." + (f" Did you mean {close}?" if close else ""))
     elif value.strip():
-        _change_setting(host, name, value.strip())
-    elif host.has_screens:
-        _open_settings(host, name)
+        _change_setting(context, name, value.strip())
+    elif context.app is not None:
+        _open_settings(context, name)
     else:
         shown = [settings[name]] if name else list(settings.values())
         lines = table_text([(one.name, f"{one.shown}  ({one.origin})") for one in shown])
-        host.show_panel("Settings", f"{lines}\n/config NAME VALUE changes one, in {host.agent.settings.file}.")
+        how = f"/config NAME VALUE changes one, in {context.agent.settings.file}."
+        context.view.show_panel("Settings", f"{lines}\n{how}")
 
 
-def _change_setting(host: CommandHost, name: str, value: str) -> None:
+def _change_setting(context: CommandContext, name: str, value: str) -> None:
     try:
-        setting = host.agent.settings.change(name, value)
+        setting = context.agent.settings.change(name, value)
     except ValueError as refusal:
-        host.say("warning", str(refusal))
+        context.view.say("warning", str(refusal))
         return
-    host.say("info", outcome_text(setting, is_now=host.apply_setting(setting)))
+    context.view.say("info", outcome_text(setting, is_now=context.view.apply_setting(setting)))
 
 
-def _open_settings(host: CommandHost, wanted: str) -> None:
+def _open_settings(context: CommandContext, wanted: str) -> None:
     from qcode.tui.screens.settings import SettingsScreen
 
-    screen = SettingsScreen(host.agent.settings, host.theme_names, host.apply_setting, wanted=wanted)
-    host.open_screen(screen, lambda _: None)
+    app = context.screen
+    screen = SettingsScreen(context.agent.settings, app.theme_names, app.apply_setting, wanted=wanted)
+    app.open_screen(screen, lambda _: None)
 
 
-def _setting_choices(host: CommandHost) -> Sequence[str]:
+def _setting_choices(context: CommandContext) -> Sequence[str]:
     try:
-        settings = host.agent.settings.settings()
+        settings = context.agent.settings.settings()
     except ValueError:
         return ()
     return tuple(setting.name for setting in settings if not setting.fixed)
@@ -154,35 +181,35 @@ SETTINGS: tuple[Command, ...] = (
         ("config", "settings"),
         "[name [value]]",
         _setting_choices,
-        has_screen=True,
+        opens_picker=True,
     ),
 )
 
 
-def open_palette(host: CommandHost) -> None:
+def open_palette(context: CommandContext) -> None:
     """Let the person pick a command, and then what it takes."""
     from qcode.tui.screens.palette import PalettePicker
 
     def picked(command_id: str | None) -> None:
-        command = next((one for one in host.commands if one.id == command_id), None)
+        command = next((one for one in context.commands if one.id == command_id), None)
         if command is not None:
-            _run_picked(host, command)
+            _run_picked(context, command)
 
-    host.open_screen(PalettePicker(host, host.agent.settings.choices.recent), picked)
+    context.screen.open_screen(PalettePicker(context, context.agent.settings.choices.recent), picked)
 
 
-def _run_picked(host: CommandHost, command: Command) -> None:
+def _run_picked(context: CommandContext, command: Command) -> None:
     """Run a command; one that offers values asks for one first, one that needs a word of the person gets a prompt."""
-    choices = command.choices(host) if command.argument and not command.has_screen else ()
+    choices = command.choices(context) if command.argument and not command.opens_picker else ()
     if choices:
         from qcode.tui.screens.palette import ALONE, ArgumentPicker
 
         def picked(argument: str | None) -> None:
             if argument is not None:
-                host.run_command(command, "" if argument == ALONE else argument)
+                run_command(context, command, "" if argument == ALONE else argument)
 
-        host.open_screen(ArgumentPicker(command, choices), picked)
+        context.screen.open_screen(ArgumentPicker(command, choices), picked)
     elif command.argument and not command.argument.startswith("["):
-        host.write_prompt(f"/{command.names[0]} ")
+        context.screen.write_prompt(f"/{command.names[0]} ")
     else:
-        host.run_command(command, "")
+        run_command(context, command, "")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from qcode.tui.commands.command import Command, CommandHost, key_names
+from qcode.tui.commands.command import Command, CommandContext, key_names
 from qcode.tui.commands.help import keys_of
 from qcode.tui.screens.picker import Column, Picker, Row
 
@@ -29,8 +29,8 @@ class PalettePicker(Picker):
         Column("", 1, is_number=False),
     )
 
-    def __init__(self, host: CommandHost, recent: Sequence[str]) -> None:
-        rows = [command_row(command, host) for command in host.commands if command.id not in _LEFT_OUT]
+    def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
+        rows = [command_row(command, context) for command in context.commands if command.id not in _LEFT_OUT]
         order = {command_id: place for place, command_id in enumerate(recent)}
         rows.sort(key=lambda row: order.get(row.id, len(order)))
         super().__init__("Commands", rows)
@@ -48,10 +48,10 @@ class ArgumentPicker(Picker):
         super().__init__(command.title, rows)
 
 
-def command_row(command: Command, host: CommandHost) -> Row:
+def command_row(command: Command, context: CommandContext) -> Row:
     """Return a row: the title, how it is typed, its keys, and what it does."""
     typed = f"/{command.names[0]}" if command.names else ""
-    keys = key_names(keys_of(command, host))
+    keys = key_names(keys_of(command, context))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))
     return Row(command.id, command.title, command.help, cells=(typed, keys), also=also)
 

@@ -13,7 +13,7 @@ import pytest
 
 from qcode.agent.mcp.pins import changes_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import Listed, offered
+from qcode.agent.mcp.tools import ListedTool, offered
 from qcode.protocol.approvals import Allow, Answer, Deny
 from tests.agent.mcp.serving import Bench, call, names, open_servers, texts, until
 
@@ -228,10 +228,10 @@ def test_approvals_that_others_could_have_written_count_for_nothing(bench: Bench
 
 
 def test_a_pin_is_of_everything_a_server_says_of_a_tool() -> None:
-    def pinned(one: Listed) -> str:
+    def pinned(one: ListedTool) -> str:
         return pin_of(offered("s", [one])[0]).hash
 
-    base = Listed("t", "does it", {"type": "object", "properties": {"a": {"type": "string"}}})
+    base = ListedTool("t", "does it", {"type": "object", "properties": {"a": {"type": "string"}}})
     others = [
         replace(base, name="u"),
         replace(base, description="does it "),

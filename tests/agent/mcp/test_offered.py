@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, Listed, offered, split_name, tool_name
+from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ListedTool, offered, split_name, tool_name
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import clean
@@ -22,7 +22,7 @@ EMPTY: dict[str, Json] = {"type": "object", "properties": {}}
 
 
 def one(name: str = "t", description: str = "", schema: Any = EMPTY) -> Any:
-    (found,) = offered("srv", [Listed(name, description, schema)])
+    (found,) = offered("srv", [ListedTool(name, description, schema)])
     return found
 
 
@@ -42,17 +42,17 @@ def test_long_names_stay_apart() -> None:
 
 
 def test_two_tools_of_one_name_are_both_refused() -> None:
-    found = offered("srv", [Listed("a.b", "", EMPTY), Listed("a b", "", EMPTY), Listed("c", "", EMPTY)])
+    found = offered("srv", [ListedTool("a.b", "", EMPTY), ListedTool("a b", "", EMPTY), ListedTool("c", "", EMPTY)])
     assert [bool(tool.problem) for tool in found] == [True, True, False]
 
 
 def test_order_is_that_of_the_names_whatever_the_server_says() -> None:
-    listed = [Listed(name, "", EMPTY) for name in "cab"]
+    listed = [ListedTool(name, "", EMPTY) for name in "cab"]
     assert offered("srv", listed) == offered("srv", listed[::-1])
 
 
 def test_only_wanted_tools_are_taken() -> None:
-    listed = [Listed(name, "", EMPTY) for name in "abc"]
+    listed = [ListedTool(name, "", EMPTY) for name in "abc"]
     assert [tool.tool for tool in offered("srv", listed, ("b",))] == ["b"]
     assert len(offered("srv", listed, ("*",))) == 3
 

@@ -167,7 +167,7 @@ def test_opening_an_instruction_file_hands_it_to_the_editor(tmp_path: Path) -> N
 
     async def test(run: Running) -> None:
         edited: list[str] = []
-        run.app.host.edit_file = edited.append  # type: ignore[assignment,method-assign]  # a pilot has no terminal to lend
+        run.app.view.edit_file = edited.append  # type: ignore[assignment,method-assign]  # a pilot has no terminal to lend
         screen = await opened(run, "/memory", MemoryPicker)
         assert [row.label for row in screen.rows] == ["AGENTS.md", str(tmp_path / "home/AGENTS.md")]
         assert screen.rows[0].detail == "this project's; 10 bytes"
@@ -299,9 +299,9 @@ def test_the_menu_offers_what_can_follow(tmp_path: Path) -> None:
     project.permissions.add("deny", "shell(make doc)")
 
     async def test(run: Running) -> None:
-        commands = {command.id: command for command in run.app.host.commands}
-        assert "undo shell(make doc)" in commands["permissions"].choices(run.app.host)
-        assert "grep" in commands["tools"].choices(run.app.host)
-        assert list(commands["memory"].choices(run.app.host)) == ["project: ", "yours: "]
+        commands = {command.id: command for command in run.app.commands.commands}
+        assert "undo shell(make doc)" in commands["permissions"].choices(run.app.commands)
+        assert "grep" in commands["tools"].choices(run.app.commands)
+        assert list(commands["memory"].choices(run.app.commands)) == ["project: ", "yours: "]
 
     go(project, test)

@@ -1,0 +1,101 @@
+"""The permission mode, model and effort that the user chooses inside the app or the linear mode.
+
+The effort is kept when the user switches to a model that is known to support reasoning, and is never set on any other
+model without being requested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.events import Level
+from qcode.protocol.model import Effort
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
+    from qcode.agent.conversation import Conversation
+
+MODES: dict[ApprovalMode, str] = {
+    "plan": "reads only",
+    "default": "asks before it changes anything",
+    "accept-edits": "edits inside the folder run without asking",
+}
+"""The modes a person can reach inside the app, in the order Shift+Tab goes. `auto` and `bypass` are flags."""
+
+
+def shown_effort(conversation: Conversation) -> str:
+    """Return the effort for the status line; empty if none is set or the model does not support reasoning."""
+    return conversation.effort or "" if conversation.thinks else ""
+
+
+class ModelUse:
+    """The user's choice of model and effort. `shown` is called when the status line must be updated."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        say: Callable[[Level, str], None],
+        shown: Callable[[], None],
+    ) -> None:
+        self._conversation = conversation = agent.conversation
+        self._models = agent.models
+        self._say = say
+        self._shown = shown
+        self._wanted: Effort | None = conversation.effort or agent.models.effort
+        if conversation.thinks:
+            conversation.effort = self._wanted
+
+    @property
+    def wanted(self) -> Effort | None:
+        """The effort the person asked for, also where the model in use gets none."""
+        return self._wanted
+
+    def use(self, name: str) -> None:
+        """Switch to a model from the next turn on; where there is none of that name, say so."""
+        talk = self._conversation
+        try:
+            talk.set_model(name)
+        except ValueError as refusal:
+            self._say("error", str(refusal))
+            return
+        talk.effort = self._wanted if talk.thinks else None
+        lines = [f"Model: {talk.model}, from the next turn on."]
+        if talk.effort is not None:
+            lines.append(f"Effort: {talk.effort}.")
+        elif self._wanted is not None:
+            lines.append(f"The effort ({self._wanted}) is not sent: it is not known that this model thinks.")
+        if hindrance := self._models.keep_model(talk.model):
+            lines.append(hindrance)
+        self._shown()
+        self._say("info", "\n".join(lines))
+
+    def choose(self, name: str, effort: Effort | None) -> None:
+        """Switch to what was chosen together: the effort goes with the model where it thinks, else waits for one."""
+        talk = self._conversation
+        if effort != self._wanted:
+            self._keep(effort)
+            if name == talk.model:
+                talk.effort = effort if talk.thinks else None
+                self._shown()
+                held_back = "" if talk.thinks else " for models that are known to think"
+                self._say("info", f"Effort: {effort or 'as the model likes'}, from the next turn on{held_back}.")
+        if name != talk.model:
+            self.use(name)
+
+    def _keep(self, effort: Effort | None) -> None:
+        self._wanted = effort
+        self._models.keep_effort(effort)
+
+    def use_effort(self, effort: Effort | None) -> None:
+        """Have the model think so much from the next turn on; None: as much as it likes."""
+        talk = self._conversation
+        talk.effort = effort
+        self._keep(effort)
+        self._shown()
+        if effort is not None and not talk.thinks:
+            self._say("warning", f"Effort: {effort}. It is not known that {talk.model} thinks; its host may refuse it.")
+        else:
+            self._say("info", f"Effort: {effort or 'as the model likes'}, from the next turn on.")
