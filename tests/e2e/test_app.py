@@ -154,7 +154,7 @@ def test_an_unknown_folder_is_asked_about_once(place: Place) -> None:
 
 def test_a_folder_that_brings_nothing_is_trusted_by_a_command(place: Place) -> None:
     with Terminal(place, "-m", "demo/demo") as terminal:
-        terminal.wait_for("This folder is restricted")
+        terminal.wait_for("Restricted folder")
         terminal.press("/trust\r")
         terminal.wait_for("Folder trusted")
         terminal.press("\x04")
@@ -166,7 +166,7 @@ def test_a_folder_that_brings_nothing_is_trusted_by_a_command(place: Place) -> N
 def test_enter_leaves_a_folder_restricted_and_ctrl_d_leaves(place: Place) -> None:
     (place.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(place, "-m", "demo/demo", about_folder="") as terminal:
-        shown = terminal.wait_for("This folder is restricted")
+        shown = terminal.wait_for("Restricted folder")
         assert "Reads " not in shown
     with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
         terminal.wait_for(TRUST_QUESTION)

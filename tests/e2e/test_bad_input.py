@@ -117,7 +117,7 @@ def test_a_standard_input_that_cannot_be_read_is_refused(place: Place) -> None:
             timeout=30,
         )
     assert done.returncode == 42
-    assert done.stderr.startswith("qcode: standard input cannot be read")
+    assert done.stderr.startswith("qcode: cannot read standard input")
 
 
 def test_a_closed_standard_input_is_none(place: Place) -> None:

@@ -105,10 +105,10 @@ def in_file(text: str) -> Callable[[Path], str]:
     [
         (lambda folder: "nonsense", "is not JSON"),
         (lambda folder: '{"type": "nonsense"}', "is not a valid JSON Schema: $.type"),
-        (lambda folder: "@missing.json", "--json-schema @missing.json cannot be read: No such file"),
+        (lambda folder: "@missing.json", "cannot read --json-schema @missing.json: No such file"),
         (lambda folder: "missing.json", "a file is named as @missing.json"),
         (lambda folder: "", "is not JSON"),
-        (in_file("[1]"), "--json-schema @schema.json is no valid JSON Schema"),
+        (in_file("[1]"), "--json-schema @schema.json is not a valid JSON Schema"),
         (in_file('{"$ref": "http://127.0.0.1:9/schema"}'), "external references are not supported"),
     ],
     ids=["no json", "no schema", "no file", "no at sign", "empty", "bad file", "remote"],

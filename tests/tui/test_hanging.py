@@ -18,16 +18,16 @@ def test_what_fits_stays_as_it_is() -> None:
 
 def test_what_wraps_stays_in_its_column() -> None:
     assert list(hanging(LINE, 50)) == [
-        "  rate limit     the host refuses, qcode counts",
-        "                 down and tries again",
+        "  rate limit     the provider refuses, qcode",
+        "                 counts down and retries",
     ]
 
 
 def test_where_the_right_column_would_be_too_narrow_it_goes_below() -> None:
     assert list(hanging(LINE, 36)) == [
         "  rate limit",
-        "      the host refuses, qcode counts",
-        "      down and tries again",
+        "      the provider refuses, qcode",
+        "      counts down and retries",
     ]
 
 

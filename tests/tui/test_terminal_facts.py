@@ -44,7 +44,7 @@ def test_what_is_not_known_is_not_promised() -> None:
     text = told(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
     assert "colours: 256" in text
     assert "Kitty keyboard protocol unknown for this terminal" in text
-    assert "links (OSC 8): not known" in text
+    assert "links (OSC 8): unknown" in text
     assert "40 x 20: small" in text
     assert "Kitty" not in told(TERM="dumb")
 

@@ -115,7 +115,7 @@ def test_memory(
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=project, **changes)
     assert snap_compare(app, run_before=_doing(seen, "/memory"), terminal_size=size)
-    assert "leads out of the project" in " ".join(seen)
+    assert "leads outside the project" in " ".join(seen)
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)

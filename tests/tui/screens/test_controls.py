@@ -185,7 +185,7 @@ def test_a_line_is_added_to_the_file_the_person_picks(tmp_path: Path) -> None:
         screen = await opened(run, "/memory use tabs", PlacePicker)
         assert len(screen.rows) == 2
         await run.pilot.press("down", "enter")
-        await run.until(lambda: "holds from the next turn on" in run.text)
+        await run.until(lambda: "applies from the next turn" in run.text)
         assert (tmp_path / "home/AGENTS.md").read_text() == "- use tabs\n"
         await run.send("/memory project: write tests")
         await run.pilot.pause()

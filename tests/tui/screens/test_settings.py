@@ -110,7 +110,7 @@ def test_a_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> No
         await run.pilot.press("ctrl+u", *"12", "left", "1", "enter")
         await run.pilot.pause()
         assert cells(screen, "network.max_retries") == ("112", "yours")
-        assert about(screen) == "network.max_retries = 112, from the next start on."
+        assert about(screen) == "network.max_retries = 112, after a restart."
         await run.pilot.press("enter", "ctrl+u", "enter")
         await run.pilot.pause()
         assert cells(screen, "network.max_retries") == ("5", "default")
@@ -159,7 +159,7 @@ def test_the_mode_changes_now_and_a_mode_only_a_start_may_set_does_not(file: Pat
         await run.pilot.press("right")
         await run.pilot.pause()
         assert (run.conversation.mode, cells(screen, "permissions.mode")[0]) == ("accept-edits", '"auto"')
-        assert "from the next start on" in about(screen)
+        assert "after a restart" in about(screen)
 
     play(test, configuring(file), "permissions.mode")
 
