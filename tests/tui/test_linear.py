@@ -185,7 +185,7 @@ def test_recovery_is_told_in_sentences() -> None:
     assert "The reply starts over: cut at 8,000 tokens; asking again with 64,000." in lines
     assert "(continued 1/3)" in lines
     assert "Waiting 5 s, attempt 2: rate limited" in lines
-    assert any(line.startswith("Warning: The reply is still cut") for line in lines)
+    assert any(line.startswith("Warning: The reply is still truncated") for line in lines)
 
 
 @pytest.mark.parametrize(

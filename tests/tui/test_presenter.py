@@ -254,7 +254,7 @@ def test_every_ending_says_what_happened_and_what_to_do() -> None:
     assert notices(Outcome.ERROR, error="No key for anthropic. Set ANTHROPIC_API_KEY.") == [
         ("notice", "error", "No key for anthropic. Set ANTHROPIC_API_KEY.")
     ]
-    assert "still cut" in notices(Outcome.MAX_TOKENS)[0][2]
+    assert "still truncated" in notices(Outcome.MAX_TOKENS)[0][2]
     assert "refused" in notices(Outcome.REFUSAL)[0][2]
     for limit, flag in (
         (Limit.TURNS, "--max-turns"),
