@@ -82,18 +82,18 @@ _ELSEWHERE = (
     ),
     Row(
         "repeats itself without end", "first", (Step(done(["Now: ", _LOOP]), "stall", after=_LOOP),),
-        asked=(FIRST,), text=None, ends=(Outcome.ERROR, None, 1), says="repeated itself",
+        asked=(FIRST,), text=None, ends=(Outcome.ERROR, None, 1), says="repeating itself",
     ),
     Row(
         "repeats itself without end", "continuation 1",
         (cut("lost"), cut(P[0]), Step(done(["Now: ", _LOOP]), "stall", after=_LOOP)),
         asked=("-first 8000", ESCALATED, LONGER), text=None, events=(*UP, *going_on(1), "ended no_progress"),
-        api=api(up=1, on=1), ends=(Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, 56), says="repeated itself",
+        api=api(up=1, on=1), ends=(Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, 56), says="repeating itself",
     ),
     Row(
         "repeats itself without end", "escalated", (cut("lost"), Step(done(["Now: ", _LOOP]), "stall", after=_LOOP)),
         asked=("-first 8000", ESCALATED), text=None, events=(*UP, "ended error"), api=api(up=1),
-        ends=(Outcome.ERROR, None, 1), says="repeated itself",
+        ends=(Outcome.ERROR, None, 1), says="repeating itself",
     ),
 )  # fmt: skip
 

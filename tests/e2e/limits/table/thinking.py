@@ -112,7 +112,7 @@ _EMPTY = (
     Row(
         "empty cut", "escalated", (cut(), cut()),
         asked=("-first 8000", ESCALATED), text="", events=(*UP, *_NOTHING), api=api(up=1), ends=CUT, stored=(),
-        says="cut before any text",
+        says="truncated before any text",
     ),
     Row(
         "empty cut after a text", "escalated", (cut(P[0]), cut(), done(P[1])),
@@ -132,7 +132,7 @@ _EMPTY = (
     Row(
         "empty cut with an override", "first", (cut(),),
         asked=("first 500",), text="", events=_NOTHING, ends=CUT, stored=(), settings=OutputSettings(override=500),
-        says="cut before any text",
+        says="truncated before any text",
     ),
     Row(
         "half call dropped by the host", "first", (_HALF, done()),
@@ -141,7 +141,7 @@ _EMPTY = (
     Row(
         "half call dropped by the host", "escalated", (_HALF, _HALF),
         asked=("-first 8000", ESCALATED), text="", events=(*UP, *_NOTHING), api=api(up=1), ends=CUT, stored=(),
-        says="cut before any text", skips=_SENDS_HALF_CALLS,
+        says="truncated before any text", skips=_SENDS_HALF_CALLS,
     ),
 )  # fmt: skip
 
