@@ -111,7 +111,7 @@ class DressedApp(TerminalApp, inherit_bindings=False):
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
         if self.theme_wanted in (self.theme, AUTO):
             return self.theme_problems
-        missing = f"There is no theme {self.theme_wanted!r}; {self.theme} is used. /theme lists them."
+        missing = f"Unknown theme {self.theme_wanted!r}; using {self.theme}. /theme lists the themes."
         return (*self.theme_problems, missing)
 
     def add_themes(self) -> None:
@@ -397,7 +397,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
             replay(conversation.messages, transcript)
         if conversation.mode == "bypass":
-            transcript.add_notice("warning", "Mode bypass: tools run without asking. Shift+Tab leaves it.")
+            transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
         for notice in notices:
             transcript.add_notice(notice.level, notice.text)
 

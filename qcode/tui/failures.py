@@ -22,7 +22,7 @@ Report = Callable[[BaseException], str]
 
 def what_happened(failure: BaseException, report: Report) -> str:
     """Return the sentence about a failure that nobody foresaw, after reporting it."""
-    return f"qcode failed inside ({report(failure)}). What was shown is kept; send the prompt again."
+    return f"Internal error: {report(failure)}. The partial reply is kept. Send the prompt again."
 
 
 def itself(failure: Exception) -> Exception:
@@ -33,7 +33,7 @@ def itself(failure: Exception) -> Exception:
 
 def last_words(said: str, session_id: str) -> str:
     """Return what is left on the terminal after the app ended on a failure; `session_id` empty: none is kept."""
-    going_on = f"qcode -r {session_id} goes on with the session.\n" if session_id else ""
+    going_on = f"To resume this session: qcode -r {session_id}\n" if session_id else ""
     return f"qcode stopped: {said}\n{going_on}"
 
 
@@ -47,7 +47,7 @@ class Failures:
 
     def tell(self, failure: BaseException) -> None:
         """Report a failure and show a notice about it."""
-        self._say("error", f"qcode failed inside ({self._report(failure)}). Everything else goes on.")
+        self._say("error", f"Internal error: {self._report(failure)}. The session continues.")
 
     async def noticed(self, work: Coroutine[Any, Any, None]) -> None:
         """Await what is done beside the turns; where it fails, say so."""

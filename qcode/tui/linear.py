@@ -82,7 +82,7 @@ class LinearCommandView:
 
     def show_new_session(self) -> None:
         self._app.todos = ()
-        self.say("info", "A new session.")
+        self.say("info", "New session.")
 
     def apply_setting(self, setting: Setting) -> bool:
         mode = next((mode for mode in MODES if mode == setting.value), None)
@@ -92,7 +92,7 @@ class LinearCommandView:
         return False
 
     def copy_reply(self) -> None:
-        self.say("info", "The reply stands above; the terminal copies it.")
+        self.say("info", "The reply is above; select it in the terminal to copy it.")
 
     def send(self, text: str, shown: str, options: TurnOptions) -> None:
         self._app.waiting = (text, options)
@@ -178,7 +178,7 @@ class LinearApp:
         told = [line for line in rest if line and not line.startswith("·")]
         self.say("\n".join([first, *told, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
         if self.agent.conversation.mode == "bypass":
-            self.view.add_notice("warning", "Mode bypass: tools run without asking.")
+            self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
             self.view.add_notice(notice.level, notice.text)
         replay(self.agent.conversation.messages, self.view)
@@ -293,7 +293,7 @@ class LinearApp:
             return Deny()
         if option.decision is not None:
             return option.decision
-        label = "Your answer: " if form.written is Answer else "What should it do instead? "
+        label = "Your answer: " if form.written is Answer else "What should the model do instead? "
         written = (await self._lines.ask(label) or "").strip()
         return form.written(written) if written else Deny()
 

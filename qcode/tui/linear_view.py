@@ -27,7 +27,7 @@ _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Err
 _STATES = {
     "done": "finished",
     "failed": "failed",
-    "denied": "was denied and did not run",
+    "denied": "was denied",
     "rejected": "did not run",
     "cancelled": "was cancelled",
 }
@@ -92,7 +92,7 @@ class LinearView:
 
     def restart(self, label: str) -> None:
         self.settle()
-        self._say(f"The reply starts over: {one_line(label)}.")
+        self._say(f"Restarting the reply: {one_line(label)}.")
 
     def restore(self, text: str, reasoning: str = "") -> None:
         self.settle()
@@ -134,7 +134,7 @@ class LinearView:
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
-            self._tell(f"Waiting {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
+            self._tell(f"Retrying in {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
 
     def show_usage(self, event: UsageUpdated) -> None:
         """Figures that change all the time are not read out."""

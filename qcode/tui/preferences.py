@@ -62,11 +62,11 @@ class ModelUse:
             self._say("error", str(refusal))
             return
         talk.effort = self._wanted if talk.thinks else None
-        lines = [f"Model: {talk.model}, from the next turn on."]
+        lines = [f"Model: {talk.model}, from the next turn."]
         if talk.effort is not None:
             lines.append(f"Effort: {talk.effort}.")
         elif self._wanted is not None:
-            lines.append(f"The effort ({self._wanted}) is not sent: it is not known that this model thinks.")
+            lines.append(f"Effort {self._wanted} is not sent: this model is not known to support reasoning.")
         if hindrance := self._models.keep_model(talk.model):
             lines.append(hindrance)
         self._shown()
@@ -80,8 +80,8 @@ class ModelUse:
             if name == talk.model:
                 talk.effort = effort if talk.thinks else None
                 self._shown()
-                held_back = "" if talk.thinks else " for models that are known to think"
-                self._say("info", f"Effort: {effort or 'as the model likes'}, from the next turn on{held_back}.")
+                held_back = "" if talk.thinks else " for models known to support reasoning"
+                self._say("info", f"Effort: {effort or 'model default'}, from the next turn{held_back}.")
         if name != talk.model:
             self.use(name)
 
@@ -96,6 +96,9 @@ class ModelUse:
         self._keep(effort)
         self._shown()
         if effort is not None and not talk.thinks:
-            self._say("warning", f"Effort: {effort}. It is not known that {talk.model} thinks; its host may refuse it.")
+            self._say(
+                "warning",
+                f"Effort: {effort}. {talk.model} is not known to support reasoning; the provider may reject it.",
+            )
         else:
-            self._say("info", f"Effort: {effort or 'as the model likes'}, from the next turn on.")
+            self._say("info", f"Effort: {effort or 'model default'}, from the next turn.")

@@ -120,7 +120,7 @@ class Presenter:
                 self._show_retry(event)
             case PartialRestored():
                 self._transcript.restore(event.text, event.reasoning)
-                self._transcript.add_mark("the new attempt came to nothing; this is the first one again")
+                self._transcript.add_mark("the new attempt failed; showing the first one")
             case ReplyFinished():
                 self._finish_reply(event)
             case ApprovalRequested():
@@ -215,9 +215,9 @@ class Presenter:
         if event.is_continuation:
             self._recovery = f"continued {event.attempt}/{self._max_continuations}"
             if event.reason == "call":
-                self._recovery = "asking for the rest of a cut call"
+                self._recovery = "requesting the rest of a truncated call"
             elif event.reason == "context":
-                self._recovery = "the window was full; going on with more room"
+                self._recovery = "the context window was full; continuing after compaction"
             lead = "connection lost, " if event.reason == "transport" else ""
             self._transcript.add_mark(lead + self._recovery)
         else:
@@ -231,7 +231,9 @@ class Presenter:
         self._restarting = None
         label = _RESTARTS.get(retry.reason, "asking again")
         if retry.reason == "max_tokens":
-            label = f"cut at {f'{cap:,} tokens' if cap else 'the output limit'}; asking again with {retry.max_tokens:,}"
+            label = (
+                f"truncated at {f'{cap:,} tokens' if cap else 'the output limit'}; retrying with {retry.max_tokens:,}"
+            )
         if self._has_shown or retry.reason != "transport":
             self._transcript.restart(label)
         for call_id in self._writing_cards:
@@ -349,21 +351,21 @@ _Silent: TypeAlias = (
 
 
 def _compacted(event: Compacted) -> str:
-    what = "older messages became a summary" if event.kind == "summary" else "old tool output was removed instead"
+    what = "older messages summarized" if event.kind == "summary" else "old tool output removed"
     sizes = f"{tokens_text(event.before_tokens)} → {tokens_text(event.after_tokens)} tokens"
-    return f"Compacted: {what} ({sizes}). /undo takes it back with its turn; nothing is lost from the session."
+    return f"Compacted: {what} ({sizes}). /undo reverts it with its turn; the session file keeps everything."
 
 
 def _show_nothing(event: _Silent) -> None:
     """Events for logs. That only these get here is checked by type."""
 
 
-_RECOVERIES = {"max_tokens": "reply was cut, asking again", "transport": "connection lost, asking again"}
+_RECOVERIES = {"max_tokens": "reply truncated, retrying", "transport": "connection lost, retrying"}
 _RESTARTS = {
-    "transport": "connection lost; asking again",
-    "context": "the window was full; asking again with more room",
-    "thinking": "all of it was thinking; asking for the answer itself",
-    "call": "a tool call came broken; asking for it again",
+    "transport": "connection lost; retrying",
+    "context": "the context window was full; retrying after compaction",
+    "thinking": "reasoning used the whole reply; requesting the answer",
+    "call": "a tool call was invalid; requesting it again",
 }
 
 
@@ -398,7 +400,7 @@ class AgentCards:
         match inner:
             case StepStarted(step=step):
                 agent.steps = step
-                return "a sub-agent waits for the model"
+                return "a sub-agent is waiting for the model"
             case ToolStarted(call=call):
                 agent.began[call.call_id] = self._clock()
                 return f"a sub-agent is running {one_line(call.name, 40)}"
@@ -416,7 +418,7 @@ class AgentCards:
                     call_id, CardUpdate(append=f"✓ searched the web: {one_line('; '.join(queries))}\n")
                 )
             case Compacted():
-                self._cards.update_card(call_id, CardUpdate(append="! its conversation was compacted\n"))
+                self._cards.update_card(call_id, CardUpdate(append="! conversation compacted\n"))
             case _:
                 pass
         return ""
@@ -426,7 +428,7 @@ class AgentCards:
         owner = next((one for one in self._agents if call.call_id.startswith(f"{one}/")), None)
         if owner is not None:
             self._agents[owner].asked.add(call.call_id)
-            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} waits for your answer\n"))
+            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
     def end(self, call_id: str) -> None:
         """The call is over, and with it all that its sub-agent asked."""
@@ -460,7 +462,7 @@ def _agent_detail(event: TurnEvent) -> str:
         case ToolFinished(call=call, outcome=outcome, state=state):
             lines = (outcome.diff or outcome.content).strip("\n").split("\n")
             left_out = len(lines) - _MAX_AGENT_OUTPUT_LINES
-            more = [f"  … {count_text(left_out, 'line')} more"] if left_out > 0 else []
+            more = [f"  … {count_text(left_out, 'more line')}"] if left_out > 0 else []
             shown = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
             return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *shown, *more, "", ""])
         case Notice(text=text):

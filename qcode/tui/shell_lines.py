@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 _MAX_KEPT = 16_000
-_STOPPED = "stopped by the person"
+_STOPPED = "stopped by the user"
 
 
 def line_state(result: str) -> CardState:

@@ -41,7 +41,7 @@ _DROPPED = (
     "bar",
     "cost",
     "effort",
-    "no walls",
+    "no sandbox",
     "hint",
     "word",
     "context",
@@ -123,7 +123,9 @@ def _layouts(status: Status, now: float) -> list[tuple[list[Content], bool]]:
         "effort": Content.styled(status.effort, "$muted"),
         "mode": _mode(status),
         "walls": Content.styled(status.sandbox if status.sandbox == SANDBOX else "", "$muted"),
-        "no walls": Content.styled(one_line(status.sandbox, 24) if status.sandbox != SANDBOX else "", "$text-warning"),
+        "no sandbox": Content.styled(
+            one_line(status.sandbox, 24) if status.sandbox != SANDBOX else "", "$text-warning"
+        ),
         "context": _context(status, has_bar=True),
         "tokens": Content.styled(f"{tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
         "cost": Content.styled(_cost(status), "$muted"),

@@ -83,7 +83,7 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
             themes[theme.name] = theme
     if not themes:
         themes["dark"] = Theme(name="dark", primary="#7aa2f7", dark=True)
-        problems.append("No theme files were found beside the program; a plain dark theme is used. Reinstall qcode.")
+        problems.append("No theme files found; using a plain dark theme. Reinstall qcode.")
     return themes, tuple(problems)
 
 
@@ -103,7 +103,7 @@ def first_theme(wanted: str, user_folder: Path | None, environ: Mapping[str, str
 def theme_note(theme: Theme) -> str:
     """Return what to say about a theme in a list of them."""
     if theme.ansi:
-        return "the terminal's own colours"
+        return "the colours of the terminal"
     return "dark" if theme.dark else "light"
 
 
@@ -125,7 +125,7 @@ def read_theme(path: Path) -> Theme:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
     except OSError as error:
-        raise ThemeError(f"Theme {path}: cannot be read ({error.strerror}).") from error
+        raise ThemeError(f"Theme {path}: cannot read the file ({error.strerror}).") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ThemeError(f"Theme {path}: not valid TOML ({error}).") from error
     return parse_theme(data, str(path), text)
@@ -216,9 +216,9 @@ def _refuse_unknown(
             hint = (
                 f"did you mean {prefix}{close}?"
                 if close
-                else (f"use one of {', '.join(known)}." if is_listed else "no colour of that name is derived.")
+                else (f"use one of {', '.join(known)}." if is_listed else "there is no such colour variable.")
             )
-            raise _WrongKeyError(prefix + key, f"{prefix}{key} is not known; {hint}")
+            raise _WrongKeyError(prefix + key, f"unknown key {prefix}{key}; {hint}")
 
 
 def _boolean(data: Mapping[str, Any], key: str) -> bool:
@@ -230,7 +230,7 @@ def _boolean(data: Mapping[str, Any], key: str) -> bool:
 
 def _texts(value: object, key: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise _WrongKeyError(key, f"{key} must be a table of texts.")
+        raise _WrongKeyError(key, f"{key} must be a table of strings.")
     return dict(value)
 
 
@@ -238,4 +238,4 @@ def _check_color(value: str, key: str) -> None:
     try:
         Color.parse(value)
     except ColorParseError as error:
-        raise _WrongKeyError(key, f"{key} = {value!r} is no colour; write it as #rrggbb.") from error
+        raise _WrongKeyError(key, f"{key} = {value!r} is not a colour; use #rrggbb.") from error

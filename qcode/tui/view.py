@@ -223,7 +223,7 @@ class AppView:
         if provider and provider not in names:
             close = nearest(provider, names)
             hint = f" Did you mean {close}?" if close else " /connect lists them."
-            self.say("warning", f"There is no provider {provider!r}.{hint}")
+            self.say("warning", f"Unknown provider {provider!r}.{hint}")
             return
         from qcode.tui.screens.connect import ConnectScreen
 
@@ -262,7 +262,7 @@ class AppView:
             return
         close = nearest(name, self.theme_names)
         self.say(
-            "warning", f"There is no theme {name!r}." + (f" Did you mean {close}?" if close else " /theme lists them.")
+            "warning", f"Unknown theme {name!r}." + (f" Did you mean {close}?" if close else " /theme lists them.")
         )
 
     def show_trust(self) -> None:
@@ -274,7 +274,7 @@ class AppView:
         )
         text = next((reply for reply in replies if reply), "")
         if not text:
-            self.say("info", "There is no reply to copy yet.")
+            self.say("info", "No reply to copy yet.")
             return
         self.say("info", f"Copied the last reply ({count_text(len(text), 'character')}) {self.copy_text(text)}.")
 
@@ -297,7 +297,7 @@ class AppView:
 
     def jump(self, step: int) -> None:
         if not self._widgets.transcript.jump(step):
-            self.hint("no earlier message of yours" if step < 0 else "this is the end")
+            self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
     def redraw(self) -> None:
         self._app.refresh(repaint=True, layout=True)

@@ -9,7 +9,7 @@ from qcode.values import dataclass
 TIPS = (
     "Enter sends, Ctrl+J makes a new line.",
     "/ lists the commands, ? the keys.",
-    "Esc interrupts and keeps what was shown.",
+    "Esc interrupts and keeps the partial reply.",
 )
 
 

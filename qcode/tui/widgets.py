@@ -106,7 +106,7 @@ class HelpPanel(Vertical):
     def show(self, title: str, text: str) -> None:
         """Open with `text`, which is our own words or already cleaned."""
         self.heading = title
-        hint = "  Esc closes · PgDn scrolls"
+        hint = "  Esc close · PgDn scroll"
         self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), (hint, "$muted")))
         self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
         self.display = True

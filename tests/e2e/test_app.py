@@ -102,7 +102,7 @@ def test_a_first_prompt_is_sent_at_once(place: Place) -> None:
 
 def test_it_survives_being_resized_while_it_streams(place: Place) -> None:
     with Terminal(place, "a long reply", "-m", "demo/demo") as terminal:
-        terminal.wait_for("cut at")
+        terminal.wait_for("truncated at")
         terminal.resize(40, 15)
         terminal.resize(120, 40)
         terminal.wait_for("none missing")
@@ -220,10 +220,10 @@ def test_a_terminal_that_can_only_write_lines_has_every_command_without_a_screen
         "hello": "built-in demo model",
         "/context": "Reply reserve",
         "/cost": r"API calls   1 \(1 reply\)",
-        "/rename a good name": "This session is called 'a good name' now",
+        "/rename a good name": "Session renamed to 'a good name'",
         f"/export {exported.name}": "Exported to ",
         "/fork": "Forked to ",
-        "/theme light": "There is no command /theme",
+        "/theme light": "Unknown command /theme",
     }
     child = pexpect.spawn(
         sys.executable,

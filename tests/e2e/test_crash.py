@@ -51,7 +51,7 @@ def test_a_crash_gives_the_terminal_back_keeps_the_session_and_says_where_its_re
     assert report.stat().st_mode & 0o777 == 0o600
     assert "in render" in report.read_text()
     assert KEY not in report.read_text()
-    found = re.search(r"qcode -r (\S+) goes on with the session", said)
+    found = re.search(r"To resume this session: qcode -r (\S+)", said)
     assert found is not None
     shown = place.run("sessions", "show", found[1])
     assert shown.code == 0

@@ -25,9 +25,9 @@ def test_from_nothing_to_an_answer_and_the_key_is_shown_nowhere(place: Place) ->
             terminal.press("\r")
             terminal.wait_for("Model of openai")
             terminal.press("\r")
-            terminal.wait_for("try on")
+            terminal.wait_for("preview")
             terminal.press("\x1b")
-            terminal.wait_for("openai/only-one, from the next turn on")
+            terminal.wait_for("openai/only-one, from the next turn")
             terminal.press("hi\r")
             terminal.wait_for("hello from a model")
             terminal.press("\x04")
@@ -43,11 +43,11 @@ def test_a_first_start_that_was_skipped_does_not_come_back(place: Place) -> None
     with Terminal(place, "--theme", "dark") as terminal:
         terminal.wait_for(OPENED)
         terminal.press("\x1b")
-        shown = terminal.wait_for("demo model")
+        shown = terminal.wait_for("built-in demo model")
         assert "/connect" in shown
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
     with Terminal(place) as terminal:
-        assert OPENED not in terminal.wait_for("demo model")
+        assert OPENED not in terminal.wait_for("built-in demo model")
         terminal.press("/connect\r")
         terminal.wait_for(OPENED)

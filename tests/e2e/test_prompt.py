@@ -135,4 +135,4 @@ def test_keys_of_an_unknown_command_are_bad_config(place: Place) -> None:
     with Terminal(place, "-m", "demo/demo", env={"QCODE_HOME": str(config)}) as terminal:
         assert terminal.wait_for_end() == 52
         shown = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2]
-        assert "config.toml:3: ui.keys.copyy: there is no command copyy; the nearest is copy" in shown
+        assert "config.toml:3: ui.keys.copyy: unknown command copyy; the nearest is copy" in shown

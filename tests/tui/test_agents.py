@@ -72,7 +72,7 @@ def test_a_question_of_it_is_taken_back_when_its_call_or_all_of_it_is_over() -> 
 
 def test_a_question_says_which_sub_agent_asks() -> None:
     question = ToolApproval(READ, "Read it?", "", agent="look\naround \x1b[31m")
-    assert asked_by(question).startswith("The sub-agent “look")
+    assert asked_by(question).startswith("Sub-agent “look")
     assert "\x1b" not in asked_by(question)
     assert "\n" not in asked_by(question)
 

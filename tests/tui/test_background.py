@@ -52,7 +52,7 @@ def test_with_nothing_to_move_the_key_moves_the_cursor_and_the_command_says_so()
         await run.pilot.press("ctrl+e", "ctrl+u")
         await run.send("/bg")
         await run.pilot.pause()
-        assert "No command runs that could go on in the background." in run.text
+        assert "No running command can move to the background." in run.text
 
     drive(test)
 

@@ -111,7 +111,7 @@ def test_a_terminal_without_a_clipboard_gets_a_file(term: str) -> None:
 def test_where_nothing_works_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     said, _ = copied("x", {"TERM": "dumb"}, Tools(), tmp_path / "file")
-    assert said.startswith("nowhere: ")
+    assert said.startswith("failed: ")
 
 
 def test_a_real_tool_gets_the_text_and_a_missing_or_failing_one_is_known(

@@ -31,10 +31,10 @@ def test_help_on_a_topic_a_command_or_nothing_known() -> None:
     async def test(run: Running) -> None:
         await run.send("/help demo")
         await run.pilot.pause()
-        assert _panel(run).startswith("The demo model plays these requests:\n  ")
+        assert _panel(run).startswith("The demo model answers these requests:\n  ")
         await run.send("/help exit")
         await run.pilot.pause()
-        assert "Leave qcode." in _panel(run)
+        assert "Quit qcode." in _panel(run)
         await run.send("/help dmo")
         await run.pilot.pause()
         assert "Did you mean /help demo?" in run.text
@@ -48,7 +48,7 @@ def test_an_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
     async def test(run: Running) -> None:
         await run.send("/thme light")
         await run.pilot.pause()
-        assert "There is no command /thme. Did you mean /theme?" in run.text
+        assert "Unknown command /thme. Did you mean /theme?" in run.text
         assert run.app.parts.prompt.text == "/thme light"
         assert conversation.prompts == []
 
@@ -146,7 +146,7 @@ def test_copy_without_a_reply_says_so() -> None:
     async def test(run: Running) -> None:
         await run.send("/copy")
         await run.pilot.pause()
-        assert "There is no reply to copy yet." in run.text
+        assert "No reply to copy yet." in run.text
 
     drive(test)
 

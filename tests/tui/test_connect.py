@@ -102,7 +102,7 @@ def test_a_check_is_shown_and_can_be_cancelled() -> None:
         field(run).value = CANARY
         await run.pilot.press("enter")
         await connecting.reached.wait()
-        await run.until(lambda: "asking anthropic" in shown.note)
+        await run.until(lambda: "checking with anthropic" in shown.note)
         await run.pilot.press("enter")
         await run.pilot.press("escape")
         await run.until(lambda: "Cancelled" in shown.note)
@@ -296,7 +296,7 @@ def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
         await run.pilot.press(*"zz")
         assert _highlighted(finder) == ""
         await run.pilot.press("enter")
-        assert "Nothing matches" in painted(run)
+        assert "No match" in painted(run)
         await run.pilot.press("backspace", "backspace", *"rout")
         assert [row.id for row in finder.rows] == ["openrouter"]
 
@@ -307,7 +307,7 @@ def test_at_forty_columns_everything_asked_is_readable() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
         shown = await at(run, "provider")
-        for words in ("anthropic", "openai", "ollama", "Esc leaves"):
+        for words in ("anthropic", "openai", "ollama", "Esc close"):
             assert words in " ".join(painted(run).split())
         await run.pilot.press("enter")
         await at(run, "key")

@@ -201,7 +201,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
         assert ("qcode stopped: BrokeError" in said) is worker.has_broken
     else:
         assert code == 0
-        told = "failed inside (BrokeError" in seen[0].replace("\n", " ")
+        told = "Internal error: BrokeError" in seen[0].replace("\n", " ")
         assert told is (worker.has_broken and group != "connect")
     return worker.has_broken
 
@@ -240,7 +240,7 @@ def test_a_command_that_fails_is_told_and_the_app_goes_on() -> None:
 
     async def test(run: Running) -> None:
         await run.send("/trust")
-        await run.until(lambda: "failed inside (BrokeError: no trust)" in run.text)
+        await run.until(lambda: "Internal error: BrokeError: no trust" in run.text)
         await run.send("hello")
         await run.until_idle()
         assert run.conversation.prompts == ["hello"]

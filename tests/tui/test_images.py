@@ -97,7 +97,7 @@ def test_a_model_without_images_is_warned_about_before_sending() -> None:
     async def test(run: Running) -> None:
         await paste(run, "/tmp/shot.png")
         await paste(run, "/tmp/shot.png")
-        assert run.text.count("demo/scripted takes no images") == 1
+        assert run.text.count("demo/scripted does not accept images") == 1
         assert conversation.prompts == []
 
     drive(test, conversation, read_picture=read)

@@ -182,9 +182,9 @@ def test_recovery_is_told_in_sentences() -> None:
     ]
     lines = talk(ScriptedConversation(script), "x")
     assert "half of a rep" in lines
-    assert "The reply starts over: cut at 8,000 tokens; asking again with 64,000." in lines
+    assert "Restarting the reply: truncated at 8,000 tokens; retrying with 64,000." in lines
     assert "(continued 1/3)" in lines
-    assert "Waiting 5 s, attempt 2: rate limited" in lines
+    assert "Retrying in 5 s, attempt 2: rate limited" in lines
     assert any(line.startswith("Warning: The reply is still truncated") for line in lines)
 
 
@@ -226,7 +226,7 @@ def test_commands_work_and_those_that_need_a_screen_are_not_there() -> None:
     conversation = ScriptedConversation()
     lines = talk(conversation, "/model demo/other", "/mode plan", "/theme light", "/help", "/quit", "never sent")
     assert (conversation.model, conversation.mode) == ("demo/other", "plan")
-    assert any("There is no command /theme" in line for line in lines)
+    assert any("Unknown command /theme" in line for line in lines)
     assert any(line.startswith("/model [name]") for line in lines)
     assert conversation.prompts == []
 
@@ -240,7 +240,7 @@ def test_a_backslash_goes_on_in_the_next_line() -> None:
 def test_a_turn_that_fails_inside_is_told_and_the_session_goes_on() -> None:
     conversation = ScriptedConversation([RuntimeError("odd")], [*says("fine"), ended()])
     lines = talk(conversation, "one", "two")
-    assert any("qcode failed inside (RuntimeError: odd)" in line for line in lines)
+    assert any("Internal error: RuntimeError: odd" in line for line in lines)
     assert "fine" in lines
 
 
@@ -355,10 +355,10 @@ def test_rules_tools_instructions_and_findings_are_said_as_lines(tmp_path: Path)
     text = "\n".join(talk(ScriptedConversation(), *typed, project=project))
     assert "  deny read(private/**)  (~/config.toml:5)" in text
     assert "denied: shell make doc (build it later)" in text
-    assert "shell make doc: asks you first" in text
+    assert "shell make doc: asks first" in text
     assert "write: asks first (built in, " in text
-    assert "AGENTS.md: this project's; not there yet" in text
-    assert "Say whose file it goes to" in text
+    assert "AGENTS.md: this project's; does not exist yet" in text
+    assert "Choose the file" in text
     assert "bubblewrap" in text
     talk(ScriptedConversation(), "/memory project: be brief", project=project)
     assert (project.work / "AGENTS.md").read_text() == "- be brief\n"

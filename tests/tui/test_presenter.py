@@ -114,11 +114,11 @@ def test_an_escalation_starts_the_reply_over_and_names_both_caps_in_either_order
     shown = present(TextDelta(0, "half"), retry, escalated, TextDelta(0, "whole"))
     assert shown.of("text", "restart") == [
         ("text", "half"),
-        ("restart", "cut at 8,000 tokens; asking again with 64,000"),
+        ("restart", "truncated at 8,000 tokens; retrying with 64,000"),
         ("text", "whole"),
     ]
     assert present(TextDelta(0, "half"), retry, TextDelta(0, "whole")).of("restart") == [
-        ("restart", "cut at the output limit; asking again with 64,000")
+        ("restart", "truncated at the output limit; retrying with 64,000")
     ]
 
 
@@ -139,7 +139,7 @@ def test_recovery_stays_in_the_status_until_the_reply_is_decided() -> None:
     retry = Retry(False, "max_tokens", 1, 64_000)
     shown = present(TextDelta(0, "half"), retry, OutputEscalated(8_000, 64_000), TextDelta(0, "whole"))
     assert shown.activity is not None
-    assert shown.activity.text == "reply was cut, asking again: writing"
+    assert shown.activity.text == "reply truncated, retrying: writing"
     shown = present(retry, OutputEscalated(8_000, 64_000), reply("whole"), StepStarted(2), TextDelta(0, "x"))
     assert shown.activity is not None
     assert shown.activity.text == "writing"
@@ -148,7 +148,7 @@ def test_recovery_stays_in_the_status_until_the_reply_is_decided() -> None:
 def test_a_replay_before_anything_was_shown_is_silent() -> None:
     assert present(Retry(False, "transport", 1, 8_000), TextDelta(0, "x")).of("restart", "mark") == []
     assert present(TextDelta(0, "x"), Retry(False, "transport", 1, 8_000), TextDelta(0, "x")).of("restart") == [
-        ("restart", "connection lost; asking again")
+        ("restart", "connection lost; retrying")
     ]
 
 
@@ -164,7 +164,7 @@ def test_a_partial_that_comes_back_replaces_the_new_attempt() -> None:
     )
     assert shown.of("restore", "mark") == [
         ("restore", "half", "r"),
-        ("mark", "the new attempt came to nothing; this is the first one again"),
+        ("mark", "the new attempt failed; showing the first one"),
     ]
 
 
@@ -212,7 +212,7 @@ def test_the_card_of_a_discarded_attempt_is_not_touched_again() -> None:
         reply("x"),
         ended(),
     )
-    after = shown.calls[shown.calls.index(("restart", "cut at 1 tokens; asking again with 9")) :]
+    after = shown.calls[shown.calls.index(("restart", "truncated at 1 tokens; retrying with 9")) :]
     assert [entry for entry in after if entry[0] == "update"] == []
 
 

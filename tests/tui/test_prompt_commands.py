@@ -84,7 +84,7 @@ def test_what_was_sent_here_is_newer_than_what_was_sent_elsewhere(tmp_path: Path
 def test_the_editor_is_the_persons_own() -> None:
     assert editor_command({"VISUAL": "code --wait 'a b'", "EDITOR": "vi"}) == ("code", "--wait", "a b")
     assert editor_command({"VISUAL": " ", "EDITOR": "vi"}) == ("vi",)
-    with pytest.raises(EditorError, match="a quote in it is not closed"):
+    with pytest.raises(EditorError, match="unclosed quote"):
         editor_command({"EDITOR": "vi '"})
     with pytest.raises(EditorError, match="set VISUAL or EDITOR"):
         editor_command({"PATH": "/nowhere"})
@@ -108,7 +108,7 @@ def test_the_file_is_private_named_as_markdown_and_gone_afterwards(tmp_path: Pat
     ("script", "why"),
     [
         ("exit 3", "ended with code 3"),
-        ('rm "$1"', "cannot be read"),
+        ('rm "$1"', "cannot read the edited text"),
         ('printf "\\377" > "$1"', "not UTF-8"),
         ("kill -9 $$", "signal 9"),
     ],
@@ -262,12 +262,12 @@ def test_a_command_with_settings_of_its_own_waits_for_the_turn_to_end() -> None:
 @pytest.mark.parametrize(
     ("own", "problem"),
     [
-        ({"copyy": "f8"}, "there is no command copyy; the nearest is copy"),
-        ({"copy": "ctrl+"}, '"ctrl+" is no key'),
-        ({"copy": "control+y"}, "is no key"),
-        ({"copy": "banana"}, '"banana" is no key'),
-        ({"copy": "f8", "fold": "f8"}, "f8 is also the key of copy"),
-        ({"copy": "alt+ctrl+x", "fold": "ctrl+alt+x"}, "is also the key of copy"),
+        ({"copyy": "f8"}, "unknown command copyy; the nearest is copy"),
+        ({"copy": "ctrl+"}, 'unknown key "ctrl+"'),
+        ({"copy": "control+y"}, "unknown key"),
+        ({"copy": "banana"}, 'unknown key "banana"'),
+        ({"copy": "f8", "fold": "f8"}, "f8 is already the key of copy"),
+        ({"copy": "alt+ctrl+x", "fold": "ctrl+alt+x"}, "is already the key of copy"),
     ],
 )
 def test_what_is_wrong_with_a_key_is_said(own: dict[str, str], problem: str) -> None:

@@ -101,7 +101,7 @@ def test_esc_puts_a_question_off_and_mcp_asks_it_again() -> None:
         await run.pilot.press("escape")
         await run.pilot.pause()
         assert panel.request is None
-        assert "theirs waits. /mcp asks again." in run.text
+        assert "theirs is waiting for approval. /mcp asks again." in run.text
         assert servers.answers == []
         await run.send("/mcp")
         await run.until(lambda: panel.request is not None)
@@ -154,7 +154,7 @@ def test_mcp_shows_servers_and_their_tools_and_starts_one_again() -> None:
         await run.send("/mcp")
         shown = panel_text(run)
         assert "git: ready, 1 tool, 1 not offered" in shown
-        assert "theirs: waits for your approval" in shown
+        assert "theirs: waiting for your approval" in shown
         await run.send("/mcp git")
         shown = panel_text(run)
         assert "A log [red]x[/]" in shown

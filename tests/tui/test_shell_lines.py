@@ -80,7 +80,7 @@ def test_escape_ends_the_line_before_the_turn_and_keeps_what_it_printed() -> Non
         block = conversation.kept[0]
         assert isinstance(block, Text)
         assert "begun" in block.text
-        assert "stopped by the person" in block.text
+        assert "stopped by the user" in block.text
         gate.open()
         await run.until_idle()
 
@@ -134,7 +134,7 @@ def test_a_resumed_session_shows_the_line_as_a_card_and_only_what_was_typed() ->
 
 @pytest.mark.parametrize(
     ("result", "mark"),
-    [("exit 0", "✓"), ("exit 3", "✗"), ("timed out after 120 s", "✗"), ("stopped by the person", "–")],
+    [("exit 0", "✓"), ("exit 3", "✗"), ("timed out after 120 s", "✗"), ("stopped by the user", "–")],
 )
 def test_a_resumed_session_shows_what_became_of_the_line(result: str, mark: str) -> None:
     block = shell_block("make", ToolOutcome("out\n[exit code 0]", summary=result))

@@ -118,7 +118,7 @@ def test_question(snap_compare: Compare) -> None:
     assert [option.label for option in app.parts.approval.options] == [
         "In memory",
         "In a file of the project's own folder",
-        "Something else: write an answer",
+        "Other: write an answer",
     ]
 
 
@@ -183,7 +183,7 @@ def test_escalated(snap_compare: Compare, changes: dict[str, Any], size: tuple[i
     app = _app([*script, OutputEscalated(8_000, 64_000), TextDelta(0, "A new answer"), gate], **changes)
     assert snap_compare(app, run_before=_at(gate), terminal_size=size)
     assert "A new answer" in _shown(app)
-    assert "cut at 8,000 tokens" in _shown(app)
+    assert "truncated at 8,000 tokens" in _shown(app)
     assert "and was cut in the mid" in _shown(app)
 
 

@@ -175,7 +175,7 @@ def test_without_a_list_the_key_says_so_and_the_whole_list_can_be_read() -> None
     async def test(run: Running) -> None:
         await run.pilot.press("ctrl+t")
         await run.pilot.pause()
-        assert "There is no list of todos" in run.text
+        assert "No to-do list yet" in run.text
 
     drive(test)
 

@@ -26,7 +26,7 @@ def test_a_turn_that_breaks_ends_in_a_notice_and_the_app_goes_on() -> None:
         await run.send("one")
         await run.until_idle()
         assert "some" in run.text
-        assert "qcode failed inside (RuntimeError: wires crossed⏎badly)" in run.text.replace("\n  ", " ")
+        assert "Internal error: RuntimeError: wires crossed⏎badly" in run.text.replace("\n  ", " ")
         assert run.app.parts.status.status.activity is None
         await run.send("two")
         await run.until_idle()
@@ -137,7 +137,7 @@ def test_a_second_escape_does_not_cancel_twice() -> None:
 def test_notices_of_the_start_and_a_theme_that_is_not_there_are_shown() -> None:
     async def test(run: Running) -> None:
         assert "an old key" in run.text
-        assert "There is no theme 'solar'; dark is used." in run.text
+        assert "Unknown theme 'solar'; using dark." in run.text
 
     drive(test, notices=(Notice("warning", "an old key"),), theme="solar")
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 AUTO = "auto"
 """The word for no effort of one's own: the model thinks as much as it likes."""
 _MEANINGS: dict[Effort, str] = {
-    "none": "no thinking, where it can be switched off",
-    "minimal": "as little as there is",
+    "none": "no reasoning, if the model allows that",
+    "minimal": "the least the model offers",
     "low": "quick answers",
     "medium": "a balance",
-    "high": "longer thought, more tokens",
-    "max": "all it has",
+    "high": "longer reasoning, more tokens",
+    "max": "the most the model offers",
 }
 _MAX_LINES = 40
 
@@ -42,8 +42,8 @@ def _model(context: CommandContext, name: str) -> None:
         others = [other for other in context.agent.models.names() if other != context.agent.conversation.model]
         lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
         if len(others) > _MAX_LINES:
-            lines.append(f"  and {len(others) - _MAX_LINES} more: qcode models lists them all")
-        context.view.say("info", "\n".join([*lines, "/model NAME switches, from the next turn on."]))
+            lines.append(f"  and {len(others) - _MAX_LINES} more: `qcode models` lists them all")
+        context.view.say("info", "\n".join([*lines, "/model NAME switches the model from the next turn."]))
 
 
 def _take(context: CommandContext, chosen: Chosen | None) -> None:
@@ -60,8 +60,8 @@ def _effort(context: CommandContext, typed: str) -> None:
         context.model_use.use_effort(level)
     elif typed:
         close = nearest(typed, (AUTO, *EFFORTS))
-        hint = f"Did you mean {close}?" if close else f"There are {', '.join((AUTO, *EFFORTS))}."
-        context.view.say("warning", f"There is no effort {typed!r}. {hint}")
+        hint = f"Did you mean {close}?" if close else f"Choose from {', '.join((AUTO, *EFFORTS))}."
+        context.view.say("warning", f"Unknown effort {typed!r}. {hint}")
     elif context.app is not None:
         _pick_effort(context)
     else:
@@ -73,9 +73,9 @@ def _effort(context: CommandContext, typed: str) -> None:
 def _pick_effort(context: CommandContext) -> None:
     from qcode.tui.screens.picker import Picker, Row
 
-    rows = [Row(AUTO, AUTO, "as the model likes", context.model_use.wanted is None)]
+    rows = [Row(AUTO, AUTO, "model default", context.model_use.wanted is None)]
     rows += [Row(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
-    title = "Effort" if context.agent.conversation.thinks else "Effort (it is not known that this model thinks)"
+    title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(
         Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
     )
@@ -85,7 +85,7 @@ MODELS: tuple[Command, ...] = (
     Command(
         "model",
         "Switch the model",
-        "Choose a model by context, price and abilities, or switch to one by name.",
+        "Choose a model by context window, price and features, or switch by name.",
         _model,
         ("model", "models"),
         "[name]",
@@ -95,7 +95,7 @@ MODELS: tuple[Command, ...] = (
     Command(
         "effort",
         "Set the effort",
-        "Set how much the model thinks, from the next turn on.",
+        "Set the reasoning effort from the next turn.",
         _effort,
         ("effort",),
         "[level]",
@@ -114,8 +114,8 @@ def _mode(context: CommandContext, name: str) -> None:
         _pick_mode(context)
         return
     lines = [f"  {mode}: {meaning}" for mode, meaning in MODES.items()]
-    head = f"Mode: {context.agent.conversation.mode}" if not name else f"No mode {name!r} to switch to here."
-    tail = "auto and bypass are chosen at the start, with --permission-mode."
+    head = f"Mode: {context.agent.conversation.mode}" if not name else f"Cannot switch to mode {name!r} here."
+    tail = "Start qcode with --permission-mode for auto or bypass."
     context.view.say("info" if not name else "warning", "\n".join([head, *lines, tail]))
 
 
@@ -158,7 +158,7 @@ CHAT: tuple[Command, ...] = (
     Command(
         "connect",
         "Connect a provider",
-        "Add a key: choose a provider, paste its key, switch to its model.",
+        "Choose a provider, add its API key and switch to one of its models.",
         lambda context, name: context.screen.connect(name),
         ("connect",),
         "[provider]",
@@ -176,13 +176,17 @@ CHAT: tuple[Command, ...] = (
         opens_picker=True,
     ),
     Command(
-        "next-mode", "Next permission mode", "Go on to plan, default or accept-edits.", _next_mode, keys=("shift+tab",)
+        "next-mode",
+        "Next permission mode",
+        "Switch mode: default, accept edits, plan.",
+        _next_mode,
+        keys=("shift+tab",),
     ),
-    Command("clear", "New session", "Start a new session; the old one is kept.", _clear, ("clear", "new")),
+    Command("clear", "New session", "Start a new session. The current one is saved.", _clear, ("clear", "new")),
     Command(
         "trust",
         "Trust this folder",
-        "Trust this folder from now on: rules and modes hold here.",
+        "Trust this folder, so that its rules and modes apply.",
         _trust,
         ("trust",),
     ),
@@ -199,7 +203,7 @@ LEAVING: tuple[Command, ...] = (
     Command(
         "escape",
         "Interrupt",
-        "Interrupt the turn and keep what was shown.",
+        "Interrupt the turn and keep the partial reply.",
         _escape,
         keys=("escape",),
         needs_screen=True,
@@ -207,16 +211,16 @@ LEAVING: tuple[Command, ...] = (
     Command(
         "interrupt",
         "Interrupt, clear, quit",
-        "Interrupt the turn; otherwise clear the prompt; twice: quit.",
+        "Interrupt the turn, or clear the prompt. Twice: quit.",
         lambda context, _: context.screen.cancel_keys.interrupt(context.view.leave),
         keys=("ctrl+c",),
         needs_screen=True,
     ),
-    Command("quit", "Quit", "Leave qcode.", lambda context, _: context.view.leave(), ("quit", "exit")),
+    Command("quit", "Quit", "Quit qcode.", lambda context, _: context.view.leave(), ("quit", "exit")),
     Command(
         "quit-empty",
         "Quit",
-        "Leave qcode, on an empty prompt.",
+        "Quit, if the prompt is empty.",
         lambda context, _: context.view.leave(),
         keys=("ctrl+d",),
         when=is_prompt_empty,
@@ -243,7 +247,7 @@ PROMPT: tuple[Command, ...] = (
     Command(
         "history-search",
         "Search the history",
-        "Search earlier prompts; again: an older one.",
+        "Search earlier prompts. Again: the next older match.",
         lambda context, _: context.screen.prompt.search_history(),
         keys=("ctrl+r",),
         when=_is_writing_prompt,
@@ -252,7 +256,7 @@ PROMPT: tuple[Command, ...] = (
     Command(
         "paste",
         "Paste from the clipboard",
-        "Paste the image or the text of the clipboard.",
+        "Paste an image or text from the clipboard.",
         lambda context, _: context.screen.paste(),
         keys=("ctrl+v", "alt+v"),
         when=_is_writing_prompt,
@@ -261,7 +265,7 @@ PROMPT: tuple[Command, ...] = (
 )
 
 
-_NO_TODOS = "There is no list of todos: the model keeps one for work of several steps."
+_NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 
 
 def _todos(context: CommandContext, what: str) -> None:
@@ -275,7 +279,7 @@ def _todos(context: CommandContext, what: str) -> None:
 def _background(context: CommandContext, _argument: str) -> None:
     running = context.agent.conversation.background.calls
     if not running:
-        context.view.say("info", "No command runs that could go on in the background.")
+        context.view.say("info", "No running command can move to the background.")
         return
     try:
         context.agent.conversation.background.move(running[-1])
@@ -287,7 +291,7 @@ TODOS: tuple[Command, ...] = (
     Command(
         "todos",
         "Todos",
-        "Open or fold the model's list of todos; all: the whole list.",
+        "Show or hide the model's to-do list; all: the whole list.",
         _todos,
         ("todos",),
         "[all]",
@@ -297,7 +301,7 @@ TODOS: tuple[Command, ...] = (
     Command(
         "background",
         "Move to the background",
-        "Let the command that runs go on in the background; the model goes on at once.",
+        "Move the running command to the background.",
         _background,
         ("background", "bg"),
         keys=("ctrl+b",),

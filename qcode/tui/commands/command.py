@@ -167,7 +167,7 @@ def typed_names(commands: Sequence[Command]) -> list[str]:
 def unknown_command(name: str, commands: Sequence[Command]) -> str:
     """Return what to say about a name that is no command."""
     close = nearest(name, typed_names(commands))
-    return f"There is no command /{name}." + (f" Did you mean /{close}?" if close else " /help lists them.")
+    return f"Unknown command /{name}." + (f" Did you mean /{close}?" if close else " /help lists them.")
 
 
 def split_command(text: str) -> tuple[str, str] | None:

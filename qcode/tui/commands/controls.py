@@ -71,7 +71,7 @@ def _tools(context: CommandContext, name: str) -> None:
         context.view.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
     elif name:
         close = nearest(name, [tool.name for tool in tools])
-        context.view.say("warning", f"There is no tool {name!r}." + (f" Did you mean {close}?" if close else ""))
+        context.view.say("warning", f"Unknown tool {name!r}." + (f" Did you mean {close}?" if close else ""))
     elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
@@ -111,7 +111,7 @@ def _memory(context: CommandContext, text: str) -> None:
             lambda path: _append(context, path, line) if path is not None else None,
         )
     else:
-        context.view.say("info", "Say whose file it goes to: /memory project: TEXT, or /memory yours: TEXT.")
+        context.view.say("info", "Choose the file: /memory project: TEXT or /memory yours: TEXT.")
 
 
 def _append(context: CommandContext, path: str, line: str) -> None:
@@ -133,7 +133,7 @@ def _init(context: CommandContext, wish: str) -> None:
         return
     if context.agent.conversation.mode == "plan":
         context.view.say(
-            "info", "Plan mode: it plans the file and asks before it writes one. Shift+Tab leaves plan mode."
+            "info", "Plan mode: the model plans the file and asks before it writes. Shift+Tab leaves plan mode."
         )
     context.view.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
 
@@ -144,7 +144,7 @@ def _plan(context: CommandContext, prompt: str) -> None:
         context.view.send(prompt, prompt, NO_OPTIONS)
     else:
         context.view.say(
-            "info", "Plan mode: it reads, thinks and hands in a plan; nothing is changed until you approve it."
+            "info", "Plan mode: the model reads and proposes a plan. Nothing changes until you approve it."
         )
 
 
@@ -165,7 +165,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "plan",
         "Plan first",
-        "Go to plan mode, and plan what a prompt asks for; you approve the plan before anything is changed.",
+        "Switch to plan mode, with a prompt if you like. Nothing changes until you approve the plan.",
         _plan,
         ("plan",),
         "[prompt]",
@@ -173,7 +173,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "permissions",
         "Permissions",
-        "Show the rules and every decision of this session; add, take back, keep and try rules.",
+        "Show, add, remove, save and test permission rules; list this session's decisions.",
         _permissions,
         ("permissions", "allowed-tools"),
         "[list | allow|ask|deny|undo|keep|check …]",
@@ -182,7 +182,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "tools",
         "Tools",
-        "Show what the model is offered, what each tool may do now and what it costs.",
+        "List the model's tools, their permissions and their token cost.",
         _tools,
         ("tools",),
         "[name]",
@@ -191,7 +191,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "memory",
         "Instruction files",
-        "Show the instruction files and open one in your editor; with a text: add it as a line.",
+        "Show and edit the instruction files; with TEXT: add a line.",
         _memory,
         ("memory",),
         "[text]",
@@ -200,7 +200,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "init",
         "Write an AGENTS.md",
-        "Have the model look around and write this project's instruction file, or improve it.",
+        "Have the model write or improve this project's AGENTS.md.",
         _init,
         ("init",),
         "[what matters]",
@@ -208,7 +208,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "doctor",
         "Doctor",
-        "Show what this machine, terminal and folder give to work with.",
+        "Check terminal, tools and configuration.",
         _doctor,
         ("doctor",),
     ),
@@ -225,10 +225,10 @@ def _mcp(context: CommandContext, argument: str) -> None:
     found = next((status for status in context.screen.servers.statuses if status.name == name), None)
     if name and found is None:
         close = nearest(name, [status.name for status in context.screen.servers.statuses])
-        context.view.say("warning", f"There is no tool server {name!r}." + (f" Did you mean {close}?" if close else ""))
+        context.view.say("warning", f"Unknown tool server {name!r}." + (f" Did you mean {close}?" if close else ""))
     elif is_restart:
         context.screen.servers.restart(name)
-        context.view.say("info", f"Starting {name} again.")
+        context.view.say("info", f"Restarting {name}.")
     elif found is not None:
         context.view.show_panel(f"{_SERVERS_TITLE}: {found.name}", details(found))
     else:
@@ -245,7 +245,7 @@ SERVERS: tuple[Command, ...] = (
     Command(
         "mcp",
         "Tool servers",
-        "Show the tool servers and their tools, ask what waits, start one again.",
+        "Show tool servers and their tools; approve or restart a server.",
         _mcp,
         ("mcp",),
         "[name | restart name]",

@@ -24,14 +24,14 @@ from qcode.tui.commands.command import (
 from qcode.tui.prompt.editing import EDITING_KEYS
 
 PROMPT_KEYS: tuple[tuple[str, str], ...] = (
-    ("Enter", "Send; while the model works: queue for its next step."),
-    ("Shift+Enter, Alt+Enter, Ctrl+J", "New line (also a \\ at the end of the line, then Enter)."),
-    ("Up, Down", "At the first or last line: earlier and later prompts."),
-    ("Up", "On an empty prompt, while the model works: take back what was queued last."),
-    ("Tab", "Complete a command or a file; unfold a pasted text."),
-    ("Esc Esc", "Clear the prompt; Up brings the text back. On an empty prompt: rewind."),
-    ("@", "Complete a file; @path attaches it, @path:10-20 some lines, @folder/ its list."),
-    ("!", "At the start: run a line in the shell; its output goes to the model with your next message."),
+    ("Enter", "Send. While the model works: queue for its next step."),
+    ("Shift+Enter, Alt+Enter, Ctrl+J", "New line (or \\ at the end of the line, then Enter)."),
+    ("Up, Down", "Earlier and later prompts, from the first or last line."),
+    ("Up", "Take back the last queued prompt, if the prompt is empty."),
+    ("Tab", "Complete a command or a file; expand a pasted text."),
+    ("Esc Esc", "Clear the prompt (Up restores it). On an empty prompt: rewind."),
+    ("@", "Attach a file: @path, lines of it: @path:10-20, a folder listing: @folder/."),
+    ("!", "Run a shell command; its output goes to the model with your next message."),
 )
 """Keys of the prompt itself, for the list of keys; those of its editing are `EDITING_KEYS`."""
 
@@ -52,7 +52,7 @@ def demo_text() -> str:
 
     width = max(len(scenario.request) for scenario in SCENARIOS)
     rows = [f"  {scenario.request:<{width}}  {scenario.shows}" for scenario in SCENARIOS]
-    return "\n".join(("The demo model plays these requests:", *rows))
+    return "\n".join(("The demo model answers these requests:", *rows))
 
 
 def keys_text(context: CommandContext) -> str:
@@ -151,13 +151,13 @@ def problems(own: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tu
         if command_id not in known:
             close = nearest(command_id, known)
             hint = f"the nearest is {close}" if close else f"they are {', '.join(sorted(known))}"
-            yield command_id, f"there is no command {command_id}; {hint}"
+            yield command_id, f"unknown command {command_id}; {hint}"
             continue
         for key in _split_keys(keys):
             if not _is_key(key):
-                yield command_id, f'"{key}" is no key; keys are written like ctrl+y, alt+enter, f5 or question_mark'
+                yield command_id, f'unknown key "{key}"; write keys like ctrl+y, alt+enter, f5 or question_mark'
             elif key in owners:
-                yield command_id, f"{key} is also the key of {owners[key]}; one key runs one command"
+                yield command_id, f"{key} is already the key of {owners[key]}"
             owners.setdefault(key, command_id)
 
 

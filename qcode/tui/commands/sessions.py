@@ -62,7 +62,7 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
     context.view.say("info", report.text)
     left = [file.path for file in plan.doubtful if file.path not in overwrite]
     if left:
-        context.view.say("warning", f"Left as they are: {one_line(', '.join(left), 400)}")
+        context.view.say("warning", f"Not changed: {one_line(', '.join(left), 400)}")
     for problem in report.problems:
         context.view.say("warning", one_line(problem, 300))
     if report.prompt:
@@ -75,7 +75,7 @@ def _rewind(context: CommandContext, _argument: str) -> None:
         return
     messages = context.agent.conversation.rewinds.own_messages()
     if not messages:
-        context.view.say("info", "There is nothing to rewind: nothing was said yet.")
+        context.view.say("info", "Nothing to rewind: this session has no messages yet.")
         return
 
     def picked(number: str | None) -> None:
@@ -118,7 +118,7 @@ def _diff(context: CommandContext, _argument: str) -> None:
 
             context.screen.open_screen(ChangesScreen(changes), lambda _: None)
         else:
-            context.view.say("info", "This session changed no files that are still changed.")
+            context.view.say("info", "No file differs from the start of this session.")
 
     context.view.run_later(show())
 
@@ -169,7 +169,7 @@ def _rename(context: CommandContext, title: str) -> None:
     except ValueError as refusal:
         context.view.say("warning", str(refusal))
         return
-    context.view.say("info", f"This session is called {library.title!r} now.")
+    context.view.say("info", f"Session renamed to {library.title!r}.")
 
 
 def _export(context: CommandContext, argument: str) -> None:
@@ -202,17 +202,17 @@ SESSIONS: tuple[Command, ...] = (
     Command(
         "undo",
         "Undo the last turn",
-        "Take back the last turn, its changes of files too.",
+        "Undo the last turn and its file changes.",
         _undo,
         ("undo",),
         needs_screen=True,
     ),
-    Command("redo", "Redo", "Take the last undo or rewind back.", _redo, ("redo",), needs_screen=True),
-    Command("diff", "Show changes", "Show what this session changed in files.", _diff, ("diff",), needs_screen=True),
+    Command("redo", "Redo", "Redo what the last undo or rewind took back.", _redo, ("redo",), needs_screen=True),
+    Command("diff", "Show changes", "Show the file changes of this session.", _diff, ("diff",), needs_screen=True),
     Command(
         "compact",
         "Compact the conversation",
-        "Put a summary in the place of older messages; a focus says what matters.",
+        "Replace older messages with a summary; FOCUS names what to keep.",
         _compact,
         ("compact", "compress"),
         "[focus]",
@@ -235,7 +235,7 @@ SESSIONS: tuple[Command, ...] = (
     Command(
         "resume",
         "Resume a session",
-        "Go on with another session of this folder.",
+        "Resume another session of this folder.",
         _resume,
         ("resume", "sessions"),
         "[id]",
@@ -243,11 +243,11 @@ SESSIONS: tuple[Command, ...] = (
         needs_screen=True,
     ),
     Command("rename", "Rename the session", "Give this session a name.", _rename, ("rename",), "name"),
-    Command("fork", "Fork the session", "Go on in a copy of this session.", _fork, ("fork",)),
+    Command("fork", "Fork the session", "Continue in a copy of this session.", _fork, ("fork",)),
     Command(
         "export",
         "Export the session",
-        "Write this session to a file: md, json or html.",
+        "Export this session to a file: md, json or html.",
         _export,
         ("export",),
         "[md|json|html] [path]",
@@ -272,7 +272,7 @@ def context_text(report: ContextReport) -> str:
         ("Free", report.free),
     ]
     filled = min(_BAR, round(report.used * _BAR / report.window)) if report.window else 0
-    known = "" if report.is_window_known else " (assumed: the window of this model is not known)"
+    known = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
         f"{'█' * filled}{'░' * (_BAR - filled)}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
@@ -287,23 +287,23 @@ def context_text(report: ContextReport) -> str:
 
 def advice(report: ContextReport) -> list[str]:
     """Return what a person can do, the most useful first."""
-    said = [f"qcode compacts by itself at {report.compacts_at:.0%}."]
+    said = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
     share = report.used / report.window if report.window else 0
     if share >= 0.5:
-        said.append("/compact makes room now; /clear begins a new session.")
+        said.append("/compact frees space now; /clear starts a new session.")
     if report.tool_output > report.used / 2 and report.tool_output > report.window / 10:
-        said.append("Most of it is tool output: ask for narrower reads and searches.")
+        said.append("Most of this is tool output: ask for narrower reads and searches.")
     if report.instructions > report.window / 10:
-        said.append("Instruction files take a tenth of the window: shorten them (/memory shows them).")
+        said.append("Instruction files use over a tenth of the window: shorten them (/memory).")
     if report.tools > report.window / 5:
-        said.append("Tool descriptions take a fifth of the window: fewer MCP servers help.")
+        said.append("Tool descriptions use over a fifth of the window: disable some MCP servers.")
     return said
 
 
 def cost_text_of(turns: Sequence[TurnUsage]) -> str:
     """Return what the session used: in all, by model, and its last turns."""
     if not turns:
-        return "Nothing was sent yet."
+        return "No requests yet."
     usage, calls = Usage(), ApiCalls()
     for turn in turns:
         usage = usage + turn.usage
@@ -341,9 +341,9 @@ def _model_line(model: str, turns: Sequence[TurnUsage]) -> str:
 def _cost(turns: Sequence[TurnUsage]) -> str:
     known = [turn.cost for turn in turns if turn.cost is not None]
     if not known:
-        return "unknown (no price is known for this model)"
+        return "unknown (no price for this model)"
     text = cost_text(sum(known, Decimal(0)))
-    return text if len(known) == len(turns) else f"{text} and turns of unknown price"
+    return text if len(known) == len(turns) else f"{text}, without turns of unknown price"
 
 
 def _hit_rate(usage: Usage) -> str:

@@ -28,7 +28,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "theme",
         "Switch the theme",
-        "Try the themes on and pick one, or switch to one by name.",
+        "Preview and choose a theme, or switch by name.",
         _theme,
         ("theme",),
         "[name]",
@@ -46,7 +46,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "fold",
         "Fold or unfold",
-        "Fold or unfold thinking and tool output.",
+        "Collapse or expand reasoning and tool output.",
         lambda context, _: context.screen.transcript.toggle_folds(),
         keys=("ctrl+o",),
         needs_screen=True,
@@ -86,23 +86,23 @@ VIEW: tuple[Command, ...] = (
     Command(
         "search",
         "Search the transcript",
-        "Search the transcript; again: stay where it led.",
+        "Search the transcript. Again: stay at the match.",
         lambda context, _: context.screen.toggle_search(),
         keys=("ctrl+f",),
         needs_screen=True,
     ),
     Command(
         "previous-message",
-        "Your earlier message",
-        "Go to your message above.",
+        "Previous message of yours",
+        "Go to your previous message.",
         lambda context, _: context.screen.jump(-1),
         keys=("alt+up",),
         needs_screen=True,
     ),
     Command(
         "next-message",
-        "Your later message",
-        "Go to your message below, after the last one to the end.",
+        "Next message of yours",
+        "Go to your next message, or to the end.",
         lambda context, _: context.screen.jump(1),
         keys=("alt+down",),
         needs_screen=True,
@@ -110,7 +110,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "redraw",
         "Redraw",
-        "Draw the screen again.",
+        "Redraw the screen.",
         lambda context, _: context.screen.redraw(),
         keys=("ctrl+l",),
         needs_screen=True,
@@ -135,7 +135,7 @@ def _config(context: CommandContext, argument: str) -> None:
         return
     if name and name not in settings:
         close = nearest(name, list(settings))
-        context.view.say("warning", f"There is no setting {name!r}." + (f" Did you mean {close}?" if close else ""))
+        context.view.say("warning", f"Unknown setting {name!r}." + (f" Did you mean {close}?" if close else ""))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:
@@ -143,7 +143,7 @@ def _config(context: CommandContext, argument: str) -> None:
     else:
         shown = [settings[name]] if name else list(settings.values())
         lines = table_text([(one.name, f"{one.shown}  ({one.origin})") for one in shown])
-        how = f"/config NAME VALUE changes one, in {context.agent.settings.file}."
+        how = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
         context.view.show_panel("Settings", f"{lines}\n{how}")
 
 
@@ -176,7 +176,7 @@ SETTINGS: tuple[Command, ...] = (
     Command(
         "config",
         "Settings",
-        "Show the settings and where they come from, and change them.",
+        "Show and change settings.",
         _config,
         ("config", "settings"),
         "[name [value]]",

@@ -50,7 +50,7 @@ from qcode.values import dataclass
 GUARD_SECONDS = 0.3
 _MAX_QUESTION = 400
 
-AGAIN = "it has brought the same result several times; change the approach"
+AGAIN = "the same call gave the same result several times; change the approach"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ class Form:
     options: tuple[Option, ...]
     format: Literal["call", "text", "markdown"] = "call"
     written: type[Deny | Answer] = Deny
-    hint: str = "What should it do instead? Enter sends, Esc goes back"
+    hint: str = "What should the model do instead? Enter send · Esc back"
 
 
 # A kind keeps its number also if "always" is not offered: fingers remember numbers.
 _TELL = Option("No, and tell it what to do", "4", "t")
 _REPEAT_OPTIONS = (
     Option("Yes, run it again", "1", "y", Allow()),
-    Option("No, it should change its approach", "3", "n", Deny(AGAIN)),
+    Option("No, change the approach", "3", "n", Deny(AGAIN)),
     _TELL,
 )
 _PLAN_OPTIONS = (
@@ -104,10 +104,10 @@ def form_of(approval: Approval) -> Form:
         case RepeatedCall():
             return Form(_REPEAT_OPTIONS)
         case Question():
-            hint = "Your answer. Enter sends, Esc goes back"
+            hint = "Your answer. Enter send · Esc back"
             return Form(_answers_to(approval), "text", Answer, hint)
         case PlanApproval():
-            hint = "What to change in the plan? Enter sends, Esc goes back"
+            hint = "What should change in the plan? Enter send · Esc back"
             return Form(_PLAN_OPTIONS, "markdown", hint=hint)
         case ServerApproval():
             return Form(_SERVER_OPTIONS)
@@ -117,7 +117,7 @@ def asked_by(approval: Approval) -> str:
     """Return the question on one line, with who asks it if that is not the conversation itself."""
     match approval:
         case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
-            return f"The sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
+            return f"Sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
         case Question():
             return f"The model asks: {question_line(approval)}"
         case _:
@@ -131,7 +131,7 @@ def question_line(approval: Approval) -> str:
 
 def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
     session = Option(f"Yes, always this session: {visible(approval.rule)}", "2", "a", Allow("session"))
-    folder = Option("Yes, always in this folder, later sessions too", "5", "f", Allow("folder"))
+    folder = Option("Yes, always in this folder", "5", "f", Allow("folder"))
     return (
         Option("Yes, once", "1", "y", Allow()),
         *((session,) if approval.rule else ()),
@@ -146,7 +146,7 @@ def _answers_to(question: Question) -> tuple[Option, ...]:
         Option(visible(choice.label), str(number), decision=Answer(choice.label), detail=choice.detail)
         for number, choice in enumerate(question.choices, start=1)
     )
-    own = "Something else: write an answer" if choices else "Write an answer"
+    own = "Other: write an answer" if choices else "Write an answer"
     return (*choices, Option(own, str(len(choices) + 1), "t"))
 
 

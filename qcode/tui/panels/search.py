@@ -107,6 +107,6 @@ class SearchBar(Horizontal):
         elif found.count:
             said = Content(f"{found.number} of {found.count}")
         else:
-            said = Content.styled("nothing found", "$text-warning")
-        keys = "  ↑↓ next  Esc back  Ctrl+F stay" if self.size.width >= _ROOM_FOR_KEYS else "  Esc back"
+            said = Content.styled("no match", "$text-warning")
+        keys = "  ↑↓ next · Esc back · Ctrl+F stay here" if self.size.width >= _ROOM_FOR_KEYS else "  Esc back"
         self.query_one("#search-count", Static).update(Content.assemble(said, (keys, "$muted")))

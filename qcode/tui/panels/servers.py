@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers, ServerStatus
 
 HOW_TO = (
-    "No tool servers are set. Name one in your config.toml:\n\n"
-    '  [mcp_servers.NAME]\n  command = "the program"\n\n'
+    "No tool servers configured. Add one to your config.toml:\n\n"
+    '  [mcp_servers.NAME]\n  command = "PROGRAM"\n\n'
     "or start with --mcp-config FILE."
 )
 _MAX_LOG_LINES = 12
@@ -65,7 +65,7 @@ class ServerWatch:
         if not isinstance(shown, ServerApproval):
             return False
         self._turns.withdraw(shown.id)
-        self._widgets.transcript.add_notice("info", f"{shown.server} waits. /mcp asks again.")
+        self._widgets.transcript.add_notice("info", f"{shown.server} is waiting for approval. /mcp asks again.")
         return True
 
     def ask_again(self) -> None:
@@ -88,7 +88,7 @@ def listing(statuses: tuple[ServerStatus, ...]) -> str:
     if not statuses:
         return HOW_TO
     rows = [line for status in statuses for line in _lines(status)]
-    return "\n".join((*rows, "", "/mcp NAME shows the tools of one, /mcp restart NAME starts it again."))
+    return "\n".join((*rows, "", "/mcp NAME shows a server's tools. /mcp restart NAME restarts it."))
 
 
 def details(status: ServerStatus) -> str:
@@ -100,7 +100,7 @@ def details(status: ServerStatus) -> str:
             lines.append(f"  not offered: {one_line(tool.problem)}")
     log = [one_line(line) for line in status.log.splitlines()[-_MAX_LOG_LINES:]]
     if log:
-        lines += ["", "It said last:", *(f"  {line}" for line in log)]
+        lines += ["", "Last output:", *(f"  {line}" for line in log)]
     return "\n".join(lines)
 
 
@@ -119,4 +119,4 @@ def _lines(status: ServerStatus) -> tuple[str, ...]:
     )
 
 
-_WORDS = {"waiting": "waits for your approval", "refused": "not approved", "off": "off (enabled = false)"}
+_WORDS = {"waiting": "waiting for your approval", "refused": "not approved", "off": "off (enabled = false)"}

@@ -56,12 +56,12 @@ class Attaching:
         return found
 
     def warn(self) -> None:
-        """Say, once for a model, that it takes no images, before one is sent to it."""
+        """Say, once for a model, that it no images, before one is sent to it."""
         conversation = self._agent.conversation
         model = conversation.model
         if not conversation.takes_images and model != self._warned_about:
             self._warned_about = model
-            self._say("warning", f"{model} takes no images; /model switches to one that does.")
+            self._say("warning", f"{model} does not accept images. /model switches to one that does.")
 
     async def clipboard(self) -> Picture | str:
         """Return the image or the text of the clipboard; raise `InputError` where it has neither."""

@@ -40,10 +40,10 @@ def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
         try:
             return tuple(shlex.split(value))
         except ValueError:
-            raise EditorError(f"{name} cannot be read: a quote in it is not closed") from None
+            raise EditorError(f"cannot parse {name}: unclosed quote") from None
     found = next((program for program in _DEFAULT_EDITORS if shutil.which(program, path=env.get("PATH"))), None)
     if found is None:
-        raise EditorError("no editor was found: set VISUAL or EDITOR to the one you use")
+        raise EditorError("no editor found: set VISUAL or EDITOR")
     return (found,)
 
 
@@ -59,7 +59,7 @@ def edit_text(text: str, command: tuple[str, ...]) -> str:
             file.write(text)
         problem = _run_editor(path, command)
         if problem:
-            raise EditorError(f"{problem}; the prompt is as it was")
+            raise EditorError(f"{problem}; the prompt is unchanged")
         return _read_edited(path)
 
 
@@ -68,7 +68,7 @@ def edit_in_place(path: str, command: tuple[str, ...]) -> str:
     try:
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        return f"{path} cannot be made: {error.strerror}"
+        return f"cannot create {path}: {error.strerror}"
     return _run_editor(Path(path), command)
 
 
@@ -88,13 +88,13 @@ def _read_edited(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise EditorError(f"what was written cannot be read: {error.strerror}; the prompt is as it was") from None
+        raise EditorError(f"cannot read the edited text: {error.strerror}; the prompt is unchanged") from None
     if len(data) > _MAX_EDITED_BYTES:
-        raise EditorError("what was written is larger than 16 MiB; the prompt is as it was")
+        raise EditorError("the edited text is larger than 16 MiB; the prompt is unchanged")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise EditorError("what was written is not UTF-8 text; the prompt is as it was") from None
+        raise EditorError("the edited text is not UTF-8; the prompt is unchanged") from None
     return text.replace("\r\n", "\n").removesuffix("\n")
 
 
@@ -145,7 +145,7 @@ class Outside:
         except EditorError as problem:
             self._say("warning", str(problem))
         except SuspendNotSupported:
-            self._say("warning", "This terminal cannot be lent to an editor.")
+            self._say("warning", "Cannot start an editor in this terminal.")
         else:
             if isinstance(written, EditorError):
                 self._say("warning", str(written))
@@ -161,8 +161,8 @@ class Outside:
         except EditorError as refusal:
             problem = str(refusal)
         except SuspendNotSupported:
-            problem = "This terminal cannot be lent to an editor."
-        self._say("warning" if problem else "info", problem or f"{one_line(path)} holds from the next turn on.")
+            problem = "Cannot start an editor in this terminal."
+        self._say("warning" if problem else "info", problem or f"{one_line(path)} applies from the next turn.")
 
 
 def _edited(text: str, command: tuple[str, ...]) -> str | EditorError:

@@ -156,11 +156,11 @@ class HistorySearch(Static):
 
     def _paint(self) -> None:
         if not self.words:
-            found = "type a part of an earlier prompt"
+            found = "type part of an earlier prompt"
         elif self._matches:
-            found = f"{self._place + 1} of {len(self._matches)} · Ctrl+R older · Enter takes · Esc leaves"
+            found = f"{self._place + 1} of {len(self._matches)} · Ctrl+R older · Enter select · Esc close"
         else:
-            found = "nothing found · Esc leaves"
+            found = "no match · Esc close"
         width = self.size.width or 80
         head = f"history: {shorten(self.words, max(8, width // 2))}"
         self.update(Content.assemble((head, "$text-accent"), ("  " + found, "$muted")).truncate(width, ellipsis=True))

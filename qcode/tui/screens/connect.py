@@ -35,10 +35,10 @@ _TITLES: dict[Step, str] = {
     "theme": "Theme",
 }
 _FEET: dict[Step, str] = {
-    "provider": "↑↓ move · type to filter · Enter chooses · Esc {esc}",
-    "key": "Enter goes on · Esc back",
-    "model": "↑↓ move · type to filter · Enter chooses · Esc skips",
-    "theme": "↑↓ try on · Enter keeps · Esc skips",
+    "provider": "↑↓ move · type to filter · Enter select · Esc {esc}",
+    "key": "Enter select · Esc back",
+    "model": "↑↓ move · type to filter · Enter select · Esc skip",
+    "theme": "↑↓ preview · Enter select · Esc skip",
 }
 
 
@@ -59,7 +59,7 @@ class KeyField(Field):
     """A field whose text is never shown, copied or suggested; a paste goes in whole."""
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(password=True, placeholder="paste or type it here", compact=True, id=id)
+        super().__init__(password=True, placeholder="paste or type the key", compact=True, id=id)
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -198,10 +198,10 @@ class ConnectScreen(Screen[Connected]):
         self._end("")
 
     def _ask_provider(self) -> None:
-        esc = "skips" if self._connecting.is_first else "leaves"
-        text = "qcode needs a key for the host of a model, or a server of your own."
+        esc = "skip" if self._connecting.is_first else "close"
+        text = "qcode needs an API key for a provider, or a local server."
         if self._connecting.is_first:
-            text += " Without one it plays a demo; /connect opens this again."
+            text += " Without one you get the demo model; /connect opens this screen again."
         rows = [Row(choice.name, choice.name, choice.state) for choice in self._choices.values()]
         self._show("provider", text, rows, highlighted=self._choice.name, esc=esc)
 
@@ -209,9 +209,9 @@ class ConnectScreen(Screen[Connected]):
         self._choice = choice = self._choices[name]
         text = f"{choice.state[:1].upper()}{choice.state[1:]}. " if choice.state else ""
         if choice.takes_key:
-            text += "Paste a key, it is not shown. It is checked with one small request, then stored."
+            text += "Paste your API key (it stays hidden). qcode checks it with one small request, then stores it."
         if choice.is_ready:
-            text += " Enter alone uses what is there." if choice.takes_key else "Enter uses it."
+            text += " Enter without a key uses the current one." if choice.takes_key else "Enter uses it."
         field = self.query_one("#connect-key", KeyField)
         field.value = ""
         self._show("key", text, None)
@@ -252,9 +252,9 @@ class ConnectScreen(Screen[Connected]):
         self._check = None
         self._stop_ticking()
         if event.state is WorkerState.CANCELLED:
-            self._say("Cancelled; nothing was stored.", "$muted")
+            self._say("Cancelled. Nothing was stored.", "$muted")
         elif event.state is WorkerState.ERROR:
-            self._say(f"The check failed inside ({type(event.worker.error).__name__}).", "$text-error")
+            self._say(f"Internal error in the check ({type(event.worker.error).__name__}).", "$text-error")
 
     def _after_check(self, checked: CheckedKey) -> None:
         name = self._choice.name
@@ -265,7 +265,7 @@ class ConnectScreen(Screen[Connected]):
         if model:
             self._switch_to(model)
         elif checked.models:
-            text = f"{name} serves {len(checked.models)} models. /model switches later."
+            text = f"{name} has {len(checked.models)} models. /model switches later."
             self._show("model", text, [Row(model, model) for model in checked.models])
         else:
             self._lines.append(f"/model {name}/MODEL switches to a model of {name}.")
@@ -279,7 +279,7 @@ class ConnectScreen(Screen[Connected]):
         if not self._connecting.wants_theme or len(self._themes) < 2:
             self._end("")
             return
-        text = "The screen shows the theme as you move. /theme switches later."
+        text = "The screen previews each theme. /theme switches later."
         self._show("theme", text, [Row(name, name) for name in self._themes], highlighted=self.app.theme)
 
     def _end(self, theme: str) -> None:
@@ -308,7 +308,7 @@ class ConnectScreen(Screen[Connected]):
     def _say_busy(self) -> None:
         seconds = self._clock() - self._started
         mark = _FRAMES[int(seconds / _FRAME_S) % len(_FRAMES)]
-        self._say(f"{mark} asking {self._choice.name} about it, {int(seconds)} s · Esc cancels", "$text-accent")
+        self._say(f"{mark} checking with {self._choice.name}, {int(seconds)} s · Esc cancel", "$text-accent")
 
     def _stop_ticking(self) -> None:
         if self._ticks is not None:

@@ -37,7 +37,7 @@ _DECIDED: dict[Decided, str] = {
     "approved": "plan approved",
     "unanswered": "not answered",
 }
-_VERDICTS = {"allow": "runs without asking", "ask": "asks you first", "deny": "is denied"}
+_VERDICTS = {"allow": "runs without asking", "ask": "asks first", "deny": "denied"}
 _SHOWN_DECISIONS = 20
 _WHOLE_CALL = 100_000
 
@@ -69,7 +69,7 @@ def decision_text(decision: CallRecord) -> str:
 
 
 def mode_line(permissions: Permissions) -> str:
-    trust = "" if permissions.is_trusted else ", restricted folder: rules that allow do not count"
+    trust = "" if permissions.is_trusted else ", restricted folder: allow rules do not apply"
     return f"mode {permissions.mode}{trust}"
 
 
@@ -87,7 +87,7 @@ def permissions_text(permissions: Permissions) -> str:
             f"{mode_line(permissions)}  ({visible(permissions.mode_origin)})",
             "",
             "Rules",
-            *(rules or ["  none: what the mode does not allow asks"]),
+            *(rules or ["  none: calls the mode does not allow ask first"]),
             "",
             "Decisions of this session",
             *(calls or ["  none yet"]),
@@ -106,11 +106,7 @@ def read_tried(text: str) -> tuple[TriedKind, str]:
 def tried_text(kind: TriedKind, value: str, tried: Verdict) -> str:
     """Return a verdict as sentences, with the rule that would allow it."""
     rule = f" [{visible(tried.rule)}]" if tried.rule else ""
-    would = (
-        f"\nThe rule that would allow it: {visible(tried.proposed_rule)}"
-        if tried.verdict == "ask" and tried.proposed_rule
-        else ""
-    )
+    would = f"\nTo allow it: {visible(tried.proposed_rule)}" if tried.verdict == "ask" and tried.proposed_rule else ""
     return f"{kind} {visible(value)}: {_VERDICTS[tried.verdict]}, {visible(tried.reason)}{rule}{would}"
 
 
@@ -118,13 +114,13 @@ def change_rules(permissions: Permissions, what: str, text: str) -> str:
     """Add, take back or keep the rule that `text` says; return what was done, raise `ValueError` with one line."""
     if what in EFFECTS:
         rule = permissions.add(what, text)
-        return f"{rule_line(rule)} holds for this session, from the next call on."
+        return f"{rule_line(rule)} applies to this session from the next call."
     effect, _, rest = text.partition(" ")
     wanted = rest.strip() if effect in EFFECTS else text
     effects = (effect,) if effect in EFFECTS else EFFECTS
     found = [one for one in permissions.rules() if one.text == wanted and one.effect in effects]
     if not found:
-        raise ValueError(f"no rule {wanted} is in force; /permissions list shows them")
+        raise ValueError(f"no active rule {wanted}; /permissions list shows the rules")
     # The same words may stand in the settings as well, where they cannot be changed from here.
     chosen = next((one for one in found if one.number), found[0])
     return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)
@@ -132,16 +128,16 @@ def change_rules(permissions: Permissions, what: str, text: str) -> str:
 
 def undo(permissions: Permissions, rule: RuleInForce) -> str:
     if not rule.number:
-        raise ValueError(f"{rule.text} is written in {rule.origin}; change it there")
+        raise ValueError(f"{rule.text} is set in {rule.origin}; change it there")
     permissions.remove(rule.number)
-    return f"Taken back: {rule_line(rule)}. It no longer counts, from the next call on."
+    return f"Removed: {rule_line(rule)}. It no longer applies from the next call."
 
 
 def keep(permissions: Permissions, rule: RuleInForce) -> str:
     if not rule.number:
-        raise ValueError(f"{rule.text} is written in {rule.origin} and holds in every session already")
+        raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session")
     permissions.keep(rule.number)
-    return f"Kept for this folder: {rule_line(rule)}. /permissions takes it back."
+    return f"Saved for this folder: {rule_line(rule)}. /permissions removes it."
 
 
 def first_sentence(text: str) -> str:
@@ -170,7 +166,7 @@ def tool_text(tool: OfferedTool) -> str:
         f"{tool.effect} · {tool.origin} · {tokens_text(tool.tokens)} tokens with each request",
         "",
         one_line(tool.description, 4_000),
-        *(["", "It is given"] if tool.parameters else []),
+        *(["", "Arguments"] if tool.parameters else []),
         *(f"  {one_line(name)}  {one_line(about)}" for name, about in tool.parameters),
     ]
     if tool.server:
@@ -182,8 +178,8 @@ def memory_detail(file: MemoryFile) -> str:
     """Return size and standing of an instruction file in a few words."""
     whose = "yours, everywhere" if file.whose == "yours" else "this project's"
     if file.size is None:
-        return f"{whose}; not there yet"
-    cut = f", cut: {file.used:,} of them are in the prompt" if file.used < file.size else ""
+        return f"{whose}; does not exist yet"
+    cut = f", truncated: the prompt has {file.used:,} of them" if file.used < file.size else ""
     by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
     return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
 
@@ -192,7 +188,7 @@ def memory_text(memory: Memory) -> str:
     files = [f"  {one_line(file.shown)}: {memory_detail(file)}" for file in memory.files()]
     notes = [one_line(note) for note in memory.notes()]
     how = "/memory project: TEXT or /memory yours: TEXT adds a line."
-    return "\n".join(["In the order the model gets them:", *files, *notes, "", how])
+    return "\n".join(["In the order of the prompt:", *files, *notes, "", how])
 
 
 def place_and_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:

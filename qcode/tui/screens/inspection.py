@@ -53,7 +53,7 @@ class FindingsScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#findings-scroll").focus()
-        self._show([("Looking around…", "")])
+        self._show([("Checking…", "")])
         self._look()
 
     def on_resize(self) -> None:
@@ -72,7 +72,7 @@ class FindingsScreen(ModalScreen[None]):
             self.lines = tuple(await asyncio.to_thread(self._examine))
             shown = findings_lines(self.lines)
         except (OSError, ValueError, RuntimeError) as problem:
-            shown = [(f"It could not be found out: {one_line(str(problem))}", "$text-warning")]
+            shown = [(f"The check failed: {one_line(str(problem))}", "$text-warning")]
         self._show(shown)
 
     def _show(self, lines: Sequence[tuple[str, str]]) -> None:
@@ -97,11 +97,11 @@ class MemoryPicker(Picker):
 
     def __init__(self, memory: Memory) -> None:
         self._notes = memory.notes()
-        super().__init__("Instruction files, in their order", file_rows(memory.files()))
+        super().__init__("Instruction files, in prompt order", file_rows(memory.files()))
 
     def compose_more(self) -> ComposeResult:
         lines = [Content.styled(one_line(note), "$text-warning") for note in self._notes]
-        how = Content.styled("/memory TEXT adds a line. Changes hold from the next turn on.", "$muted")
+        how = Content.styled("/memory TEXT adds a line. Changes apply from the next turn.", "$muted")
         yield Static(Content("\n").join([*lines, how]), id="picker-said", markup=False)
 
 
@@ -129,7 +129,7 @@ class ToolPicker(Picker):
             Row(tool.name, one_line(tool.name), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}")
             for tool in tools
         ]
-        super().__init__(tools_heading(tools), rows, empty="The model is offered no tools.")
+        super().__init__(tools_heading(tools), rows, empty="The model has no tools.")
 
     def compose_more(self) -> ComposeResult:
         yield Static(id="picker-said", markup=False)

@@ -24,7 +24,7 @@ from qcode.values import dataclass
 
 CONNECT = "/connect "
 """What the id of a row begins with that stands for a provider without a key."""
-_NOT_READY = "no key yet: Enter connects"
+_NOT_READY = "no key: Enter to connect"
 _LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
 
@@ -60,10 +60,10 @@ class ModelPicker(ListScreen[Chosen]):
         self._providers = {provider.name: provider for provider in offering.providers()}
         self._asked = {name for name, provider in self._providers.items() if provider.is_to_ask}
         self._level = _LEVELS.index(effort)
-        empty = "No provider can be used yet. /connect adds one."
+        empty = "No provider is set up. /connect adds one."
         super().__init__("Model", self._made(), empty=empty)
         self.finder.unlisted = self._typed_row
-        self.finder.missed = "No model of that name is known. Name it as PROVIDER/MODEL."
+        self.finder.missed = "No known model matches. Use PROVIDER/MODEL for any other."
 
     @property
     def effort(self) -> Effort | None:
@@ -91,7 +91,7 @@ class ModelPicker(ListScreen[Chosen]):
             self.dismiss(Chosen(row.id, effort=self.effort))
 
     def title_note(self) -> str:
-        return f"asking {', '.join(sorted(self._asked))}" if self._asked else ""
+        return f"loading {', '.join(sorted(self._asked))}" if self._asked else ""
 
     def action_effort(self, step: int) -> None:
         self._level = max(0, min(self._level + step, len(_LEVELS) - 1))
@@ -138,11 +138,11 @@ class ModelPicker(ListScreen[Chosen]):
     def _paint_effort(self) -> None:
         row = self.finder.row
         facts = self._facts(row.id) if row is not None and not row.is_dim else None
-        name = self.effort or "as the model likes"
+        name = self.effort or "model default"
         less, more = ("‹" if self._level else " "), ("›" if self._level < len(_LEVELS) - 1 else " ")
         line = Content.assemble(("Effort ", "bold"), (f"{less} {name} {more}", "$text-accent"))
         if self.effort is not None and facts is not None and not facts.thinking:
-            line = Content.assemble(line, ("  not sent: it is not known that this one thinks", "$muted"))
+            line = Content.assemble(line, ("  not sent: this model is not known to support reasoning", "$muted"))
         self.query_one("#model-effort", Static).update(line)
 
 
@@ -176,10 +176,10 @@ def facts_text(facts: ModelFacts) -> str:
         f"context {facts.context_window:,}" if facts.context_window else "",
         f"output {facts.max_output_tokens:,}" if facts.max_output_tokens else "",
         _price_text(facts.price) if facts.price is not None else "",
-        "takes images" if facts.images else "takes no images" if facts.images is False else "",
+        "accepts images" if facts.images else "no images" if facts.images is False else "",
         "thinks" if facts.thinking else "",
     )
-    return " · ".join(part for part in parts if part) or "Nothing is known of its limits and price."
+    return " · ".join(part for part in parts if part) or "Limits and price unknown."
 
 
 def _price_text(price: Price) -> str:

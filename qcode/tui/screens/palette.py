@@ -63,7 +63,7 @@ class ThemePicker(Picker):
 
     def __init__(self, themes: Sequence[tuple[str, str]], current: str, use: Callable[[str], None]) -> None:
         rows = [Row(name, name, detail, name == current) for name, detail in themes]
-        super().__init__("Theme", rows, empty="There are no themes. Reinstall qcode.")
+        super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._use = use
         self._worn = current

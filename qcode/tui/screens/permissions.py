@@ -48,7 +48,7 @@ class PermissionsScreen(Picker):
         self._asking: _Asking = ""
         self._shows_decisions = False
         self._news = ""
-        super().__init__(self._title, self._rule_rows(), empty="No call was decided in this session yet.")
+        super().__init__(self._title, self._rule_rows(), empty="No decisions in this session yet.")
 
     def compose_more(self) -> ComposeResult:
         yield Field(id="permission-field", compact=True)
@@ -118,7 +118,7 @@ class PermissionsScreen(Picker):
         self._close_field()
         self._shows_decisions = False
         self._reload()
-        self._say(f"{said} Ctrl+S keeps it for this folder.")
+        self._say(f"{said} Ctrl+S saves it for this folder.")
 
     @work(exclusive=True)
     async def _try(self, text: str) -> None:
@@ -127,14 +127,14 @@ class PermissionsScreen(Picker):
         try:
             tried = await asyncio.to_thread(self._permissions.check, kind, value)
         except (OSError, ValueError, RuntimeError) as problem:
-            self._say(f"It could not be judged: {one_line(str(problem))}")
+            self._say(f"Cannot check it: {one_line(str(problem))}")
             return
         self._say(control_text.tried_text(kind, value, tried))
 
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
         rule = self._rules().get(self.row.id) if self.row is not None else None
         if rule is None:
-            self._say("Highlight a rule for that; Tab shows the rules.")
+            self._say("Highlight a rule first; Tab shows the rules.")
             return
         try:
             said = change(self._permissions, rule)
@@ -160,7 +160,7 @@ class PermissionsScreen(Picker):
 
     @property
     def _title(self) -> str:
-        what = "decisions, the latest first" if self._shows_decisions else "rules"
+        what = "decisions, latest first" if self._shows_decisions else "rules"
         return f"Permissions: {what}"
 
     def _reload(self) -> None:

@@ -273,7 +273,7 @@ class Finder(Vertical):
     def __init__(self, columns: Sequence[Column] = (), *, empty: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
         self.empty = empty
-        self.missed = "Nothing matches what you typed."
+        self.missed = "No match."
         self.unlisted: Unlisted = lambda typed, rows: None
         self._all: tuple[Row, ...] = ()
         self._is_loose = True
@@ -458,7 +458,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         title: str,
         rows: Sequence[Row],
         *,
-        empty: str = "There is nothing to choose from.",
+        empty: str = "Nothing to choose from.",
         highlighted: str = "",
     ) -> None:
         super().__init__(classes="picker-screen")

@@ -32,22 +32,22 @@ _MAX_SHOWN_DOUBTS = 6
 class RewindPicker(Picker):
     """Picks one of the person's messages, the latest first; its number is the id."""
 
-    ENTER = "go back to before it"
+    ENTER = "rewind to before it"
 
     def __init__(self, messages: Sequence[OwnMessage]) -> None:
         rows = [message_row(message) for message in reversed(messages)]
-        super().__init__("Rewind to before", rows, empty="Nothing was said yet.")
+        super().__init__("Rewind to before", rows, empty="No messages yet.")
 
 
 class WhatPicker(Picker):
     """Picks what goes back: `both`, `conversation` or `files`."""
 
     def __init__(self, message: OwnMessage) -> None:
-        files = count_text(len(message.files), "file") if message.files else "no files were changed right after it"
+        files = count_text(len(message.files), "file") if message.files else "no file changes"
         rows = [
             Row("both", "Conversation and files", f"{files}; later turns too"),
-            Row("conversation", "Conversation only", "files stay as they are"),
-            Row("files", "Files only", "the conversation stays"),
+            Row("conversation", "Conversation only", "files stay unchanged"),
+            Row("files", "Files only", "conversation stays unchanged"),
         ]
         super().__init__(f"Rewind to before “{one_line(message.text, 40)}”", rows)
 
@@ -58,8 +58,8 @@ class DoubtPicker(Picker):
     def __init__(self, plan: RewindPlan) -> None:
         self._doubts = plan.doubtful
         rows = [
-            Row("skip", "Leave these files as they are", "the rest goes on"),
-            Row("overwrite", "Put them back as well", "what they are now is kept: the opposite step brings it back"),
+            Row("skip", "Leave these files unchanged", "rewind the others"),
+            Row("overwrite", "Restore them too", "their current content is kept: redo restores it"),
         ]
         super().__init__(plan.summary, rows)
 
@@ -104,7 +104,7 @@ class ChangesScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         head = f"Changed in this session: {count_text(len(self._changes), 'file')}"
         with Vertical(id="changes"):
-            yield Static(Content.assemble((head, "bold"), ("  Esc closes", "$muted")), markup=False)
+            yield Static(Content.assemble((head, "bold"), ("  Esc close", "$muted")), markup=False)
             with VerticalScroll(id="changes-scroll"):
                 yield Static(changes_content(self._changes), id="changes-text", markup=False)
 
@@ -126,7 +126,7 @@ def changes_content(changes: Sequence[FileDiff]) -> Content:
             parts.append(preview_content(visible_rows(change.diff[:room])))
             room -= len(change.diff)
         if room <= 0:
-            parts.append(Content.styled("The rest is too much to show; use git diff.", "$text-warning"))
+            parts.append(Content.styled("Too large to show in full; use git diff.", "$text-warning"))
             break
         parts.append(Content(""))
     return Content("\n").join(parts) if parts else Content("Nothing was changed.")

@@ -71,7 +71,7 @@ class SessionPicker(Picker):
         preview = self.query_one("#session-preview", Static)
         if self._deleting != row.id:
             self._deleting = row.id
-            preview.update(Content.styled("Press Ctrl+X again to delete this session for good.", "$text-warning"))
+            preview.update(Content.styled("Press Ctrl+X again to delete this session permanently.", "$text-warning"))
             return
         try:
             self._library.delete(row.id)

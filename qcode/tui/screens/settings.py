@@ -34,7 +34,7 @@ class SettingsScreen(ListScreen[None]):
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "next value"), ("Ctrl+X", "default"))
     COLUMNS = (Column("value", 2, is_number=False), Column("from", 1, is_number=False))
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "turn(-1)", "Value before", show=False, priority=True),
+        Binding("left", "turn(-1)", "Previous value", show=False, priority=True),
         Binding("right", "turn(1)", "Next value", show=False, priority=True),
         Binding("ctrl+x", "unset", "Back to the default", show=False, priority=True),
     ]
@@ -101,7 +101,7 @@ class SettingsScreen(ListScreen[None]):
         if setting.own:
             self._change(setting, None)
         else:
-            self._tell(f"Your file says nothing about {setting.name}.")
+            self._tell(f"{setting.name} is not set in your file.")
 
     def action_leave(self) -> None:
         if self._editing:
@@ -127,10 +127,10 @@ class SettingsScreen(ListScreen[None]):
     def _edit(self, setting: Setting) -> None:
         self._editing = setting.name
         field = self.query_one("#setting-field", Input)
-        field.placeholder, field.value = "Enter alone takes it out of your file", setting.own
+        field.placeholder, field.value = "Enter without a value removes it from your file", setting.own
         field.display = True
         field.focus()
-        self._tell(f"New value of {setting.name}, then Enter; Esc leaves it.")
+        self._tell(f"New value of {setting.name}: Enter save · Esc cancel")
 
     def _stop_editing(self) -> None:
         self._editing = ""
@@ -178,8 +178,8 @@ def setting_row(setting: Setting) -> Row:
 
 def about_setting(setting: Setting, width: int) -> Content:
     """Return what a setting means, where its value comes from, and when a change would hold."""
-    moment = "at once" if setting.name in AT_ONCE else "from the next start on"
-    when = setting.fixed or f"a change holds {moment}"
+    moment = "immediately" if setting.name in AT_ONCE else "after a restart"
+    when = setting.fixed or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
     lines = [one_line(setting.meaning or setting.name), one_line(f"{setting.name} · {origin} · {when}")]
     return Content.styled("\n".join(shorten(line, max(20, width * 2)) for line in lines), "$muted")

@@ -108,7 +108,7 @@ class Clipboard:
             path = self._file()
             path.write_text(text, encoding="utf-8", errors="replace")
         except OSError as error:
-            return f"nowhere: {why}, and no file could be written ({error.strerror})"
+            return f"failed: {why}, and no file could be written ({error.strerror})"
         return f"to {path} ({why})"
 
     def _file(self) -> Path:

@@ -252,7 +252,7 @@ class Card(Foldable):
 
 
 def _fold_line(count: int, noun: str) -> Line:
-    return Line(((f"… {count:,} {noun}s more", ink("dim")),), is_mark=True)
+    return Line(((f"… {count:,} more {noun}s", ink("dim")),), is_mark=True)
 
 
 def _cropped(line: Line, width: int) -> Line:

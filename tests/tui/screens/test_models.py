@@ -44,7 +44,7 @@ def test_the_model_in_use_is_highlighted_and_enter_switches_to_another() -> None
         await closed(run)
         assert run.conversation.model == SONNET
         assert offering.kept == [SONNET]
-        assert "Model: anthropic/claude-sonnet-4-5, from the next turn on." in run.text
+        assert "Model: anthropic/claude-sonnet-4-5, from the next turn." in run.text
         assert "claude-sonnet-4-5" in run.status
 
     drive(test, models=offering)
@@ -69,7 +69,7 @@ def test_at_forty_columns_the_context_stays_and_the_facts_are_said_below() -> No
         shown = " ".join(painted(run).replace("▌", " ").split())
         assert "200k" in shown
         assert "$3 in, $15 out per million tokens" in shown
-        assert "takes images" in shown
+        assert "accepts images" in shown
 
     drive(test, models=ScriptedOffering(*FULL), size=(40, 24))
 
@@ -80,7 +80,7 @@ def test_hosts_no_table_knows_are_asked_and_their_models_join() -> None:
     async def test(run: Running) -> None:
         picker = await opened(run)
         assert offering.asked == ["openrouter"]
-        assert "asking openrouter" in painted(run)
+        assert "loading openrouter" in painted(run)
         before = picker.row
         offering.answered.set()
         await run.until(lambda: any(row.id.startswith("openrouter/") for row in picker.rows))
@@ -124,8 +124,8 @@ def test_a_provider_without_a_key_leads_to_its_key() -> None:
         assert picker.row is not None
         assert (picker.row.label, picker.row.is_dim) == ("/connect groq", True)
         await run.pilot.press("home", *"groq", "enter")
-        await run.until(lambda: isinstance(run.app.screen, ConnectScreen) or "no provider" in run.text)
-        assert "There is no provider 'groq'" in run.text  # the scripted ones have none
+        await run.until(lambda: isinstance(run.app.screen, ConnectScreen) or "Unknown provider" in run.text)
+        assert "Unknown provider 'groq'" in run.text  # the scripted ones have none
 
     drive(test, models=ScriptedOffering(*FULL), connect=ScriptedConnecting())
 
@@ -173,7 +173,7 @@ def test_an_effort_goes_along_to_models_that_think_and_to_no_other() -> None:
             await run.send(command)
             seen.append(conversation.effort)
         assert seen == ["high", None, "high", "low"]
-        assert "The effort (high) is not sent" in run.text
+        assert "Effort high is not sent" in run.text
 
     drive(test, conversation, models=ScriptedOffering(*FULL, effort="high"))
 
@@ -183,7 +183,7 @@ def test_the_effort_is_shown_only_where_the_model_thinks() -> None:
         await run.send("/effort high")
         assert run.conversation.effort == "high"
         assert "high" not in run.status
-        assert "its host may refuse it" in " ".join(run.text.split())
+        assert "the provider may reject it" in " ".join(run.text.split())
 
     drive(test, models=ScriptedOffering(*FULL))
 
@@ -221,7 +221,7 @@ def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent(
         await run.pilot.press("right", "enter")
         await closed(run)
         assert (run.conversation.effort, offering.effort) == (None, "low")
-        assert "for models that are known to think" in " ".join(run.text.split())
+        assert "for models known to support reasoning" in " ".join(run.text.split())
 
     drive(test, models=offering)
 
@@ -245,5 +245,5 @@ def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:
 
 
 def test_what_is_not_known_is_not_said() -> None:
-    assert facts_text(ModelFacts()) == "Nothing is known of its limits and price."
-    assert facts_text(ModelFacts(images=False, context_window=8_000)) == "context 8,000 · takes no images"
+    assert facts_text(ModelFacts()) == "Limits and price unknown."
+    assert facts_text(ModelFacts(images=False, context_window=8_000)) == "context 8,000 · no images"

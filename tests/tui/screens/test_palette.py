@@ -58,7 +58,7 @@ def test_what_was_used_last_comes_first_also_in_the_next_run(tmp_path: Path) -> 
         picker = await opened(run)
         assert [row.id for row in picker.rows[:2]] == ["clear", "copy"]
         await run.pilot.press("down", "enter")
-        await run.until(lambda: "no reply to copy" in run.text)
+        await run.until(lambda: "No reply to copy" in run.text)
         assert usage.recent == ("copy", "clear")
 
     drive(use, choices=usage)

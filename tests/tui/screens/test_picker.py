@@ -98,7 +98,7 @@ def test_where_nothing_fits_enter_does_nothing_and_says_why() -> None:
         await pilot.press(*"zzz", "enter")
         await pilot.pause()
         assert stage.results == []
-        assert any("Nothing matches" in line for line in stage.lines())
+        assert any("No match" in line for line in stage.lines())
 
     play(scene)
 

@@ -60,7 +60,7 @@ def test_a_file_the_person_changed_is_asked_about_and_left_by_default(tmp_path: 
         await run.send("/undo")
         await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
         await run.pilot.press("enter")
-        await run.until(lambda: "Left as they are: a.txt" in run.text)
+        await run.until(lambda: "Not changed: a.txt" in run.text)
         assert (it.work / "a.txt").read_text() == "mine\n"
         await run.pilot.press("ctrl+c")
         await run.send("/redo")
@@ -154,7 +154,7 @@ def test_context_text_gives_shares_and_advice() -> None:
     assert "72% , counted" in text.replace("%,", "% ,")
     assert "Tool output       50k   50%" in text
     assert "narrower reads" in text
-    assert "/compact makes room" in text
+    assert "/compact frees space" in text
     assert "Instruction files" in text
 
 

@@ -58,7 +58,7 @@ def test_output_is_folded_to_head_and_tail() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="".join(f"line {number}\n" for number in range(130))))
     assert rows(card)[1:] == [
-        *("  │ line 0", "  │ line 1", "  │ line 2", "  │ … 122 lines more"),
+        *("  │ line 0", "  │ line 1", "  │ line 2", "  │ … 122 more lines"),
         *(f"  │ line {number}" for number in range(125, 130)),
     ]
     card.unfold(True)
@@ -106,7 +106,7 @@ def test_a_diff_is_shown_under_its_card() -> None:
 def test_a_long_diff_is_folded() -> None:
     card = Card("edit", "x.py", Clock())
     card.change(CardUpdate(diff="@@ -0,0 +1,100 @@\n" + "".join(f"+row {number}\n" for number in range(100))))
-    assert "  … 70 rows more" in rows(card)
+    assert "  … 70 more rows" in rows(card)
     assert len(rows(card)) == 32
 
 

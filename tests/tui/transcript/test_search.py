@@ -74,7 +74,7 @@ def test_a_place_in_folded_output_is_unfolded_when_one_comes_to_it_and_folded_ag
         shown.settle()
         await settle(stage, pilot)
         folded = shown.plain_text()
-        assert "52 lines more" in folded
+        assert "52 more lines" in folded
         assert shown.search("file 30") == Found(2, 2)
         assert shown.plain_text() == folded
         assert shown.search_on() == Found(1, 2)
