@@ -81,17 +81,17 @@ def block_from_json(value: JsonObject) -> Block:
     return reader(value)
 
 
+def usage_to_json(usage: Usage) -> JsonObject:
+    """Return the counts that were reported."""
+    return {one.name: count for one in fields(Usage) if (count := getattr(usage, one.name)) is not None}
+
+
 def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
-    usage: JsonObject = {}
-    for one in fields(Usage):
-        count = getattr(attempt.usage, one.name)
-        if count is not None:
-            usage[one.name] = count
     return {
         "kind": attempt.kind,
         "max_tokens": attempt.max_tokens,
         "stop": attempt.stop,
-        "usage": usage,
+        "usage": usage_to_json(attempt.usage),
         "is_discarded": attempt.is_discarded,
     }
 
