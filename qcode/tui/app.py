@@ -30,8 +30,8 @@ from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
 from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import Announcer, TerminalApp, outliving
-from qcode.tui.terminal.input import GroundReported, asking, is_askable
+from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
+from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
 from qcode.tui.terminal.textual_internals import (
     is_closing,
     is_mounted,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from qcode.tui.turns import State
 
 
-class DressedApp(TerminalApp, inherit_bindings=False):
+class ThemedApp(TerminalApp, inherit_bindings=False):
     """`theme_names` and `theme_problems` are empty until `add_themes` was called.
 
     `theme_wanted` is what the user set or chose, `user_themes` the folder of the user's own theme files.
@@ -70,7 +70,7 @@ class DressedApp(TerminalApp, inherit_bindings=False):
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
         self.theme_problems: tuple[str, ...] = ()
-        self._dress()
+        self._apply_first_theme()
 
     @property
     def has_chosen_theme(self) -> bool:
@@ -79,16 +79,16 @@ class DressedApp(TerminalApp, inherit_bindings=False):
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
-        return asking(driver) if self.theme_wanted == AUTO and is_askable(os.environ) else driver
+        return query_background(driver) if self.theme_wanted == AUTO and can_query_background(os.environ) else driver
 
-    @on(GroundReported)
-    def _follow_ground(self, event: GroundReported) -> None:
+    @on(TerminalBackgroundChanged)
+    def _follow_background(self, event: TerminalBackgroundChanged) -> None:
         """Follow the terminal, unless the person has chosen a theme."""
         if not self.has_chosen_theme:
             self.add_themes()
             self.theme = choose_theme("dark" if event.is_dark else "light", self.theme_names, {})
 
-    def _dress(self) -> None:
+    def _apply_first_theme(self) -> None:
         """Put on the theme to start with; the others are read after the first paint where they do not matter for it."""
         first = first_theme(self.theme_wanted, self._user_themes, os.environ)
         if first is None:
@@ -103,7 +103,7 @@ class DressedApp(TerminalApp, inherit_bindings=False):
         refresh_ansi_colors(self)
         self.stylesheet.set_variables(self.get_css_variables())
 
-    def wear(self, name: str) -> None:
+    def apply_theme(self, name: str) -> None:
         """Put on the theme a setting names."""
         self.theme = choose_theme(name, self.theme_names, os.environ)
 
@@ -140,7 +140,7 @@ class AppOptions:
     clock: Callable[[], float] = time.monotonic
 
 
-class QcodeApp(DressedApp, inherit_bindings=False):
+class QcodeApp(ThemedApp, inherit_bindings=False):
     """The app. It opens its agent after the first paint, and owns it until `run()` returns the exit code.
 
     `is_at_work` is False until the agent is open and what keys and commands act through is there.
@@ -174,7 +174,9 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
         self.parts = Widgets(status, sent, ui.show_thinking, self.options.clock)
-        self.announcer = Announcer(welcome.folder, self._write, self._ring, has_title=ui.title, has_bell=ui.bell)
+        self.terminal_title = TerminalTitle(
+            welcome.folder, self._write, self._ring, has_title=ui.title, has_bell=ui.bell
+        )
         self.failure: QcodeError | None = None
         self.is_at_work = False
         self._agent: Agent | None = None
@@ -199,19 +201,19 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         from qcode.tui.commands.help import bindings
         from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
-        from qcode.tui.prompt.attachments import Attaching
+        from qcode.tui.prompt.attachments import AttachmentFinder
         from qcode.tui.shell_lines import ShellLines
         from qcode.tui.turns import Turns
         from qcode.tui.view import AppView, SessionName
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        attaching = Attaching(
+        attachments = AttachmentFinder(
             agent,
             say=lambda level, text: self.view.say(level, text),
             changed=self._note_files,
         )
-        self.session_name = SessionName(agent.sessions, self.announcer.name, parts.status.add_turn)
+        self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
@@ -221,7 +223,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             parts,
             self.turns,
             self.shell,
-            attaching,
+            attachments,
             self.server_watch,
             self.session_name,
             welcome=self.welcome,
@@ -235,7 +237,9 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), attaching.files, attaching.pictures))
+        parts.prompt.use(
+            Sources(lambda text: choices_for(text, self.commands), attachments.files, attachments.pictures)
+        )
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
@@ -244,7 +248,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             self.view.say("warning", problem)
 
     def get_driver_class(self) -> type[Driver]:
-        return outliving(super().get_driver_class(), self.exit)
+        return survive_hangup(super().get_driver_class(), self.exit)
 
     @property
     def has_chosen_theme(self) -> bool:
@@ -303,7 +307,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
     def on_mount(self) -> None:
         if not self.is_headless:
             driver.on_signals(self._leave_at)
-        self.announcer.begin()
+        self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
@@ -320,7 +324,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
     def on_unmount(self) -> None:
         if self.is_at_work:
             self.view.failures.unwatch()
-        self.announcer.end()
+        self.terminal_title.end()
 
     @on(Prompt.Submitted)
     def _take_prompt(self, event: Prompt.Submitted) -> None:
@@ -499,7 +503,11 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         from qcode.tui.view import apply_setting
 
         return apply_setting(
-            setting, self.announcer, self.parts.transcript, show_theme=self.wear, use_mode=self.commands.use_mode
+            setting,
+            self.terminal_title,
+            self.parts.transcript,
+            show_theme=self.apply_theme,
+            use_mode=self.commands.use_mode,
         )
 
     def _begin_leaving(self) -> None:
@@ -514,7 +522,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         self.exit(0)
 
     def _announce(self, state: State) -> None:
-        self.announcer.announce(state)
+        self.terminal_title.announce(state)
         if state == "idle":
             self._run_aside(self.session_name.make(), "title")
 

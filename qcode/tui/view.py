@@ -32,13 +32,13 @@ from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
 from qcode.tui.presenter import replay
-from qcode.tui.prompt.attachments import Attaching
-from qcode.tui.prompt.editor import Outside
+from qcode.tui.prompt.attachments import AttachmentFinder
+from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import Announcer
+from qcode.tui.terminal.driver import TerminalTitle
 from qcode.tui.theme import theme_note
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
@@ -90,7 +90,7 @@ class AppView:
         widgets: Widgets,
         turns: Turns,
         shell: ShellLines,
-        attaching: Attaching,
+        attachments: AttachmentFinder,
         servers: ServerWatch,
         session_name: SessionName,
         *,
@@ -123,7 +123,7 @@ class AppView:
         self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
-        self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
+        self._external = ExternalInput(app, widgets.prompt, attachments, say=self.say, hint=self.hint, lend=lend)
 
     @property
     def is_turn_running(self) -> bool:
@@ -322,13 +322,13 @@ class AppView:
         self.turns.submit(Submission(text, shown, options=options))
 
     def open_editor(self) -> None:
-        self.run_later(self._outside.edit())
+        self.run_later(self._external.edit())
 
     def edit_file(self, path: str) -> None:
-        self.run_later(self._outside.edit_file(path))
+        self.run_later(self._external.edit_file(path))
 
     def paste(self) -> None:
-        self.run_later(self._outside.paste())
+        self.run_later(self._external.paste())
 
     def write_prompt(self, text: str) -> None:
         self._widgets.prompt.stash()
@@ -427,7 +427,7 @@ class CancelKeys:
 
 def apply_setting(
     setting: Setting,
-    announcer: Announcer,
+    terminal_title: TerminalTitle,
     transcript: Transcript,
     *,
     show_theme: Callable[[str], None],
@@ -439,9 +439,9 @@ def apply_setting(
         case "ui.theme" if isinstance(value, str):
             show_theme(value)
         case "ui.bell":
-            announcer.has_bell = value is True
+            terminal_title.has_bell = value is True
         case "ui.title":
-            announcer.use_title(value is True)
+            terminal_title.use_title(value is True)
         case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
             transcript.show_thinking(value)
         case "permissions.mode" if any(value == mode for mode in MODES):
