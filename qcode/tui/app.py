@@ -208,7 +208,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        attachments = AttachmentFinder(
+        finder = AttachmentFinder(
             agent,
             say=lambda level, text: self.view.say(level, text),
             changed=self._note_files,
@@ -223,7 +223,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             parts,
             self.turns,
             self.shell,
-            attachments,
+            finder,
             self.server_watch,
             self.session_name,
             welcome=self.welcome,
@@ -237,9 +237,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(
-            Sources(lambda text: choices_for(text, self.commands), attachments.files, attachments.pictures)
-        )
+        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), finder.files, finder.pictures))
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
