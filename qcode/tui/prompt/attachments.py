@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.file_index import Found
+from qcode.agent.context.file_index import FileMatches
 from qcode.agent.context.pictures import Picture, picture_of
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
@@ -41,8 +41,11 @@ class AttachmentFinder:
         self._recent: tuple[str, ...] = ()
         self._warned_about = ""
 
-    def files(self, query: str, is_begun: bool) -> Found:
-        """Return the files that match a mention. The start of a mention rescans the folder in the background."""
+    def files(self, query: str, is_begun: bool) -> FileMatches:
+        """Return the files that match a mention.
+
+        At the start of a mention the folder is scanned again in the background.
+        """
         finder = self._agent.files
         if is_begun:
             self._recent = recent_paths(self._agent.conversation.messages)

@@ -53,7 +53,7 @@ _MIN_DETAIL = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PickerRow:
     """A row of a picker. `label` and `detail` are its first and last column; `is_current` marks the one in use.
 
     `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
@@ -100,7 +100,7 @@ class PickerList(Widget):
 
     def __init__(self, columns: Sequence[Column] = (), *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.rows: Sequence[Row] = ()
+        self.rows: Sequence[PickerRow] = ()
         self.index = 0
         self._columns = tuple(columns)
         self._has_head = any(column.title for column in columns)
@@ -110,7 +110,7 @@ class PickerList(Widget):
         self._widest: tuple[int, tuple[int, ...], bool] = (0, (), False)
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self.rows[self.index] if self.rows else None
 
@@ -119,7 +119,7 @@ class PickerList(Widget):
         """The number of rows that a page key moves."""
         return max(1, self.size.height - 1 - self._has_head)
 
-    def offer(self, rows: Sequence[Row], query: str, index: int) -> None:
+    def offer(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
         """Show `rows`, the matches of `query`, with the one at `index` highlighted."""
         self.rows, self._query = rows, query
         self.index = max(0, min(index, len(rows) - 1))
@@ -214,7 +214,7 @@ class PickerList(Widget):
         return content
 
 
-def _widest(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
+def _widest(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
     """Return the widest label, the widest cell of each column (0 if it is empty), and whether there are details."""
     label = max((cell_len(one_line(row.label)) for row in rows), default=0)
     cells = [
@@ -230,7 +230,7 @@ def _aligned(text: str, cells: int, column: Column) -> str:
     return spaces + text if column.is_number else text + spaces
 
 
-Unlisted: TypeAlias = Callable[[str, Sequence[Row]], tuple[Row, bool] | None]
+Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
 """Makes a row of typed text that is not in the list, such as a model's name; True puts it before the others."""
 
 
@@ -253,7 +253,7 @@ class Finder(Vertical):
     class Picked(Message):
         """The user picked a row."""
 
-        row: Row
+        row: PickerRow
 
     @dataclass
     class Missed(Message):
@@ -265,7 +265,7 @@ class Finder(Vertical):
     class Moved(Message):
         """Another row is highlighted, or none."""
 
-        row: Row | None
+        row: PickerRow | None
 
     @dataclass
     class Filtered(Message):
@@ -276,7 +276,7 @@ class Finder(Vertical):
         self.empty = empty
         self.missed = "No match."
         self.unlisted: Unlisted = lambda typed, rows: None
-        self._all: tuple[Row, ...] = ()
+        self._all: tuple[PickerRow, ...] = ()
         self._is_loose = True
         self._list = PickerList(columns)
         self._shown: str | None = ""
@@ -287,12 +287,12 @@ class Finder(Vertical):
         yield Static(classes="finder-empty", markup=False)
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self._list.row
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[PickerRow, ...]:
         """The rows that match the filter, in the order they are shown."""
         return tuple(self._list.rows)
 
@@ -313,7 +313,7 @@ class Finder(Vertical):
     def _query(self) -> Input:
         return self.query_one(".finder-query", Input)
 
-    def offer(self, rows: Sequence[Row], highlighted: str = "", *, is_loose: bool = True) -> None:
+    def offer(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_loose: bool = True) -> None:
         """Show `rows` unfiltered; highlight the row with this id, otherwise the current one, otherwise the first.
 
         `is_loose` False: the filter keeps only labels that contain the typed text as one piece.
@@ -324,7 +324,7 @@ class Finder(Vertical):
         wanted = highlighted or next((row.id for row in rows if row.is_current), "")
         self._filter(wanted, 0)
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
+    def set_rows(self, rows: Sequence[PickerRow]) -> None:
         """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
         kept = self.row
         self._all = tuple(rows)
@@ -401,7 +401,7 @@ class Finder(Vertical):
         self.post_message(self.Filtered())
         self._tell()
 
-    def _found(self) -> Sequence[Row]:
+    def _found(self) -> Sequence[PickerRow]:
         query = self.typed.strip()
         if not query:
             return self._all
@@ -424,7 +424,7 @@ class Finder(Vertical):
             self.post_message(self.Moved(self.row))
 
 
-def _searched(row: Row, query: str) -> tuple[str, ...]:
+def _searched(row: PickerRow, query: str) -> tuple[str, ...]:
     """Return the fields of a row that match `query`: letters in order for a label, whole words for other text.
 
     Almost any few letters occur in order in a sentence: `ro` is in "the diffs of the session, grouped by file".
@@ -455,7 +455,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def __init__(
         self,
         title: str,
-        rows: Sequence[Row],
+        rows: Sequence[PickerRow],
         *,
         empty: str = "Nothing to choose from.",
         highlighted: str = "",
@@ -477,20 +477,20 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """Yield the widgets of a subclass below the list."""
         yield from ()
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         """React to the highlighted row, None if no row matches the filter. Called once when the screen opens."""
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self.finder.row
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[PickerRow, ...]:
         """The rows that match the filter, in the order they are shown."""
         return self.finder.rows
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
+    def set_rows(self, rows: Sequence[PickerRow]) -> None:
         """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
         self.finder.set_rows(rows)
 
@@ -523,7 +523,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         if not self.finder.clear_filter():
             self.dismiss(None)
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         """React to Enter on `row`."""
         raise NotImplementedError
 
@@ -547,5 +547,5 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 class Picker(ListScreen[str]):
     """A list screen whose result is the id of the picked row."""
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         self.dismiss(row.id)
