@@ -23,7 +23,7 @@ from textual.widgets import Static
 
 from qcode.protocol.errors import QcodeError
 from qcode.text.numbers import count_text
-from qcode.tui.failures import itself, last_words
+from qcode.tui.failures import crash_text, unwrapped
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
@@ -144,7 +144,7 @@ class AppOptions:
 class QcodeApp(ThemedApp, inherit_bindings=False):
     """The app. It opens its agent after the first paint, and owns it until `run()` returns the exit code.
 
-    `is_at_work` is False until the agent is open and the objects behind keys and commands exist.
+    `is_ready` is False until the agent is open and the objects behind keys and commands exist.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -179,7 +179,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             welcome.folder, self._write, self._ring, has_title=ui.title, has_bell=ui.bell
         )
         self.failure: QcodeError | None = None
-        self.is_at_work = False
+        self.is_ready = False
         self._agent: Agent | None = None
         self._crash: str | None = None
         self._early: list[events.Event] = []
@@ -196,7 +196,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         return open_agent(self.context, self._selection)
 
-    def _begin_work(self, commands: tuple[Command, ...]) -> None:
+    def _add_commands(self, commands: tuple[Command, ...]) -> None:
         """Create the objects behind keys and commands.
 
         Importing them takes as long as the first paint, so it comes after.
@@ -245,7 +245,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
-        self.is_at_work = True
+        self.is_ready = True
         for problem in self.all_theme_problems():
             self.view.say("warning", problem)
 
@@ -254,7 +254,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @property
     def has_chosen_theme(self) -> bool:
-        return self.is_at_work and self.view.has_chosen_theme
+        return self.is_ready and self.view.has_chosen_theme
 
     def compose(self) -> ComposeResult:
         """Yield the widgets of the first paint; panels are mounted after it."""
@@ -296,13 +296,13 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if self.failure is not None:
             raise self.failure
         if self._crash is not None:
-            sys.stderr.write(last_words(self._crash, self._kept_session()))
+            sys.stderr.write(crash_text(self._crash, self._kept_session()))
             return 1
         return code if code is not None else self.return_code or 1
 
     def _kept_session(self) -> str:
         """Return the id of the session if it can be resumed, otherwise an empty string."""
-        if not self.is_at_work or not self.context.options.keeps_session or not self.agent.conversation.messages:
+        if not self.is_ready or not self.context.options.keeps_session or not self.agent.conversation.messages:
             return ""
         return self.agent.conversation.session_id
 
@@ -316,7 +316,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Hold back keys and submissions, with every later event, until the commands that handle them are loaded."""
-        if not self.is_at_work and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+        if not self.is_ready and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             is_writing = isinstance(event, events.Key) and (event.character or "").isalnum()
             if self._early or not is_writing:
                 self._early.append(event)
@@ -324,7 +324,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         await super().on_event(event)
 
     def on_unmount(self) -> None:
-        if self.is_at_work:
+        if self.is_ready:
             self.view.failures.unwatch()
         self.terminal_title.end()
 
@@ -360,7 +360,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
         """Return the last queued prompt to the prompt; with an empty queue, recall the history."""
-        shown = self.turns.take_back() if self.is_at_work else ""
+        shown = self.turns.take_back() if self.is_ready else ""
         if shown:
             self.parts.prompt.replace_text(shown)
         else:
@@ -375,7 +375,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Send keys to the widget that should have the focus if none has it, as after a click on the transcript."""
         if self.focused is not None or len(self.screen_stack) > 1:
             return
-        if self.is_at_work and self.parts.approval.request is not None:
+        if self.is_ready and self.parts.approval.request is not None:
             self.parts.approval.focus()
             return
         self.parts.prompt.focus()
@@ -431,9 +431,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             mode=agent.conversation.mode,
             is_restricted=not agent.trust.is_trusted,
         )
-        self._begin_work(commands)
+        self._add_commands(commands)
         self._show_conversation(notices)
-        self._go_on()
+        self._start_work()
 
     def _open_in_thread(self) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
         """Open the agent; return the commands and the notices of the start.
@@ -445,15 +445,15 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._agent = self.open_agent()
         return read_commands(self._agent)
 
-    def _go_on(self) -> None:
+    def _start_work(self) -> None:
         """Start everything that needs the conversation, and replay the events that were held back."""
         agent, first_prompt = self.agent, self.context.options.prompt or ""
         if agent.servers is not None:
-            with self.view.failures.noticing():
+            with self.view.failures.guarded():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
-        self._run_aside(asyncio.to_thread(agent.warm_up), "warm-up")
-        self._run_aside(self.look_for_sandbox(), "sandbox")
+        self._run_in_background(asyncio.to_thread(agent.warm_up), "warm-up")
+        self._run_in_background(self.show_sandbox(), "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
         for event in self._early:
@@ -461,7 +461,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if agent.keys.is_first:
             self._connect_first()
 
-    async def look_for_sandbox(self) -> None:
+    async def show_sandbox(self) -> None:
         """Show in the status line whether there is a sandbox, once that is known."""
         found = await asyncio.to_thread(self.agent.toolbox.has_sandbox)
         self.parts.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
@@ -476,9 +476,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             return
         self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")
 
-    def _run_aside(self, work: Coroutine[Any, Any, None], group: str) -> None:
+    def _run_in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
         """Run `work` as a worker; an error in it ends in a notice."""
-        self.run_worker(self.view.failures.noticed(work), group=group)
+        self.run_worker(self.view.failures.guard(work), group=group)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
@@ -487,7 +487,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.run_worker(coroutine, group="turn")
 
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._run_aside(coroutine, "shell")
+        self._run_in_background(coroutine, "shell")
 
     def _note_files(self) -> None:
         """Update the completions: the file index has grown. Called from a thread."""
@@ -529,7 +529,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _announce(self, state: State) -> None:
         self.terminal_title.announce(state)
         if state == "idle":
-            self._run_aside(self.session_name.make(), "title")
+            self._run_in_background(self.session_name.make(), "title")
 
     def _ring(self, why: str) -> None:
         """Ring the bell, and send a notification if the terminal does not have the focus."""
@@ -556,4 +556,4 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             from qcode.agent.crash import report_crash
 
             report = self._agent.report_crash if self._agent is not None else None
-            self._crash = report(itself(error)) if report else report_crash(itself(error), self.context.env)
+            self._crash = report(unwrapped(error)) if report else report_crash(unwrapped(error), self.context.env)

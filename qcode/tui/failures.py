@@ -20,18 +20,18 @@ Report = Callable[[BaseException], str]
 """Writes a crash report of an exception; returns one line with its type and the path of the report."""
 
 
-def what_happened(failure: BaseException, report: Report) -> str:
+def report_failure(failure: BaseException, report: Report) -> str:
     """Report an unexpected error; return the sentence for the user."""
     return f"Internal error: {report(failure)}. The partial reply is kept. Send the prompt again."
 
 
-def itself(failure: Exception) -> Exception:
+def unwrapped(failure: Exception) -> Exception:
     """Return the original exception of a failed worker, which Textual wraps."""
     inner = getattr(failure, "error", None)
     return inner if isinstance(inner, Exception) else failure
 
 
-def last_words(said: str, session_id: str) -> str:
+def crash_text(said: str, session_id: str) -> str:
     """Return the text for the terminal after a crash of the app. `session_id` is empty if no session was stored."""
     going_on = f"To resume this session: qcode -r {session_id}\n" if session_id else ""
     return f"qcode stopped: {said}\n{going_on}"
@@ -45,24 +45,24 @@ class Failures:
         self._say = say
         self._restore: list[Callable[[], None]] = []
 
-    def tell(self, failure: BaseException) -> None:
+    def show(self, failure: BaseException) -> None:
         """Report an error and show a notice."""
         self._say("error", f"Internal error: {self._report(failure)}. The session continues.")
 
-    async def noticed(self, work: Coroutine[Any, Any, None]) -> None:
+    async def guard(self, work: Coroutine[Any, Any, None]) -> None:
         """Await `work`; report an error it raises."""
         try:
             await work
         except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
-            self.tell(failure)
+            self.show(failure)
 
     @contextmanager
-    def noticing(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """Report an error raised in the block, and continue after it."""
         try:
             yield
         except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
-            self.tell(failure)
+            self.show(failure)
 
     def watch(self, in_app: Callable[[Callable[[], None]], object]) -> None:
         """Report uncaught errors of threads and tasks from now on, until `unwatch`.
@@ -75,12 +75,12 @@ class Failures:
         def thread_failed(given: threading.ExceptHookArgs) -> None:
             failure = given.exc_value
             if failure is not None:
-                in_app(lambda: self.tell(failure))
+                in_app(lambda: self.show(failure))
 
         def task_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             failure = context.get("exception")
             if isinstance(failure, Exception):
-                in_app(lambda: self.tell(failure))
+                in_app(lambda: self.show(failure))
             else:
                 loop.default_exception_handler(context)
 

@@ -32,7 +32,7 @@ from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import Command, CommandContext, find, split_command, unknown_command
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.failures import Failures, what_happened
+from qcode.tui.failures import Failures, report_failure
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.approval import Form, Option, asked_by, form_of, question_line
@@ -98,7 +98,7 @@ class LinearCommandView:
         self._app.waiting = (text, options)
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.following.append(Failures(self._app.agent.report_crash, self.say).noticed(work))
+        self._app.following.append(Failures(self._app.agent.report_crash, self.say).guard(work))
 
     def leave(self) -> None:
         self._app.is_over = True
@@ -230,7 +230,7 @@ class LinearApp:
         try:
             await self._show(self.agent.conversation.submit(text, options=options))
         except Exception as failure:  # noqa: BLE001  # the app's edge: after any error the session continues
-            self._presenter.abandon(what_happened(failure, self.agent.report_crash))
+            self._presenter.abandon(report_failure(failure, self.agent.report_crash))
         finally:
             self._commands.is_turn_running = False
             self._questions.clear()
@@ -241,7 +241,7 @@ class LinearApp:
         try:
             async for event in events:
                 self._presenter.present(event)
-                self._see_todos(event)
+                self._show_todo_changes(event)
                 while self._questions:
                     await self._answer(self._questions[0])
                 if isinstance(event, TurnEnded):
@@ -251,7 +251,7 @@ class LinearApp:
             await close_events(events)
         self._presenter.abandon(BROKE_OFF)
 
-    def _see_todos(self, event: TurnEvent) -> None:
+    def _show_todo_changes(self, event: TurnEvent) -> None:
         """Print the changes to the model's list; its card only shows that there was a call."""
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
@@ -305,12 +305,12 @@ def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> i
     """
     agent = open_agent(context, selection)
     try:
-        return talk_in_lines(agent, welcome)
+        return run_linear_with(agent, welcome)
     finally:
         agent.release()
 
 
-def talk_in_lines(agent: Agent, welcome: Welcome) -> int:
+def run_linear_with(agent: Agent, welcome: Welcome) -> int:
     """Run the linear mode with an open agent; the caller closes it."""
     commands, notices = read_commands(agent)
 
@@ -319,7 +319,7 @@ def talk_in_lines(agent: Agent, welcome: Welcome) -> int:
         app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
         terminal.on_interrupt(app.stop)
         with terminal.watching((signal.SIGTERM, signal.SIGHUP)):
-            return await terminal.until_told(app.run())
+            return await terminal.run_until_signal(app.run())
 
     return asyncio.run(talk())
 
@@ -372,16 +372,16 @@ class LineTerminal:
 
     @contextlib.contextmanager
     def watching(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
-        """End `until_told` with 128 + n when one of the signals arrives."""
+        """End `run_until_signal` with 128 + n when one of the signals arrives."""
         for number in numbers:
-            self._loop.add_signal_handler(number, self._tell, 128 + number)
+            self._loop.add_signal_handler(number, self._end_with, 128 + number)
         try:
             yield
         finally:
             for number in (*numbers, signal.SIGINT):
                 self._loop.remove_signal_handler(number)
 
-    async def until_told(self, work: Coroutine[Any, Any, int]) -> int:
+    async def run_until_signal(self, work: Coroutine[Any, Any, int]) -> int:
         """Return the result of `work`. If a signal arrives first, cancel `work` and return the signal's exit code."""
         task = asyncio.ensure_future(work)
         await asyncio.wait({task, self._told}, return_when=asyncio.FIRST_COMPLETED)
@@ -392,7 +392,7 @@ class LineTerminal:
             await task
         return self._told.result()
 
-    def _tell(self, code: int) -> None:
+    def _end_with(self, code: int) -> None:
         if not self._told.done():
             self._told.set_result(code)
 
@@ -402,7 +402,7 @@ class LineTerminal:
             return
         now = self._loop.time()
         if now - self._pressed <= _AGAIN_SECONDS:
-            self._tell(0)
+            self._end_with(0)
         self._pressed = now
         self.say("Press Ctrl+C again to leave.")
 

@@ -123,7 +123,7 @@ class LinearView:
         if update.state is not None and update.state != call.state:
             call.state = update.state
             if update.state == "running":
-                self._tell(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
+                self._print(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
         if call.state not in _STATES:
             return
         if update.state is None or update.output is not None or update.diff is not None:
@@ -134,7 +134,7 @@ class LinearView:
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
-            self._tell(f"Retrying in {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
+            self._print(f"Retrying in {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
 
     def show_usage(self, event: UsageUpdated) -> None:
         """Print nothing: a screen reader would read every change."""
@@ -142,7 +142,7 @@ class LinearView:
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
         """Print nothing: a screen reader would read every change."""
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._end_thinking()
         self._end_calls()
         self._speaker = ""
@@ -179,7 +179,7 @@ class LinearView:
         del self._calls[call_id]
         self._ended.pop(call_id, None)
         what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
-        self._tell("\n".join([what, *_shown(call.diff or "".join(call.output))]))
+        self._print("\n".join([what, *_shown(call.diff or "".join(call.output))]))
 
 
 def _shown(text: str) -> Sequence[str]:

@@ -61,7 +61,7 @@ class StatusView(Protocol):
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None: ...
 
 
-class Person(Protocol):
+class Interaction(Protocol):
     """The user's part in a turn: answers to questions, and prompts sent meanwhile."""
 
     def ask(self, approval: CallApproval) -> None: ...
@@ -79,18 +79,18 @@ class Presenter:
         self,
         transcript: TranscriptView,
         status: StatusView,
-        person: Person,
+        interaction: Interaction,
         clock: Callable[[], float],
         *,
         max_continuations: int = 3,
     ) -> None:
         self._transcript = transcript
         self._status = status
-        self._person = person
+        self._interaction = interaction
         self._clock = clock
         self._max_continuations = max_continuations
         self._searches: list[WebSearched] = []
-        self._agents = AgentCards(transcript, clock, person.withdraw)
+        self._agents = AgentCards(transcript, clock, interaction.withdraw)
         self._open_cards: dict[str, None] = {}
         self._writing_cards: dict[str, None] = {}
         self._streamed: set[str] = set()
@@ -135,7 +135,7 @@ class Presenter:
             case ToolFinished():
                 self._finish_tool(event)
             case SteeringAdded():
-                self._person.take_steering(event.text)
+                self._interaction.take_steering(event.text)
             case UsageUpdated():
                 self._status.show_usage(event)
             case Waiting():
@@ -184,7 +184,7 @@ class Presenter:
             case _:
                 self._card(approval.call, "waiting")
         self._set_activity("waiting for your answer", is_moving=False)
-        self._person.ask(approval)
+        self._interaction.ask(approval)
 
     def _show_beside(self, event: AgentEvent | WebSearched) -> None:
         """Show work beside the model's text: a sub-agent in its card, a web search of the provider below the text."""
@@ -286,7 +286,7 @@ class Presenter:
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
         self._agents.end(call.call_id)
-        self._person.withdraw(call.call_id)
+        self._interaction.withdraw(call.call_id)
         self._card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
         content = plan_of(call) or outcome.content
@@ -328,7 +328,7 @@ class Presenter:
         for call_id in tuple(self._open_cards) if only is None else only:
             if call_id in self._open_cards:
                 self._transcript.update_card(call_id, CardUpdate(state=state))
-                self._person.withdraw(call_id)
+                self._interaction.withdraw(call_id)
                 self._agents.end(call_id)
                 del self._open_cards[call_id]
 

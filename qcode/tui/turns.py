@@ -15,7 +15,7 @@ from qcode.protocol.approvals import CallApproval, Decision, Deny
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
-from qcode.tui.failures import what_happened
+from qcode.tui.failures import report_failure
 from qcode.tui.layout import Widgets
 from qcode.tui.presenter import Presenter
 from qcode.tui.prompt.queue import Submission
@@ -47,7 +47,7 @@ class Turns:
         self._spawn = spawn
         self._announce = announce
         self._report = agent.report_crash
-        self._reaching = Reaching(widgets.status, clock)
+        self._connectivity = ConnectivityStatus(widgets.status, clock)
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
         max_continuations = agent.context.settings.output.max_continuations
@@ -142,20 +142,20 @@ class Turns:
         try:
             outcome = await self._show(events)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
-            self._presenter.abandon(what_happened(failure, self._report))
+            self._presenter.abandon(report_failure(failure, self._report))
         finally:
             if self._idle is not None:
                 self._idle.set()
             self._idle = None
         self._announce("idle")
-        self._go_on(outcome)
+        self._send_queued(outcome)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
             async for event in events:
                 self._presenter.present(event)
-                self._widgets.todos.see(event)
-                self._reaching.see(event)
+                self._widgets.todos.handle(event)
+                self._connectivity.handle(event)
                 if isinstance(event, TurnEnded):
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.
@@ -165,7 +165,7 @@ class Turns:
         self._presenter.abandon(BROKE_OFF)
         return Outcome.ERROR
 
-    def _go_on(self, outcome: Outcome) -> None:
+    def _send_queued(self, outcome: Outcome) -> None:
         """Send the queued prompts as the next turn.
 
         After an interrupt or an error, return them to the prompt instead.
@@ -209,14 +209,14 @@ _UNREACHABLE_WORDS: dict[str, str] = {
 }
 
 
-class Reaching:
+class ConnectivityStatus:
     """Shows in the status line that the model cannot be reached. `clock` returns seconds."""
 
     def __init__(self, status: StatusLine, clock: Callable[[], float]) -> None:
         self._status = status
         self._clock = clock
 
-    def see(self, event: TurnEvent) -> None:
+    def handle(self, event: TurnEvent) -> None:
         match event:
             case TextDelta() | ReasoningDelta():
                 self._status.end_problem()

@@ -184,7 +184,7 @@ class AppView:
         self._app.push_screen(screen, then)
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.run_worker(self.failures.noticed(work), group="command")
+        self._app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
         self._session_id = self._agent.conversation.session_id

@@ -151,7 +151,7 @@ def run_command(context: CommandContext, command: Command, argument: str) -> Non
 
 def act(context: CommandContext, command: Command, argument: str) -> None:
     """Run a command in the app; an error in it ends in a notice."""
-    with context.screen.failures.noticing():
+    with context.screen.failures.guarded():
         command.run(context, argument)
         context.screen.session_name.refresh()
 

@@ -52,7 +52,7 @@ class TodoPanel(Vertical):
         """Whether the items are visible, rather than the summary line alone."""
         return self._is_open and bool(self.items)
 
-    def see(self, event: TurnEvent) -> None:
+    def handle(self, event: TurnEvent) -> None:
         """Update the list from an event of the turn."""
         match event:
             case TurnStarted() if is_over(self.items):

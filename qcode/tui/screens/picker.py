@@ -345,7 +345,7 @@ class Finder(Vertical):
 
     def move_to(self, index: int) -> None:
         self._list.move_to(index)
-        self._tell()
+        self._post_filtered()
 
     @on(Input.Changed)
     def _filter_by_typed(self, event: Input.Changed) -> None:
@@ -399,7 +399,7 @@ class Finder(Vertical):
         said = self.missed if self._all else self.empty
         nothing.update(Content.styled(said, "$muted"))
         self.post_message(self.Filtered())
-        self._tell()
+        self._post_filtered()
 
     def _found(self) -> Sequence[PickerRow]:
         query = self.typed.strip()
@@ -417,7 +417,7 @@ class Finder(Vertical):
             found.insert(0 if is_first else len(found), row)
         return found
 
-    def _tell(self) -> None:
+    def _post_filtered(self) -> None:
         shown = self.row.id if self.row is not None else None
         if shown != self._shown:
             self._shown = shown

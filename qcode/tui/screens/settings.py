@@ -64,13 +64,13 @@ class SettingsScreen(ListScreen[None]):
 
     def show_row(self, row: PickerRow | None) -> None:
         if not self._editing:
-            self._tell("")
+            self._show_message("")
 
     def take(self, row: PickerRow) -> None:
         """Select the next value of a setting with choices; open a field for any other."""
         setting = self._settings[row.id]
         if setting.fixed:
-            self._tell(f"{setting.name} is {setting.fixed}.")
+            self._show_message(f"{setting.name} is {setting.fixed}.")
         elif self._choices(setting):
             self.action_turn(1)
         else:
@@ -101,12 +101,12 @@ class SettingsScreen(ListScreen[None]):
         if setting.own:
             self._change(setting, None)
         else:
-            self._tell(f"{setting.name} is not set in your file.")
+            self._show_message(f"{setting.name} is not set in your file.")
 
     def action_leave(self) -> None:
         if self._editing:
             self._stop_editing()
-            self._tell("")
+            self._show_message("")
         else:
             super().action_leave()
 
@@ -130,7 +130,7 @@ class SettingsScreen(ListScreen[None]):
         field.placeholder, field.value = "Enter without a value removes it from your file", setting.own
         field.display = True
         field.focus()
-        self._tell(f"New value of {setting.name}: Enter save · Esc cancel")
+        self._show_message(f"New value of {setting.name}: Enter save · Esc cancel")
 
     def _stop_editing(self) -> None:
         self._editing = ""
@@ -143,16 +143,16 @@ class SettingsScreen(ListScreen[None]):
             now = self._configuring.change(setting.name, typed)
             self._settings = {one.name: one for one in self._configuring.settings()}
         except ValueError as refusal:
-            self._tell(str(refusal), is_wrong=True)
+            self._show_message(str(refusal), is_wrong=True)
             return False
         self.set_rows(self._made())
-        self._tell(outcome_text(now, is_now=self._changed(now)))
+        self._show_message(outcome_text(now, is_now=self._changed(now)))
         return True
 
     def _made(self) -> list[PickerRow]:
         return [setting_row(setting) for setting in self._settings.values()]
 
-    def _tell(self, text: str, *, is_wrong: bool = False) -> None:
+    def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
         """Show a message, or the description of the highlighted setting."""
         setting = self._highlighted
         about = Content.styled(text, "$text-error" if is_wrong else "$text-success")
