@@ -197,10 +197,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return open_agent(self.context, self._selection)
 
     def _add_commands(self, commands: tuple[Command, ...]) -> None:
-        """Create the objects behind keys and commands.
-
-        Importing them takes as long as the first paint, so it comes after.
-        """
+        """Create the objects behind keys and commands, whose imports take as long as the first paint."""
         from qcode.tui.commands.command import CommandContext, choices_for
         from qcode.tui.commands.help import bindings
         from qcode.tui.commands.table import COMMANDS, show_start
