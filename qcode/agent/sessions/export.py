@@ -17,9 +17,9 @@ from qcode import __version__
 from qcode.agent.sessions.records import attempt_to_json, message_to_json, usage_to_json
 from qcode.agent.sessions.turns import (
     CallView,
-    Prompt,
+    PromptParts,
+    SessionStep,
     SessionTurn,
-    Step,
     prompt_of,
     select_turns,
     total_cost,
@@ -138,7 +138,7 @@ def _as_json(turns: Iterable[SessionTurn], about: About, *, has_tools: bool) -> 
     return (text if text.isascii() or _is_writable(text) else json.dumps(page, indent=1)) + "\n"
 
 
-def _message_json(step: Step, message: Message, *, has_tools: bool) -> JsonObject:
+def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> JsonObject:
     one: JsonObject = {"at": step.entry.at, **message_to_json(message)}
     if step.entry.note:
         one["note"] = step.entry.note
@@ -181,7 +181,7 @@ def _markdown(turns: Sequence[SessionTurn], about: About, *, has_tools: bool) ->
             yield f"*{' · '.join(turn.facts)}*\n"
 
 
-def _markdown_step(turn: SessionTurn, step: Step, *, has_tools: bool) -> Iterator[str]:
+def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[str]:
     message = step.entry.message
     if message.role == "user":
         yield from _markdown_prompt(prompt_of(message))
@@ -202,7 +202,7 @@ def _markdown_step(turn: SessionTurn, step: Step, *, has_tools: bool) -> Iterato
             yield f"*{' '.join(note.split())}*\n"
 
 
-def _markdown_prompt(prompt: Prompt) -> Iterator[str]:
+def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
     for one in prompt.attached:
         yield f"Attached {one.kind} `{one.name}`:\n\n{fenced(one.content)}\n"
     if prompt.typed:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.models.client import Clients
 from qcode.agent.reports import TurnUsage
-from qcode.agent.sessions.history import Entry
+from qcode.agent.sessions.history import HistoryEntry
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
@@ -164,7 +164,7 @@ class Library:
         about = About(session.session_id, session.redact(self.title), self._conversation.model)
         return exported(self.turns(), about, request)
 
-    def _history(self) -> tuple[Entry, ...]:
+    def _history(self) -> tuple[HistoryEntry, ...]:
         history = self._conversation.session.history
         return assemble(history, history.all_numbers()).entries
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.sessions.turns import CallView, Prompt, SessionTurn, Step, prompt_of, view_of
+from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, prompt_of, view_of
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.clean import clean, single_spaced
 from qcode.text.diff import diff_lines
@@ -70,7 +70,7 @@ def _turn(turn: SessionTurn, *, has_tools: bool) -> str:
     )
 
 
-def _step(turn: SessionTurn, step: Step, *, has_tools: bool) -> Iterator[str]:
+def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[str]:
     message = step.entry.message
     if message.role == "user":
         yield from _prompt(prompt_of(message))
@@ -90,7 +90,7 @@ def _step(turn: SessionTurn, step: Step, *, has_tools: bool) -> Iterator[str]:
             yield f'<p class="note">{_text(note)}</p>'
 
 
-def _prompt(prompt: Prompt) -> Iterator[str]:
+def _prompt(prompt: PromptParts) -> Iterator[str]:
     for one in prompt.attached:
         head = f"<summary>{_text(one.kind)} <code>{_text(single_spaced(one.name))}</code></summary>"
         yield f'<details class="call">{head}{_pre(one.content)}</details>'

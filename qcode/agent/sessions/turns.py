@@ -15,7 +15,7 @@ from decimal import Decimal
 from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
-from qcode.agent.sessions.history import Entry, SessionHistory
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.sessions.redacting import redacted
@@ -30,7 +30,7 @@ _MAX_LABEL, _MAX_ARGUMENT = 80, 200
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptParts:
     """The parts of a user message: what was typed, attached texts, and images."""
 
     typed: str
@@ -64,13 +64,13 @@ class CallView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SessionStep:
     """A message of a turn. `model` wrote it; `recovery` says how a truncated reply was completed, or is empty.
 
     `agents` are the messages of the sub-agents that its calls started, by call id.
     """
 
-    entry: Entry
+    entry: HistoryEntry
     model: str
     recovery: str = ""
     agents: dict[str, tuple[Message, ...]] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class SessionTurn:
     """
 
     number: int
-    steps: tuple[Step, ...]
+    steps: tuple[SessionStep, ...]
     usage: Usage
     cost: Decimal | None
 
     @property
-    def prompt(self) -> Prompt:
+    def prompt(self) -> PromptParts:
         return prompt_of(self.steps[0].entry.message)
 
     @property
@@ -123,7 +123,7 @@ def session_turns(
     history: SessionHistory, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
 ) -> tuple[SessionTurn, ...]:
     """Return all turns that led to the current state, including messages that a compaction replaced."""
-    turns: list[list[Step]] = []
+    turns: list[list[SessionStep]] = []
     entries: list[list[TurnUsage]] = []
     for entry in assemble(history, history.all_numbers()).entries:
         begins = is_a_prompt(entry.message) and not entry.is_filled_in
@@ -140,15 +140,15 @@ def session_turns(
 
 
 def _step(
-    history: SessionHistory, entry: Entry, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
-) -> tuple[Step, list[TurnUsage]]:
+    history: SessionHistory, entry: HistoryEntry, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
+) -> tuple[SessionStep, list[TurnUsage]]:
     stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
     model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
     used = recorded_usage("", entry.attempts, model, price_of(model) if entry.attempts else None)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
     agents = stored.inner if stored is not None else {}
     inner = [attempt for agent in agents.values() for said in agent.messages for attempt in said.attempts]
-    step = Step(
+    step = SessionStep(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
         model,
         f"Truncated at the output limit and completed with {recovery}." if recovery else "",
@@ -174,7 +174,7 @@ def usage_facts(usage: Usage, cost: Decimal | None) -> Iterator[str]:
         yield cost_text(cost)
 
 
-def prompt_of(message: Message) -> Prompt:
+def prompt_of(message: Message) -> PromptParts:
     """Return the parts of a user message; tool results are not among them."""
     typed: list[str] = []
     attached: list[Attachment] = []
@@ -186,7 +186,7 @@ def prompt_of(message: Message) -> Prompt:
             else:
                 attached.append(found)
     images = tuple(block for block in message.blocks if isinstance(block, Image))
-    return Prompt("\n\n".join(typed), tuple(attached), images)
+    return PromptParts("\n\n".join(typed), tuple(attached), images)
 
 
 def view_of(call: ToolCall, result: ToolResult | None) -> CallView:

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, ExportRequest, export_request, exported, fenced
-from qcode.agent.sessions.history import Entry, InnerMessage, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.turns import SessionTurn, session_turns
 from qcode.protocol.events import AttemptRecord
@@ -60,7 +60,7 @@ def history_of(
         made, note = (attempts or {}).get(number, ()), "cut" if number == 3 else ""
         at = f"2026-11-22T12:00:{5 * number:02d}.000+00:00"
         is_prompt = message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
-        history.add(number, StoredMessage(Entry(message, made, note, at, numbers=(number,)), is_prompt))
+        history.add(number, StoredMessage(HistoryEntry(message, made, note, at, numbers=(number,)), is_prompt))
     return history
 
 
@@ -198,8 +198,8 @@ def test_each_turn_has_the_model_and_the_price_of_its_time() -> None:
     history = history_of(SAID[:4], {1: TRUNCATED[2:], 3: TRUNCATED[2:]})
     history.use_model("m/dear")
     attempts = (AttemptRecord("first", 8000, "end_turn", Usage(1000, 100)),)
-    history.add(4, StoredMessage(Entry(SAID[4], numbers=(4,)), is_own=True))
-    history.add(5, StoredMessage(Entry(SAID[5], attempts, numbers=(5,)), is_own=False))
+    history.add(4, StoredMessage(HistoryEntry(SAID[4], numbers=(4,)), is_own=True))
+    history.add(5, StoredMessage(HistoryEntry(SAID[5], attempts, numbers=(5,)), is_own=False))
     first, second = turns_of(history)
     assert (first.models, first.cost) == (("m/m",), Decimal("0.0032"))
     assert (second.models, second.cost) == (("m/dear",), Decimal("0.12"))
