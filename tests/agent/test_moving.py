@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.sessions.export import ExportRequest
 from qcode.protocol.events import Compacted, TurnEnded
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
