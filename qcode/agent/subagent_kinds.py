@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
-from qcode.tools.subagent import EXPLORE, GENERAL, SAME, Agent
+from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SubagentTool
 from qcode.values import dataclass
 
 MAX_STEPS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SubagentKind:
     """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
 
     `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty. `model` is
@@ -53,13 +53,15 @@ _COMMON = (
 )
 
 
-def own_kind(name: str, purpose: str, prompt: str, *, only_reads: bool, tools: tuple[str, ...], model: str) -> Kind:
+def own_kind(
+    name: str, purpose: str, prompt: str, *, only_reads: bool, tools: tuple[str, ...], model: str
+) -> SubagentKind:
     """Return a kind that the user defined; its prompt is appended to the prompt of every sub-agent."""
-    return Kind(name, purpose, f"{_COMMON}\n\n{prompt.strip()}", only_reads, frozenset(tools), model)
+    return SubagentKind(name, purpose, f"{_COMMON}\n\n{prompt.strip()}", only_reads, frozenset(tools), model)
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
+KINDS: tuple[SubagentKind, ...] = (
+    SubagentKind(
         EXPLORE,
         "reads only, for finding out.",
         f"{_COMMON}\n\nYou explore: you read files and run commands that only read. Calls that change anything are "
@@ -67,7 +69,7 @@ KINDS: tuple[Kind, ...] = (
         only_reads=True,
         tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search"}),
     ),
-    Kind(
+    SubagentKind(
         GENERAL,
         "may also change files and run commands, as far as the person allows it.",
         f"{_COMMON}\n\nYou carry the task out: do all of it and no more. `read` a file before you change it, keep the "
@@ -78,9 +80,9 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def offered_agent(kinds: tuple[Kind, ...], *, has_small: bool) -> Agent | None:
+def offered_agent(kinds: tuple[SubagentKind, ...], *, has_small: bool) -> SubagentTool | None:
     """Return the tool that starts sub-agents of these kinds, None without kinds."""
     if not kinds:
         return None
     readers = tuple(kind.name for kind in kinds if kind.only_reads)
-    return Agent(tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small=has_small)
+    return SubagentTool(tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small=has_small)

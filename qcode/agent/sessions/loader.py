@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
-from qcode.agent.sessions.history import Entry, Inner, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, Inner, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
-    Contents,
+    SessionFileContent,
     block_from_json,
     change_from,
     inner_from,
@@ -27,7 +27,7 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
-__all__ = ["Entry", "LoadedSession", "rebuild"]
+__all__ = ["HistoryEntry", "LoadedSession", "rebuild"]
 
 _SHOWN_CALLS = 20
 _SHOWN_CHARS = 200
@@ -46,7 +46,7 @@ class LoadedSession:
     """A loaded conversation. `model` is the last one used; `notices` are lines for the user about the file."""
 
     session_id: str
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     model: str
     title: str = ""
     cwd: str = ""
@@ -61,26 +61,26 @@ class LoadedSession:
     def messages(self) -> tuple[Message, ...]:
         return tuple(entry.message for entry in self.entries)
 
-    def all_entries(self) -> tuple[Entry, ...]:
+    def all_entries(self) -> tuple[HistoryEntry, ...]:
         """Return all messages that led to the current state, without compaction."""
         return assemble(self.history, self.history.all_numbers()).entries
 
 
 def rebuild(
-    session_id: str, contents: Contents, notice: str, partial: Callable[[int], Message | None]
+    session_id: str, contents: SessionFileContent, notice: str, partial: Callable[[int], Message | None]
 ) -> LoadedSession:
     """Build the conversation from the records of a file. The skipped lines and `notice` become notices.
 
     `partial` returns the reply that was under way as message `number` when the process was killed, or None.
     """
-    reader = _Reader(skipped=contents.skipped)
+    reader = _SessionReader(skipped=contents.skipped)
     for record in contents.records:
         reader.add(record)
     return reader.finish(session_id, notice, partial(reader.history.next_number))
 
 
 @dataclass(slots=True)
-class _Reader:
+class _SessionReader:
     skipped: int
     history: SessionHistory = field(default_factory=SessionHistory)
     header: JsonObject = field(default_factory=dict)
@@ -157,7 +157,7 @@ class _Reader:
         recovered = None
         if partial is not None and self.history.stored:
             recovered = self.history.next_number
-            entry = Entry(partial, note=INTERRUPTED_REPLY, numbers=(recovered,))
+            entry = HistoryEntry(partial, note=INTERRUPTED_REPLY, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_own=False))
         found = assemble(self.history, self.history.head.numbers)
         self.skipped += found.misplaced
@@ -193,7 +193,7 @@ class _Reader:
 class LoadedMessages:
     """Loaded messages. `misplaced` counts results without a call; `unknown_outcomes` are calls without a result."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     misplaced: int
     unknown_outcomes: int
 
@@ -211,7 +211,7 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
 
 @dataclass(slots=True)
 class _Builder:
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
     asked: StoredMessage | None = None
     misplaced: int = 0
@@ -223,7 +223,7 @@ class _Builder:
         else:
             self._assistant(stored)
 
-    def _user(self, entry: Entry) -> None:
+    def _user(self, entry: HistoryEntry) -> None:
         entry = replace(entry, message=self._answered(entry.message))
         if not entry.message.blocks:
             return
@@ -242,14 +242,14 @@ class _Builder:
         last = self.entries[-1] if self.entries else None
         # After a pause the next assistant message is the rest of the same reply.
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
-            self.entries.append(Entry(user(LOST), is_filled_in=True))
+            self.entries.append(HistoryEntry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
         self.open_calls, self.asked = stored.entry.message.calls, stored
 
     def close_calls(self) -> None:
         """Add results for calls that the next message does not answer."""
         if self.open_calls:
-            self.entries.append(Entry(self._answered(Message("user", ())), is_filled_in=True))
+            self.entries.append(HistoryEntry(self._answered(Message("user", ())), is_filled_in=True))
 
     def _answered(self, message: Message) -> Message:
         """Return `message` with exactly one result for each open call."""
@@ -288,11 +288,11 @@ def _shortened(arguments: str) -> str:
     return arguments if len(arguments) <= _SHOWN_CHARS else f"{arguments[:_SHOWN_CHARS]}…"
 
 
-def _with_note(entry: Entry, note: str) -> Entry:
+def _with_note(entry: HistoryEntry, note: str) -> HistoryEntry:
     return replace(entry, note=f"{entry.note}\n{note}" if entry.note else note)
 
 
-def _is_paused(entry: Entry) -> bool:
+def _is_paused(entry: HistoryEntry) -> bool:
     return bool(entry.attempts) and entry.attempts[-1].stop == StopReason.PAUSED
 
 

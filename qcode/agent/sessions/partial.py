@@ -216,7 +216,7 @@ def _end_of_segment(shown: str) -> int:
 
 
 @dataclass(slots=True)
-class _Shown:
+class _ShownText:
     """The text of one attempt: its segments by number, each with the block that it belongs to."""
 
     segments: dict[int, tuple[Kind, int, str]] = field(default_factory=dict)
@@ -255,16 +255,16 @@ def read_partial(path: Path, number: int) -> Message | None:
     return assistant(*blocks) if found == number and blocks else None
 
 
-def _folded(records: Iterable[JsonObject]) -> tuple[_Shown, int | None]:
+def _folded(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
     """Return the longer of the text shown last and the text moved aside, and the number of the message."""
-    live, aside, number = _Shown(), _Shown(), None
+    live, aside, number = _ShownText(), _ShownText(), None
     for record in records:
         if "n" in record:
             number = whole(record, "n")
         elif "over" in record:
-            live, aside = _Shown(), max(aside, live, key=lambda one: one.size)
+            live, aside = _ShownText(), max(aside, live, key=lambda one: one.size)
         elif "restored" in record:
-            live, aside = _Shown(), _Shown()
+            live, aside = _ShownText(), _ShownText()
             live.segments[-2] = ("reasoning", -2, text(record, "reasoning"))
             live.segments[-1] = ("text", -1, text(record, "restored"))
         else:

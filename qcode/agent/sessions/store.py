@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.sessions.file import RecordFile, make_private
-from qcode.agent.sessions.records import Contents, message_from_json, read_records
+from qcode.agent.sessions.records import SessionFileContent, message_from_json, read_records
 from qcode.agent.sessions.session import Session
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import Message, typed_text
@@ -219,7 +219,7 @@ class SessionStore:
     def _partial(self, session_id: str) -> Path:
         return self.folder / f"{session_id}.partial"
 
-    def _rebuild(self, session_id: str, contents: Contents, notice: str) -> LoadedSession:
+    def _rebuild(self, session_id: str, contents: SessionFileContent, notice: str) -> LoadedSession:
         from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
         from qcode.agent.sessions.partial import read_partial
 
