@@ -53,7 +53,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What to export: a format, a range of turns such as `3-7`, and whether calls are part of it; `path` as typed."""
+    """A request for an export: a format, a range of turns such as `3-7`, with or without calls; `path` as typed."""
 
     form: ExportForm
     path: str = ""

@@ -113,7 +113,7 @@ class SessionTurn:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What the turn took: duration, tokens, cost, models, as far as known."""
+        """Duration, tokens, cost and models of the turn, as far as known."""
         seconds = _seconds(self.steps[0].entry.at, self.steps[-1].entry.at)
         took = (duration_text(seconds),) if seconds is not None else ()
         return (*took, *usage_facts(self.usage, self.cost), *self.models)
@@ -154,7 +154,7 @@ def _step(
         f"Truncated at the output limit and completed with {recovery}." if recovery else "",
         {call: tuple(redacted(said.message, redact) for said in agent.messages) for call, agent in agents.items()},
     )
-    # A sub-agent may use another model, but then its price is not stored; the model of the conversation stands in.
+    # The model of a sub-agent is not stored, so the price is that of the conversation's model.
     both = [used] if entry.attempts else []
     return step, [*both, recorded_usage("", inner, model, price_of(model))] if inner else both
 
