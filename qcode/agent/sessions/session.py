@@ -30,11 +30,13 @@ from qcode.agent.sessions.records import (
     inner_to_json,
     is_a_prompt,
     move_to_json,
+    redacted,
+    redacted_block,
+    redacted_call,
     runs_to_json,
     stored_to_json,
     to_line,
 )
-from qcode.agent.sessions.redacting import redacted, redacted_block, redacted_call
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject

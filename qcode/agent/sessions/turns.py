@@ -17,8 +17,7 @@ from qcode.agent.outcomes import requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory
 from qcode.agent.sessions.loader import assemble
-from qcode.agent.sessions.records import is_a_prompt
-from qcode.agent.sessions.redacting import redacted
+from qcode.agent.sessions.records import is_a_prompt, redacted
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import shown_line, single_spaced
