@@ -158,7 +158,7 @@ def _plain(piece: str) -> str:
 
 
 class Answering:
-    """Answers every question with `key` until `wanted` shows: once it stands still, because earlier keys are a draft."""
+    """Answers each question with `key`, once the screen is still, until `wanted` shows: earlier keys are a draft."""
 
     def __init__(self, terminal: Terminal, wanted: str, key: str = "y") -> None:
         self._terminal = terminal
