@@ -72,7 +72,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @property
     def preview(self) -> Preview:
-        """What the approval that is shown is about."""
+        """The detail of the approval that is shown."""
         return self._shown
 
     @property

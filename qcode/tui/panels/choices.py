@@ -1,7 +1,7 @@
 """How an approval is put to the user: its title, its choices in order, and what a written text decides.
 
 The app and the linear mode read the same forms. Choices are numbered from 1 without gaps; a letter means the same in
-every form. Extra offers stand between the last yes and the first no. Pure.
+every form. Further offers come after the last yes. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an approval is about, as rows of the transcript: a diff, a command, or a text of the model.
+"""The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
 
 `Rows` shows such rows in a `Static`. Nothing of a call is left out or hidden: the text was made visible by who asks,
 and `ensure_visible` checks that once more.
@@ -85,7 +85,7 @@ class Preview:
                 return _call_lines(self.detail, width, is_command=self.format == "command")
 
     def fitting(self, width: int, height: int) -> list[Line]:
-        """Return the rows that fit into `height` if fewer unchanged lines around a change make it fit, else all."""
+        """Return the rows that fit into `height` if fewer unchanged lines around a change make it fit, otherwise all."""
         lines = self.lines(width)
         for context in (1, 0):
             if len(lines) <= height or not self.diff:

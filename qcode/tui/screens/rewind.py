@@ -1,7 +1,7 @@
 """The screens of `/rewind` and `/diff`: pick an earlier message, and show the changes of the session.
 
-The pickers ask which message, what of it (conversation, files or both), and what to do about files that somebody else
-changed. `changes_lines` are every diff of the session, one below another, for the pager.
+The pickers ask which message, what of it (conversation, files or both), and what to do about files that were
+changed outside qcode. `changes_lines` are the diffs of the session, for the pager.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _MAX_CHARS = 400_000
 
 
 def changes_lines(changes: Sequence[FileDiff], width: int) -> list[Line]:
-    """Return the rows of the diffs. Of very much only the beginning is shown, and that is said."""
+    """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
     lines: list[Line] = []
     room = _MAX_CHARS
     for change in changes:

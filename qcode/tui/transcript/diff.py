@@ -177,7 +177,7 @@ def _render_row(row: DiffRow, digits: int, width: int) -> list[Line]:
 def _spans(row: DiffRow) -> list[Span]:
     """Return the code in its own colors, on the ground of the change, with the changed words marked.
 
-    The slot of the change comes last, so a theme whose change has a foreground of its own shows that.
+    The slot of the change comes last, so in a theme that sets its foreground that color wins.
     """
     slot = f"diff-{row.kind}"
     code = row.code or [(row.text, ink())]
