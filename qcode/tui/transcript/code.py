@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from qcode.text.lexers import LEXER_FAULTS, lexer_of
-from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, spread, tidy, wrap
+from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, spread, tidy, wrap
 
 BAND = ink("code-block")
 _LABEL = ink("code-block", "code-label")
@@ -140,6 +140,27 @@ def _lexing() -> Any:  # noqa: ANN401  Pygments ships no types
     import pygments.lexer  # type: ignore[import-untyped]  # Pygments ships no types
 
     return pygments.lexer
+
+
+@lru_cache(maxsize=256)
+def language_of(path: str) -> str:
+    """Return the language of a file by its name, for `Highlighter`; empty if the name does not say."""
+    from pygments.lexers import find_lexer_class_for_filename
+
+    found = find_lexer_class_for_filename(path.rpartition("/")[2])
+    return str(found.aliases[0]) if found is not None and found.aliases else ""
+
+
+def repainted(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
+    """Return the spans of one line with `slot` on top of the characters from `start` to `end`."""
+    result: list[Span] = []
+    position = 0
+    for text, paint in spans:
+        first, last = (min(len(text), max(0, place - position)) for place in (start, end))
+        pieces = (text[:first], paint), (text[first:last], over(paint, slot)), (text[last:], paint)
+        result += [piece for piece in pieces if piece[0]]
+        position += len(text)
+    return result
 
 
 @lru_cache(maxsize=512)
