@@ -145,7 +145,7 @@ def _lexing() -> Any:  # noqa: ANN401  Pygments ships no types
 @lru_cache(maxsize=256)
 def language_of(path: str) -> str:
     """Return the language of a file by its name, for `Highlighter`; empty if the name does not say."""
-    from pygments.lexers import find_lexer_class_for_filename
+    from pygments.lexers import find_lexer_class_for_filename  # type: ignore[import-untyped]  # no types there
 
     found = find_lexer_class_for_filename(path.rpartition("/")[2])
     return str(found.aliases[0]) if found is not None and found.aliases else ""
