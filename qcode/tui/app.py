@@ -28,7 +28,7 @@ from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
-from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
+from qcode.tui.status import NO_SANDBOX, SANDBOX, Status, cost_total_text
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
@@ -41,7 +41,7 @@ from qcode.tui.terminal.textual_internals import (
 )
 from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes
 from qcode.tui.transcript.transcript import Transcript
-from qcode.tui.welcome import Welcome
+from qcode.tui.welcome import Welcome, farewell
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._agent: Agent | None = None
         self._crash: str | None = None
         self._early: list[events.Event] = []
+        self._started = self.options.clock()
 
     @property
     def agent(self) -> Agent:
@@ -295,7 +296,18 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if self._crash is not None:
             sys.stderr.write(crash_text(self._crash, self._kept_session()))
             return 1
+        if not headless and code != driver.HANGUP:
+            sys.stdout.write(self._farewell())
         return code if code is not None else self.return_code or 1
+
+    def _farewell(self) -> str:
+        """Return the lines that stay in the terminal after the app."""
+        conversation, totals = self.agent.conversation if self.is_ready else None, self.parts.status.status
+        if conversation is None or not conversation.messages:
+            return ""
+        reply = conversation.last_reply if self.context.settings.ui.keep_last_reply else ""
+        seconds = self.options.clock() - self._started
+        return farewell(seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._kept_session()))
 
     def _kept_session(self) -> str:
         """Return the id of the session if it can be resumed, otherwise an empty string."""
@@ -529,8 +541,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self._run_in_background(self.session_name.make(), "title")
 
     def _ring(self, why: str) -> None:
-        """Ring the bell, and send a notification if the terminal does not have the focus."""
-        if is_mounted(self) and not self._is_lent:
+        """Ring the bell, and send a notification if the terminal does not have the focus.
+
+        With the focus, ring only if the user has switched the bell on.
+        """
+        if is_mounted(self) and not self._is_lent and (self.terminal_title.has_bell or not self.app_focus):
             self.bell()
             if not self.app_focus:
                 self._write(driver.notify(why))

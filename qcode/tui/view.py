@@ -270,10 +270,7 @@ class AppView:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
-        replies = (
-            message.text for message in reversed(self._agent.conversation.messages) if message.role == "assistant"
-        )
-        text = next((reply for reply in replies if reply), "")
+        text = self._agent.conversation.last_reply
         if not text:
             self.say("info", "No reply to copy yet.")
             return
@@ -450,7 +447,7 @@ def apply_setting(
         case "ui.theme" if isinstance(value, str):
             show_theme(value)
         case "ui.bell":
-            terminal_title.has_bell = value is True
+            terminal_title.has_bell = value if isinstance(value, bool) else None
         case "ui.title":
             terminal_title.use_title(value is True)
         case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":

@@ -168,6 +168,7 @@ class TerminalTitle:
     """The terminal's title and bell, which follow the state of the turn if `has_title` and `has_bell` allow it.
 
     `write` sends a sequence to the terminal. `ring` rings, and notifies with its text if the terminal is unfocused.
+    `has_bell` None: ring only if the terminal is unfocused.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class TerminalTitle:
         ring: Callable[[str], None],
         *,
         has_title: bool,
-        has_bell: bool,
+        has_bell: bool | None,
     ) -> None:
         self.has_title = has_title
         self.has_bell = has_bell
@@ -209,7 +210,7 @@ class TerminalTitle:
         """Show the state in the title, and ring if qcode now waits for the user."""
         self._state = state
         self._show()
-        if self.has_bell and state != "working":
+        if self.has_bell is not False and state != "working":
             self._ring(_BELL_TEXTS[state])
 
     def name(self, title: str) -> None:
