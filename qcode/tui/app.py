@@ -199,7 +199,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _add_commands(self, commands: tuple[Command, ...]) -> None:
         """Create the objects behind keys and commands, whose imports take as long as the first paint."""
-        from qcode.tui.commands.command import CommandContext, choices_for
+        from qcode.tui.commands.command import CommandContext, argument_hint, choices_for
         from qcode.tui.commands.help import bindings
         from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
@@ -239,7 +239,14 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), finder.files, finder.pictures))
+        parts.prompt.use(
+            Sources(
+                lambda text: choices_for(text, self.commands),
+                lambda text: argument_hint(text, self.commands),
+                finder.files,
+                finder.pictures,
+            )
+        )
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)

@@ -270,11 +270,25 @@ class AppView:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
-        text = self._agent.conversation.last_reply
-        if not text:
+        """Open the list of replies and code blocks, the last reply first."""
+        from qcode.tui.screens.copying import CopyPicker, copyable
+
+        items = copyable(self._agent.conversation.messages)
+        if not items:
             self.say("info", "No reply to copy yet.")
             return
-        self.say("info", f"Copied the last reply ({count_text(len(text), 'character')}) {self.copy_text(text)}.")
+
+        def picked(place: str | None) -> None:
+            if place is not None:
+                item = items[int(place)]
+                size = count_text(len(item.text), "character")
+                self.say("info", f"Copied {item.name} ({size}) {self.copy_text(item.text)}.")
+
+        self.open_screen(CopyPicker(items), picked)
+
+    def suspend(self) -> None:
+        """Stop the process and return to the shell; `fg` there resumes it."""
+        self._app.action_suspend_process()
 
     def copy_text(self, text: str) -> str:
         return self._copy(text)

@@ -38,11 +38,13 @@ class Sources:
     """The completions of the prompt.
 
     commands  the rows for the text typed so far
+    hint      the argument of the command that the text names, shown dimmed after it; or empty
     files     the files that match a mention; True at its first character, which rescans the folder
     pictures  the images at pasted paths; empty unless all are images
     """
 
     commands: Callable[[str], tuple[MenuItem, ...]]
+    hint: Callable[[str], str]
     files: Callable[[str, bool], FileMatches]
     pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
 
@@ -251,6 +253,7 @@ class Prompt(EditingArea):
         if self._sources is None or (place == self._offered and not is_news):
             return
         self._offered = place
+        self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
         if self.text == self._dismissed or self._search.is_open or self._kind == "shell":
             self._menu.close()
             return
