@@ -389,8 +389,4 @@ def kinds_of(context: RunContext) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
 
     taken = tuple(kind.name for kind in KINDS)
     found = load_custom_agents(context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=taken)
-    own = (
-        own_kind(one.name, one.description, one.prompt, only_reads=one.only_reads, tools=one.tools, model=one.model)
-        for one in found.agents
-    )
-    return (*KINDS, *own), found.problems
+    return (*KINDS, *map(own_kind, found.agents)), found.problems

@@ -77,7 +77,7 @@ class Agents:
             return failed(str(error))
         parent = self._parent
         async with self._room:
-            run = AgentRun(parent, call, task, kind, client, self._settings(client))
+            run = AgentRun(parent, call, task, kind, client, self._settings(client, kind))
             self._running.append(run)
             try:
                 ended = await run.whole()
@@ -110,10 +110,11 @@ class Agents:
             )
         return small
 
-    def _settings(self, client: ModelClient) -> TurnSettings:
+    def _settings(self, client: ModelClient, kind: Kind) -> TurnSettings:
         settings = self._parent.turn.settings
-        is_same = client is self._parent.client
-        return TurnSettings("", (), settings.effort if is_same else None, max_budget_usd=settings.max_budget_usd)
+        effort = settings.effort if client is self._parent.client else None
+        output = self._clients.output_of(client, kind.output)
+        return TurnSettings("", (), effort, output, max_budget_usd=settings.max_budget_usd)
 
 
 _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
@@ -155,7 +156,6 @@ class AgentRun:
             settings,
             system=client.prompts.agent(client.name, kind.role),
             tools=specs,
-            output=client.output,
             retries=client.retries,
             max_turns=MAX_STEPS,
             compaction=CompactionSettings(None),

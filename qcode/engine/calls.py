@@ -247,7 +247,9 @@ class CallRound:
             if not self._has_counted_repair:
                 self.limits.needs_repair(name, is_cut=is_cut)
                 self._has_counted_repair = True
-            text = synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name)
+            text = (
+                synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name, judged.raw)
+            )
         issue = "cut_arguments" if is_cut else "malformed_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
         return [repair, *self._reject(index, text)]

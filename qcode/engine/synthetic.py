@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 
+from qcode.text.json import DuplicateKeyError, parse_arguments
 from qcode.text.numbers import count_text
 
 RESUME_TAIL_CHARS = 1_200
@@ -94,8 +95,15 @@ def cut_call_text(name: str, cap: int) -> str:
     )
 
 
-def malformed_call_text(name: str) -> str:
+def malformed_call_text(name: str, raw: str) -> str:
     """Return the result of a call whose arguments are invalid but not truncated."""
+    try:
+        parse_arguments(raw)
+    except DuplicateKeyError as error:
+        return (
+            f"The arguments of this `{name}` call contain the key {json.dumps(error.key)} twice, so it was not run. "
+            "Send the call again with every key once."
+        )
     return (
         f"The arguments of this `{name}` call are not valid JSON, so it was not run. Send the call again with one JSON "
         "object as its arguments; escape quotes, backslashes and newlines inside strings."

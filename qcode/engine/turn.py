@@ -405,7 +405,7 @@ class Turn:
         notice = Emit(Notice("warning", limits.note))
         if limits.end == "cut":
             return [notice, *self._end(Outcome.MAX_TOKENS, result)]
-        error = ErrorInfo(ErrorKind.BAD_RESPONSE, limits.note)
+        error = ErrorInfo(ErrorKind.UNREADABLE_CALL, limits.note)
         return self._end(Outcome.ERROR, result, error=error)
 
     # The next step, and the end

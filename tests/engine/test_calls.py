@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from qcode.engine import synthetic
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import ApprovalAnswered, CancelRequested, SteerQueued, ToolEnded, TurnSettings, UserSubmitted
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair
@@ -237,3 +239,19 @@ def test_the_same_cut_patch_is_known_by_its_file_whatever_its_lines() -> None:
     played = play(*cuts, settings=TurnSettings("s", (spec,), output=FIXED))
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert any(isinstance(event, Notice) and "`apply_patch` call 5 times" in event.text for event in played.events)
+
+
+@pytest.mark.parametrize(
+    "raw", ['{"command": "ls", "command": "rm -r x"}', '{"command": "ls", "env": {"A": "1", "A": "2"}}']
+)
+def test_a_call_with_a_key_twice_is_malformed_and_never_run(raw: str) -> None:
+    played = play(calls(("shell", raw)), calls(("shell", '{"command": "ls"}')), text("Done."))
+    assert [run.arguments for run in played.ran] == [{"command": "ls"}]
+    assert "twice" in results_of(played.messages[2])[0].content
+    assert json.loads(played.messages[1].calls[0].arguments) == json.loads(synthetic.marker_arguments(raw))
+
+
+def test_a_key_twice_at_the_cap_is_never_run() -> None:
+    raw = '{"path": "a", "path": "b", "content": "x"}'
+    played = play(calls(("write", raw), stop=StopReason.MAX_TOKENS), text("Oh."), output=FIXED)
+    assert played.ran == []
