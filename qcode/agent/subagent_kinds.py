@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
-from qcode.tools.subagent import EXPLORE, GENERAL, SAME, Agent
+from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SubagentTool
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MAX_STEPS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SubagentKind:
     """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
 
     `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty. `model` is
@@ -62,14 +62,14 @@ _COMMON = (
 )
 
 
-def own_kind(one: CustomAgent) -> Kind:
+def own_kind(one: CustomAgent) -> SubagentKind:
     """Return a kind that the user defined; its prompt is appended to the prompt of every sub-agent."""
     role = f"{_COMMON}\n\n{one.prompt.strip()}"
-    return Kind(one.name, one.description, role, one.only_reads, frozenset(one.tools), one.model, one.output)
+    return SubagentKind(one.name, one.description, role, one.only_reads, frozenset(one.tools), one.model, one.output)
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
+KINDS: tuple[SubagentKind, ...] = (
+    SubagentKind(
         EXPLORE,
         "reads only, for finding out.",
         f"{_COMMON}\n\nYou explore: you read files and run commands that only read. Calls that change anything are "
@@ -77,7 +77,7 @@ KINDS: tuple[Kind, ...] = (
         only_reads=True,
         tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search"}),
     ),
-    Kind(
+    SubagentKind(
         GENERAL,
         "may also change files and run commands, as far as the person allows it.",
         f"{_COMMON}\n\nYou carry the task out: do all of it and no more. `read` a file before you change it, keep the "
@@ -88,9 +88,9 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def offered_agent(kinds: tuple[Kind, ...], *, has_small: bool) -> Agent | None:
+def offered_agent(kinds: tuple[SubagentKind, ...], *, has_small: bool) -> SubagentTool | None:
     """Return the tool that starts sub-agents of these kinds, None without kinds."""
     if not kinds:
         return None
     readers = tuple(kind.name for kind in kinds if kind.only_reads)
-    return Agent(tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small=has_small)
+    return SubagentTool(tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small=has_small)

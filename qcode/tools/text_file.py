@@ -57,24 +57,24 @@ def decode(data: bytes, shown: str) -> Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DisplayText:
     """A document as it can be shown; `note` says so where it is in an encoding that cannot be edited."""
 
     document: Document
     note: str = ""
 
 
-def decode_to_show(data: bytes, shown: str) -> Shown:
+def decode_to_show(data: bytes, shown: str) -> DisplayText:
     """`decode`, also for text in other encodings, which can be shown and not edited."""
     try:
-        return Shown(decode(data, shown))
+        return DisplayText(decode(data, shown))
     except Refused:
         encoding = _other_encoding(data)
         if not encoding:
             raise
     name = "UTF-16 without a byte order mark" if encoding.startswith("utf-16") else "not UTF-8; shown as Latin-1"
     note = f"this file is {name}, and cannot be edited before it is converted, for example with iconv in the shell"
-    return Shown(from_text(data.decode(encoding)), note)
+    return DisplayText(from_text(data.decode(encoding)), note)
 
 
 def _other_encoding(data: bytes) -> str:

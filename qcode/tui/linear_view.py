@@ -34,7 +34,7 @@ _STATES = {
 
 
 @dataclass(slots=True)
-class _Call:
+class _ShownCall:
     name: str
     argument: str
     state: CardState = "waiting"
@@ -53,8 +53,8 @@ class LinearView:
         self._speaker = ""
         self._rest = ""
         self._thinking_since: float | None = None
-        self._calls: dict[str, _Call] = {}
-        self._ended: dict[str, _Call] = {}
+        self._calls: dict[str, _ShownCall] = {}
+        self._ended: dict[str, _ShownCall] = {}
 
     def add_user(self, text: str) -> None:
         self._end_calls()
@@ -108,7 +108,7 @@ class LinearView:
         self._say(f"{_LEVELS[level]}: {clean(text)}")
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
-        self._calls[call_id] = _Call(one_line(name, 60), argument)
+        self._calls[call_id] = _ShownCall(one_line(name, 60), argument)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         call = self._calls.get(call_id)
@@ -175,7 +175,7 @@ class LinearView:
             if call_id in self._ended:
                 self._finish(call_id, call)
 
-    def _finish(self, call_id: str, call: _Call) -> None:
+    def _finish(self, call_id: str, call: _ShownCall) -> None:
         del self._calls[call_id]
         self._ended.pop(call_id, None)
         what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")

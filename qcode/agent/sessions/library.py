@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.models.client import Clients
 from qcode.agent.reports import TurnUsage
-from qcode.agent.sessions.history import Entry
+from qcode.agent.sessions.history import HistoryEntry
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
@@ -155,7 +155,7 @@ class Library:
         about = About(self._conversation.session.session_id, self.title, self._conversation.model)
         return exported(self._history(), about, form)
 
-    def _history(self) -> tuple[Entry, ...]:
+    def _history(self) -> tuple[HistoryEntry, ...]:
         history = self._conversation.session.history
         return assemble(history, history.all_numbers()).entries
 

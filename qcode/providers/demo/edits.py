@@ -25,7 +25,7 @@ _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class DemoEdit:
     """One exact replacement; `summary` says in a few words what it does."""
 
     old_text: str
@@ -40,7 +40,7 @@ def text_read(result: str) -> str:
     return "\n".join(match[2] for match in found if match)
 
 
-def plan_edit(wish: str, path: str, text: str) -> Edit | None:
+def plan_edit(wish: str, path: str, text: str) -> DemoEdit | None:
     """Return the edit that `wish` asks of the file at `path`, or None where there is nothing to do.
 
     In order: a replacement that was spelled out; for Python the first docstring that is missing; else, unless the
@@ -86,14 +86,14 @@ def comment(path: str, text: str) -> str:
     return text if kind in ("txt", "") else f"# {text}"
 
 
-def _replacement(old: str, new: str, text: str) -> Edit | None:
+def _replacement(old: str, new: str, text: str) -> DemoEdit | None:
     count = text.count(old)
     if count == 0:
         return None
-    return Edit(old, new, f"replaced `{old}` with `{new}`", replace_all=count > 1)
+    return DemoEdit(old, new, f"replaced `{old}` with `{new}`", replace_all=count > 1)
 
 
-def _docstring(path: str, text: str) -> Edit | None:
+def _docstring(path: str, text: str) -> DemoEdit | None:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -121,17 +121,17 @@ def _first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(each.lineno for each in decorators)])
 
 
-def _insertion(text: str, number: int, line: str, what: str) -> Edit:
+def _insertion(text: str, number: int, line: str, what: str) -> DemoEdit:
     lines = text.split("\n")
     below = lines[number - 1]
     indent = below[: len(below) - len(below.lstrip())]
     start, end = _unique(lines, number - 1)
     before, after = lines[start : number - 1], lines[number - 1 : end]
     gap = [] if indent else [""]
-    return Edit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {what}")
+    return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {what}")
 
 
-def _last_line(path: str, text: str) -> Edit | None:
+def _last_line(path: str, text: str) -> DemoEdit | None:
     lines = text.split("\n")
     filled = [number for number, line in enumerate(lines) if line.strip()]
     if not filled:
@@ -140,7 +140,7 @@ def _last_line(path: str, text: str) -> Edit | None:
     old = "\n".join(lines[start:end])
     last = lines[filled[-1]]
     indent = "" if path.endswith(".py") else last[: len(last) - len(last.lstrip())]
-    return Edit(old, f"{old}\n{indent}{comment(path, _NOTE)}", "added a comment as the last line")
+    return DemoEdit(old, f"{old}\n{indent}{comment(path, _NOTE)}", "added a comment as the last line")
 
 
 def _unique(lines: list[str], index: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
-from qcode.providers.demo.edits import Edit, comment, new_file, plan_edit, text_read, without_replacement
+from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
 from qcode.providers.demo.scene import Scene, Script, call, failed, fenced, file_in, last_match, paragraphs, say
 from qcode.text.json import Json, parse_object
 from qcode.values import dataclass
@@ -392,7 +392,7 @@ def _play_huge_write(scene: Scene) -> Script:
         return say(f"Done: `{path}` is written, in {how}. Nothing was lost to the output limit.\n")
     mark = _part_mark(path, done + 1)
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
-    return _edit(scene, path, Edit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
+    return _edit(scene, path, DemoEdit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
 
 
 def _play_rate_limit(scene: Scene) -> Script:
@@ -406,7 +406,7 @@ def _thinking(scene: Scene, thought: str, answer: str) -> Script:
     return say(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
 
 
-def _edit(scene: Scene, path: str, edit: Edit) -> Script:
+def _edit(scene: Scene, path: str, edit: DemoEdit) -> Script:
     arguments: dict[str, Json] = {"path": path, "old_text": edit.old_text, "new_text": edit.new_text}
     if edit.replace_all:
         arguments["replace_all"] = True

@@ -33,7 +33,7 @@ _SPARING = frozenset({"none", "minimal", "low"})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """A call of this turn and its result."""
 
     call: ToolCall
@@ -51,7 +51,7 @@ class Scene:
     """
 
     wish: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DemoStep, ...] = ()
     steering: str = ""
     partial: str | None = None
     is_typed: bool = False
@@ -60,7 +60,7 @@ class Scene:
     number: int = 1
 
     @property
-    def last(self) -> Step | None:
+    def last(self) -> DemoStep | None:
         return self.steps[-1] if self.steps else None
 
 
@@ -115,10 +115,10 @@ def _is_wish(message: Message) -> bool:
     return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
-def _steps(turn: list[Message]) -> tuple[Step, ...]:
+def _steps(turn: list[Message]) -> tuple[DemoStep, ...]:
     calls = {call.call_id: call for message in turn for call in message.calls}
     results = [block for message in turn for block in message.blocks if isinstance(block, ToolResult)]
-    return tuple(Step(calls[result.call_id], result) for result in results if result.call_id in calls)
+    return tuple(DemoStep(calls[result.call_id], result) for result in results if result.call_id in calls)
 
 
 def _words(message: Message) -> str:
@@ -238,7 +238,7 @@ def call(scene: Scene, text: str, name: str, **arguments: Json) -> Script:
     return (Text(f"{text}\n"), ToolCall(f"demo_{scene.number}", name, encoded))
 
 
-def failed(step: Step) -> Script:
+def failed(step: DemoStep) -> Script:
     """Return what to say about a call that failed or was denied, nothing where it did not."""
     if not step.result.is_error:
         return ()

@@ -22,7 +22,7 @@ from qcode.providers.text_calls.forms import (
     FUNCTION,
     MISTRAL_ARGUMENTS,
     PARAMETER,
-    Form,
+    CallForm,
     WrittenCall,
     opens_call,
 )
@@ -58,7 +58,7 @@ class Candidate:
     The grammar is in the methods that are generators: each yields where it needs more text to go on.
     """
 
-    def __init__(self, form: Form, opener: str) -> None:
+    def __init__(self, form: CallForm, opener: str) -> None:
         self.form = form
         self.opener = opener
         self.state: State = "open"

@@ -38,7 +38,7 @@ _FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?P<info>[A-Za-z_]{0,10})[ \t]{0,8}\r?\Z
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CallForm:
     """How one candidate is written. `is_marked`: nothing but a call begins like this.
 
     `ends` close it, `needs_end` unless the reply or another call ends it. `broken_end` is where it ends when it
@@ -53,34 +53,34 @@ class Form:
 
 
 _FORMS = {
-    TAG: Form("tag", ends=(END_TAG,), needs_end=True, broken_end=END_TAG),
-    FUNCTION: Form("function", ends=(END_TAG,), broken_end=END_FUNCTION),
-    LLAMA: Form("llama", ends=LLAMA_ENDS),
-    MISTRAL: Form("mistral"),
+    TAG: CallForm("tag", ends=(END_TAG,), needs_end=True, broken_end=END_TAG),
+    FUNCTION: CallForm("function", ends=(END_TAG,), broken_end=END_FUNCTION),
+    LLAMA: CallForm("llama", ends=LLAMA_ENDS),
+    MISTRAL: CallForm("mistral"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CallMark:
     """A mark found in text, from `start` to `end`; `form` is None for one that only ends a call."""
 
     start: int
     end: int
-    form: Form | None
+    form: CallForm | None
     is_fence: bool = False
 
 
-def find_mark(text: str, at: int) -> Mark | None:
+def find_mark(text: str, at: int) -> CallMark | None:
     """Return the first mark in `text` from `at` on."""
     found = _MARK.search(text, at)
     if found is None:
         return None
     ticks = found["ticks"]
     if ticks is None:
-        return Mark(found.start(), found.end(), _FORMS.get(found.group()))
+        return CallMark(found.start(), found.end(), _FORMS.get(found.group()))
     is_marked = found["info"].lower() != "json"
-    form = Form("fence", is_marked=is_marked, ends=(ticks,), needs_end=True)
-    return Mark(found.start(), found.end(), form, is_fence=True)
+    form = CallForm("fence", is_marked=is_marked, ends=(ticks,), needs_end=True)
+    return CallMark(found.start(), found.end(), form, is_fence=True)
 
 
 def opens_call(text: str) -> bool | None:

@@ -18,8 +18,8 @@ from qcode.providers.text_calls.candidate import Candidate
 from qcode.providers.text_calls.forms import (
     END_TAG,
     NO_NAME,
-    Form,
-    Mark,
+    CallForm,
+    CallMark,
     UnreadableError,
     WrittenCall,
     find_mark,
@@ -170,7 +170,7 @@ class TextCalls:
         self._rest = text[len(text) - kept :]
         return ""
 
-    def _form_of(self, mark: Mark) -> Form | None:
+    def _form_of(self, mark: CallMark) -> CallForm | None:
         """Return the form of the candidate that begins at `mark`; None where it is only text."""
         if mark.form is None:
             return None
@@ -228,7 +228,7 @@ class TextCalls:
             self._begin_broken(candidate.form, is_call=is_call)
         return candidate.body
 
-    def _begin_broken(self, form: Form, *, is_call: bool) -> None:
+    def _begin_broken(self, form: CallForm, *, is_call: bool) -> None:
         """What follows, up to the end of `form`, is text that was meant as a call (`is_call`), or may have been."""
         self._is_in_broken, self._broken_end = form.name != "fence" or is_call, form.broken_end
         self.ends_rejected = is_call

@@ -71,10 +71,10 @@ def _effort(context: CommandContext, typed: str) -> None:
 
 
 def _pick_effort(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, Row
+    from qcode.tui.screens.picker import Picker, PickerRow
 
-    rows = [Row(AUTO, AUTO, "model default", context.model_use.wanted is None)]
-    rows += [Row(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
+    rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.wanted is None)]
+    rows += [PickerRow(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
     title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(
         Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
@@ -120,12 +120,12 @@ def _mode(context: CommandContext, name: str) -> None:
 
 
 def _pick_mode(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, Row
+    from qcode.tui.screens.picker import Picker, PickerRow
 
     current = context.agent.conversation.mode
-    rows = [Row(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
+    rows = [PickerRow(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
     if current not in MODES:
-        rows.insert(0, Row(current, current, "chosen at the start", is_current=True))
+        rows.insert(0, PickerRow(current, current, "chosen at the start", is_current=True))
 
     def picked(name: str | None) -> None:
         mode = next((mode for mode in MODES if mode == name), None)

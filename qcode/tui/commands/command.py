@@ -15,7 +15,7 @@ from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.text.match import nearest
 from qcode.tools.dialog import TodoItem
-from qcode.tui.prompt.menu import Choice
+from qcode.tui.prompt.menu import MenuItem
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ _TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)
 _KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}
 
 
-def choices_for(text: str, context: CommandContext) -> tuple[Choice, ...]:
+def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     """Return the rows for `text`: commands while the name is typed, then the choices for its argument."""
     typed = split_command(text)
     if typed is None:
@@ -213,12 +213,12 @@ def choices_for(text: str, context: CommandContext) -> tuple[Choice, ...]:
     offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(wanted))
     if argument in offered:
         return ()  # it is whole: Enter must run this one, not a longer one that holds it
-    return tuple(Choice(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
+    return tuple(MenuItem(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
 
 
-def _command_rows(start: str, context: CommandContext) -> tuple[Choice, ...]:
+def _command_rows(start: str, context: CommandContext) -> tuple[MenuItem, ...]:
     """Commands whose name or alias begins with `start`, or has it after a colon; exact names first."""
-    rows: list[tuple[int, Choice]] = []
+    rows: list[tuple[int, MenuItem]] = []
     for command in context.commands:
         match = next((name for name in command.names if name.startswith(start)), None)
         inner = next((name for name in command.names if start and f":{start}" in name), None)
@@ -228,8 +228,8 @@ def _command_rows(start: str, context: CommandContext) -> tuple[Choice, ...]:
     return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
 
 
-def _command_row(command: Command, match: str, context: CommandContext) -> Choice:
+def _command_row(command: Command, match: str, context: CommandContext) -> MenuItem:
     is_open = command.opens_picker and context.app is not None
     has_choices = bool(command.argument) and not is_open and command.id != "help" and bool(command.choices(context))
     label = f"/{match} {command.argument}".rstrip()
-    return Choice(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)
+    return MenuItem(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)

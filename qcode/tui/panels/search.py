@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from qcode.tui.messages import SearchClosed
-from qcode.tui.transcript.transcript import Found, Transcript
+from qcode.tui.transcript.transcript import SearchPosition, Transcript
 from qcode.tui.widgets import Field
 
 _ROOM_FOR_KEYS = 72
@@ -48,7 +48,7 @@ class SearchBar(Horizontal):
         super().__init__(id=id)
         self._transcript = transcript
         self._last = ""
-        self.found = Found()
+        self.found = SearchPosition()
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -100,7 +100,7 @@ class SearchBar(Horizontal):
     def _field(self) -> SearchField:
         return self.query_one(SearchField)
 
-    def _show(self, found: Found) -> None:
+    def _show(self, found: SearchPosition) -> None:
         self.found = found
         if not self._field.value.strip():
             said = Content("")

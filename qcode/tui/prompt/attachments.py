@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.file_index import Found
+from qcode.agent.context.file_index import FileMatches
 from qcode.agent.context.pictures import Picture, picture_of
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
@@ -38,7 +38,7 @@ class Attaching:
         self._recent: tuple[str, ...] = ()
         self._warned_about = ""
 
-    def files(self, query: str, is_begun: bool) -> Found:
+    def files(self, query: str, is_begun: bool) -> FileMatches:
         """Return what matches a mention; at its beginning the folder is looked at again, beside this."""
         finder = self._agent.files
         if is_begun:

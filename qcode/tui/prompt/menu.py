@@ -26,7 +26,7 @@ _MAX_MENU_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MenuItem:
     """One row: `text` is what is put in, `is_complete` whether Enter may go on with it as it is.
 
     `marks` are the places of the letters in `label` that were asked for.
@@ -44,7 +44,7 @@ class SlashMenu(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._choices: tuple[Choice, ...] = ()
+        self._choices: tuple[MenuItem, ...] = ()
         self._index: int | None = None
         self.display = False
 
@@ -53,15 +53,15 @@ class SlashMenu(Widget):
         return bool(self._choices)
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[MenuItem, ...]:
         return self._choices
 
     @property
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> MenuItem | None:
         """The highlighted row, None where nothing is highlighted yet."""
         return self._choices[self._index] if self._index is not None and self._choices else None
 
-    def offer(self, choices: tuple[Choice, ...], *, is_first_chosen: bool, keeps_chosen: bool = False) -> None:
+    def offer(self, choices: tuple[MenuItem, ...], *, is_first_chosen: bool, keeps_chosen: bool = False) -> None:
         """Show `choices`; none hides the menu. `keeps_chosen`: they are the same ones, better known."""
         if choices == self._choices:
             return
@@ -93,7 +93,7 @@ class SlashMenu(Widget):
         rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(shown)]
         return Content("\n").join(rows)
 
-    def _row(self, choice: Choice, width: int, is_chosen: bool) -> Content:
+    def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:
         label_style = "bold $text-accent" if is_chosen else ""
         label = Content.styled(f"{one_line(choice.label, 4_000):<{width}}", label_style)
         for mark in choice.marks:
@@ -146,10 +146,10 @@ def mention_of(path: str, *, is_open: bool = False) -> str:
     return f"@{path}"
 
 
-def file_choices(found: Iterable[FileMatch]) -> tuple[Choice, ...]:
+def file_choices(found: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
     """Return a row for each match; a folder is gone on with, a file ends the mention."""
     return tuple(
-        Choice(
+        MenuItem(
             mention_of(match.path, is_open=match.is_folder),
             clean(match.path),
             is_complete=not match.is_folder,

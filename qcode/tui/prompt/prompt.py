@@ -21,11 +21,11 @@ from qcode.tui.prompt.menu import file_choices, mention_at
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qcode.agent.context.file_index import Found
+    from qcode.agent.context.file_index import FileMatches
     from qcode.agent.context.pictures import Picture
     from qcode.protocol.messages import Image
     from qcode.tui.prompt.history import HistorySearch, PromptHistory
-    from qcode.tui.prompt.menu import Choice, SlashMenu
+    from qcode.tui.prompt.menu import MenuItem, SlashMenu
 
 # Shift+Enter as xterm-style terminals send it, and Alt+Enter in plain ones.
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
@@ -42,8 +42,8 @@ class Sources:
     pictures  the images of pasted paths; empty where they are not all images
     """
 
-    commands: Callable[[str], tuple[Choice, ...]]
-    files: Callable[[str, bool], Found]
+    commands: Callable[[str], tuple[MenuItem, ...]]
+    files: Callable[[str, bool], FileMatches]
     pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
 
 
@@ -266,7 +266,7 @@ class Prompt(EditingArea):
         is_name = " " not in self.text
         self._menu.offer(self._sources.commands(self.text), is_first_chosen=is_name or bool(typed_argument))
 
-    def _accept(self, choice: Choice) -> None:
+    def _accept(self, choice: MenuItem) -> None:
         if self._range is None:
             return
         start, end = self._range

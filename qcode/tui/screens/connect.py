@@ -20,7 +20,7 @@ from textual.worker import Worker, WorkerState
 
 from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice
 from qcode.text.clean import one_line
-from qcode.tui.screens.picker import Finder, Row
+from qcode.tui.screens.picker import Finder, PickerRow
 from qcode.tui.widgets import Field
 from qcode.values import dataclass
 
@@ -202,7 +202,7 @@ class ConnectScreen(Screen[Connected]):
         text = "qcode needs an API key for a provider, or a local server."
         if self._connecting.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
-        rows = [Row(choice.name, choice.name, choice.state) for choice in self._choices.values()]
+        rows = [PickerRow(choice.name, choice.name, choice.state) for choice in self._choices.values()]
         self._show("provider", text, rows, highlighted=self._choice.name, esc=esc)
 
     def _choose_provider(self, name: str) -> None:
@@ -266,7 +266,7 @@ class ConnectScreen(Screen[Connected]):
             self._switch_to(model)
         elif checked.models:
             text = f"{name} has {len(checked.models)} models. /model switches later."
-            self._show("model", text, [Row(model, model) for model in checked.models])
+            self._show("model", text, [PickerRow(model, model) for model in checked.models])
         else:
             self._lines.append(f"/model {name}/MODEL switches to a model of {name}.")
             self._ask_theme()
@@ -280,14 +280,16 @@ class ConnectScreen(Screen[Connected]):
             self._end("")
             return
         text = "The screen previews each theme. /theme switches later."
-        self._show("theme", text, [Row(name, name) for name in self._themes], highlighted=self.app.theme)
+        self._show("theme", text, [PickerRow(name, name) for name in self._themes], highlighted=self.app.theme)
 
     def _end(self, theme: str) -> None:
         self.app.theme = theme or self._theme_before
         self._connecting.finish(self._model)
         self.dismiss(Connected(self._model, theme, tuple(self._lines)))
 
-    def _show(self, step: Step, text: str, rows: list[Row] | None, *, highlighted: str = "", esc: str = "") -> None:
+    def _show(
+        self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "", esc: str = ""
+    ) -> None:
         self.step = step
         title = _TITLES[step].format(name=self._choice.name)
         self.query_one("#connect-title", Static).update(Content(title))

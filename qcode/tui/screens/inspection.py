@@ -23,7 +23,7 @@ from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line
 from qcode.text.numbers import tokens_text
 from qcode.tui.screens.control_text import first_sentence, memory_detail, tools_heading
-from qcode.tui.screens.picker import Picker, Row, foot
+from qcode.tui.screens.picker import Picker, PickerRow, foot
 from qcode.tui.widgets import HangingText
 
 _FINDINGS_KEYS = (("Esc", "closes"), ("c", "copies it"), ("↑↓", "scroll"))
@@ -114,8 +114,8 @@ class PlacePicker(Picker):
         super().__init__(f"Add “{one_line(line, 60)}” to", file_rows(places))
 
 
-def file_rows(files: Sequence[MemoryFile]) -> list[Row]:
-    return [Row(file.path, one_line(file.shown), memory_detail(file)) for file in files]
+def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
+    return [PickerRow(file.path, one_line(file.shown), memory_detail(file)) for file in files]
 
 
 class ToolPicker(Picker):
@@ -126,7 +126,9 @@ class ToolPicker(Picker):
     def __init__(self, tools: Sequence[OfferedTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         rows = [
-            Row(tool.name, one_line(tool.name), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}")
+            PickerRow(
+                tool.name, one_line(tool.name), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}"
+            )
             for tool in tools
         ]
         super().__init__(tools_heading(tools), rows, empty="The model has no tools.")
@@ -134,6 +136,6 @@ class ToolPicker(Picker):
     def compose_more(self) -> ComposeResult:
         yield Static(id="picker-said", markup=False)
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         said = first_sentence(self._tools[row.id].description) if row is not None else ""
         self.query_one("#picker-said", Static).update(Content.styled(said, "$muted"))

@@ -19,7 +19,7 @@ from qcode.agent.models.offered import ModelsService, OfferedModel, OfferedProvi
 from qcode.protocol.model import EFFORTS, Effort, ModelFacts
 from qcode.protocol.usage import Price
 from qcode.text.numbers import dollars_text, tokens_text
-from qcode.tui.screens.picker import Column, ListScreen, Row
+from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.values import dataclass
 
 CONNECT = "/connect "
@@ -78,13 +78,13 @@ class ModelPicker(ListScreen[Chosen]):
         for name in self._asked:
             self._ask(name)
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         facts = self._facts(row.id) if row is not None else None
         said = row.id if row is not None and row.is_dim else facts_text(facts) if facts is not None else ""
         self.query_one("#model-facts", Static).update(Content.styled(said, "$muted"))
         self._paint_effort()
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         if row.id.startswith(CONNECT):
             self.dismiss(Chosen(provider=row.id.removeprefix(CONNECT), effort=self.effort))
         else:
@@ -109,7 +109,7 @@ class ModelPicker(ListScreen[Chosen]):
         self._providers[name] = replace(provider, models=models)
         self.set_rows(self._made())
 
-    def _made(self) -> list[Row]:
+    def _made(self) -> list[PickerRow]:
         providers = tuple(self._providers.values())
         # The one in use comes first, then the others as they were offered.
         first = self._current.partition("/")[0]
@@ -118,7 +118,7 @@ class ModelPicker(ListScreen[Chosen]):
         rows += [connect_row(provider) for provider in providers if not provider.is_ready]
         if all(row.id != self._current for row in rows):
             group = next((row.group for row in rows if row.id.startswith(f"{first}/")), first)
-            rows.insert(0, Row(self._current, self._current.partition("/")[2], is_current=True, group=group))
+            rows.insert(0, PickerRow(self._current, self._current.partition("/")[2], is_current=True, group=group))
         return rows
 
     def _facts(self, name: str) -> ModelFacts | None:
@@ -126,14 +126,14 @@ class ModelPicker(ListScreen[Chosen]):
         offered = self._providers.get(provider)
         return next((one.facts for one in offered.models if one.name == model), None) if offered is not None else None
 
-    def _typed_row(self, typed: str, rows: Sequence[Row]) -> tuple[Row, bool] | None:
+    def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> tuple[PickerRow, bool] | None:
         """Return a row for a name that is typed in full and in no list; it goes first where no listed name holds it."""
         provider, slash, model = typed.partition("/")
         offered = self._providers.get(provider)
         if not (slash and model) or offered is None or any(row.id == typed for row in rows):
             return None
         is_first = not any(typed.lower() in row.id.lower() for row in rows)
-        return Row(typed, typed, group="as typed"), is_first
+        return PickerRow(typed, typed, group="as typed"), is_first
 
     def _paint_effort(self) -> None:
         row = self.finder.row
@@ -146,15 +146,15 @@ class ModelPicker(ListScreen[Chosen]):
         self.query_one("#model-effort", Static).update(line)
 
 
-def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> Row:
+def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> PickerRow:
     name, facts = f"{provider.name}/{model.name}", model.facts
     group = f"{provider.name} · {provider.state}" if provider.state else provider.name
-    return Row(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
+    return PickerRow(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
 
 
-def connect_row(provider: OfferedProvider) -> Row:
+def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
-    return Row(command, command, group=_NOT_READY, is_dim=True)
+    return PickerRow(command, command, group=_NOT_READY, is_dim=True)
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from qcode.tui.commands.command import Command, CommandContext, key_names
 from qcode.tui.commands.help import keys_of
-from qcode.tui.screens.picker import Column, Picker, Row
+from qcode.tui.screens.picker import Column, Picker, PickerRow
 
 ALONE = "\0"
 """The id of the row that runs a command without an argument."""
@@ -42,18 +42,18 @@ class ArgumentPicker(Picker):
     ENTER = "run"
 
     def __init__(self, command: Command, choices: Sequence[str]) -> None:
-        rows = [Row(choice, choice) for choice in choices]
+        rows = [PickerRow(choice, choice) for choice in choices]
         if command.argument.startswith("["):
-            rows.insert(0, Row(ALONE, f"/{command.names[0]}", "as it is"))
+            rows.insert(0, PickerRow(ALONE, f"/{command.names[0]}", "as it is"))
         super().__init__(command.title, rows)
 
 
-def command_row(command: Command, context: CommandContext) -> Row:
+def command_row(command: Command, context: CommandContext) -> PickerRow:
     """Return a row: the title, how it is typed, its keys, and what it does."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))
-    return Row(command.id, command.title, command.help, cells=(typed, keys), also=also)
+    return PickerRow(command.id, command.title, command.help, cells=(typed, keys), also=also)
 
 
 class ThemePicker(Picker):
@@ -62,13 +62,13 @@ class ThemePicker(Picker):
     ENTER = "keep"
 
     def __init__(self, themes: Sequence[tuple[str, str]], current: str, use: Callable[[str], None]) -> None:
-        rows = [Row(name, name, detail, name == current) for name, detail in themes]
+        rows = [PickerRow(name, name, detail, name == current) for name, detail in themes]
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._use = use
         self._worn = current
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         name = row.id if row is not None else self._current
         if name != self._worn:
             self._worn = name

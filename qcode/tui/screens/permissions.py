@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from qcode.agent.permissions import Permissions, RuleInForce
 from qcode.text.clean import one_line, visible
 from qcode.tui.screens import control_text
-from qcode.tui.screens.picker import Picker, Row, foot
+from qcode.tui.screens.picker import Picker, PickerRow, foot
 from qcode.tui.widgets import Field
 
 _Asking: TypeAlias = Literal["", "add", "try"]
@@ -63,7 +63,7 @@ class PermissionsScreen(Picker):
         turn = ("Tab", "rules" if self._shows_decisions else "decisions")
         self.query_one("#permission-keys", Static).update(foot((turn, *_KEYS), self.size.width - 4))
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         # That another row is highlighted is told late: it may be the one that a change has just led to.
         if row is not None and row.id == self._news:
             return
@@ -167,14 +167,14 @@ class PermissionsScreen(Picker):
         self.heading = self._title
         self.set_rows(self._decision_rows() if self._shows_decisions else self._rule_rows())
 
-    def _rule_rows(self) -> list[Row]:
-        mode = Row("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
+    def _rule_rows(self) -> list[PickerRow]:
+        mode = PickerRow("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
         rules = self._rules().items()
-        return [mode, *(Row(place, control_text.rule_line(rule), visible(rule.origin)) for place, rule in rules)]
+        return [mode, *(PickerRow(place, control_text.rule_line(rule), visible(rule.origin)) for place, rule in rules)]
 
-    def _decision_rows(self) -> list[Row]:
+    def _decision_rows(self) -> list[PickerRow]:
         rows = [
-            Row(
+            PickerRow(
                 f"call:{place}",
                 control_text.called(one),
                 f"{control_text.decided_words(one)}{f': {visible(one.reason)}' if one.reason else ''}",

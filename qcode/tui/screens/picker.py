@@ -53,7 +53,7 @@ _MIN_DETAIL = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PickerRow:
     """Something to pick. `label` and `detail` are its columns; `is_current` marks the one in use.
 
     `cells` are columns between them, as the list was given `Column`s. `also` is found by the filter and not shown.
@@ -99,7 +99,7 @@ class PickerList(Widget):
 
     def __init__(self, columns: Sequence[Column] = (), *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.rows: Sequence[Row] = ()
+        self.rows: Sequence[PickerRow] = ()
         self.index = 0
         self._columns = tuple(columns)
         self._has_head = any(column.title for column in columns)
@@ -109,7 +109,7 @@ class PickerList(Widget):
         self._widest: tuple[int, tuple[int, ...], bool] = (0, (), False)
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self.rows[self.index] if self.rows else None
 
@@ -118,7 +118,7 @@ class PickerList(Widget):
         """How far a page goes."""
         return max(1, self.size.height - 1 - self._has_head)
 
-    def offer(self, rows: Sequence[Row], query: str, index: int) -> None:
+    def offer(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
         """Show `rows`, which `query` has found, with the one at `index` highlighted."""
         self.rows, self._query = rows, query
         self.index = max(0, min(index, len(rows) - 1))
@@ -213,7 +213,7 @@ class PickerList(Widget):
         return content
 
 
-def _widest(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
+def _widest(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
     """Return how wide label and cells would be, each cell 0 where no row has one, and whether there is a detail."""
     label = max((cell_len(one_line(row.label)) for row in rows), default=0)
     cells = [
@@ -229,7 +229,7 @@ def _aligned(text: str, cells: int, column: Column) -> str:
     return spaces + text if column.is_number else text + spaces
 
 
-Unlisted: TypeAlias = Callable[[str, Sequence[Row]], tuple[Row, bool] | None]
+Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
 """Makes a row of what is typed where it stands for something no list has; True: it goes before the others."""
 
 
@@ -252,7 +252,7 @@ class Finder(Vertical):
     class Picked(Message):
         """A row was taken."""
 
-        row: Row
+        row: PickerRow
 
     @dataclass
     class Missed(Message):
@@ -264,7 +264,7 @@ class Finder(Vertical):
     class Moved(Message):
         """Another row is highlighted; None where there is none."""
 
-        row: Row | None
+        row: PickerRow | None
 
     @dataclass
     class Filtered(Message):
@@ -275,7 +275,7 @@ class Finder(Vertical):
         self.empty = empty
         self.missed = "No match."
         self.unlisted: Unlisted = lambda typed, rows: None
-        self._all: tuple[Row, ...] = ()
+        self._all: tuple[PickerRow, ...] = ()
         self._is_loose = True
         self._list = PickerList(columns)
         self._shown: str | None = ""
@@ -286,12 +286,12 @@ class Finder(Vertical):
         yield Static(classes="finder-empty", markup=False)
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self._list.row
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[PickerRow, ...]:
         """The rows that the filter leaves, in the order they are shown."""
         return tuple(self._list.rows)
 
@@ -312,7 +312,7 @@ class Finder(Vertical):
     def _query(self) -> Input:
         return self.query_one(".finder-query", Input)
 
-    def offer(self, rows: Sequence[Row], highlighted: str = "", *, is_loose: bool = True) -> None:
+    def offer(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_loose: bool = True) -> None:
         """Show `rows` unfiltered with one highlighted: the one with this id, else the current one, else the first.
 
         `is_loose` False: the filter keeps only labels that hold what is typed, in one piece.
@@ -323,7 +323,7 @@ class Finder(Vertical):
         wanted = highlighted or next((row.id for row in rows if row.is_current), "")
         self._filter(wanted, 0)
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
+    def set_rows(self, rows: Sequence[PickerRow]) -> None:
         """Show other rows; the highlight stays on the row with the same id, else at the same height."""
         kept = self.row
         self._all = tuple(rows)
@@ -400,7 +400,7 @@ class Finder(Vertical):
         self.post_message(self.Filtered())
         self._tell()
 
-    def _found(self) -> Sequence[Row]:
+    def _found(self) -> Sequence[PickerRow]:
         query = self.typed.strip()
         if not query:
             return self._all
@@ -423,7 +423,7 @@ class Finder(Vertical):
             self.post_message(self.Moved(self.row))
 
 
-def _searched(row: Row, query: str) -> tuple[str, ...]:
+def _searched(row: PickerRow, query: str) -> tuple[str, ...]:
     """Return the parts of a row that `query` is looked for in: letters in order find a label, and whole words the rest.
 
     In a sentence almost any few letters are to be found in order.
@@ -456,7 +456,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def __init__(
         self,
         title: str,
-        rows: Sequence[Row],
+        rows: Sequence[PickerRow],
         *,
         empty: str = "Nothing to choose from.",
         highlighted: str = "",
@@ -478,20 +478,20 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """Yield what a subclass shows between the list and the foot."""
         yield from ()
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         """`row` is highlighted now; None where the filter leaves none. The first one comes once the screen is up."""
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self.finder.row
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[PickerRow, ...]:
         """The rows that the filter leaves, in the order they are shown."""
         return self.finder.rows
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
+    def set_rows(self, rows: Sequence[PickerRow]) -> None:
         """Show other rows; the highlight stays on the row with the same id, else at the same height."""
         self.finder.set_rows(rows)
 
@@ -524,7 +524,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         if not self.finder.clear_filter():
             self.dismiss(None)
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         """Enter was pressed on `row`."""
         raise NotImplementedError
 
@@ -548,5 +548,5 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 class Picker(ListScreen[str]):
     """A list screen that is dismissed with the id of the row that was taken."""
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         self.dismiss(row.id)

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from qcode.text.clean import one_line, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.approval import preview_content
-from qcode.tui.screens.picker import Picker, Row
+from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class WhatPicker(Picker):
     def __init__(self, message: OwnMessage) -> None:
         files = count_text(len(message.files), "file") if message.files else "no file changes"
         rows = [
-            Row("both", "Conversation and files", f"{files}; later turns too"),
-            Row("conversation", "Conversation only", "files stay unchanged"),
-            Row("files", "Files only", "conversation stays unchanged"),
+            PickerRow("both", "Conversation and files", f"{files}; later turns too"),
+            PickerRow("conversation", "Conversation only", "files stay unchanged"),
+            PickerRow("files", "Files only", "conversation stays unchanged"),
         ]
         super().__init__(f"Rewind to before “{one_line(message.text, 40)}”", rows)
 
@@ -58,8 +58,8 @@ class DoubtPicker(Picker):
     def __init__(self, plan: RewindPlan) -> None:
         self._doubts = plan.doubtful
         rows = [
-            Row("skip", "Leave these files unchanged", "rewind the others"),
-            Row("overwrite", "Restore them too", "their current content is kept: redo restores it"),
+            PickerRow("skip", "Leave these files unchanged", "rewind the others"),
+            PickerRow("overwrite", "Restore them too", "their current content is kept: redo restores it"),
         ]
         super().__init__(plan.summary, rows)
 
@@ -67,10 +67,10 @@ class DoubtPicker(Picker):
         yield Static(doubt_lines(self._doubts, max(20, self.app.size.width - 4)), id="rewind-doubts", markup=False)
 
 
-def message_row(message: OwnMessage) -> Row:
+def message_row(message: OwnMessage) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
-    return Row(
+    return PickerRow(
         str(message.number), one_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
     )
 

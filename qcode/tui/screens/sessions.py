@@ -15,7 +15,7 @@ from qcode.agent.context.attachments import split_attached
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line
 from qcode.text.numbers import age_text, count_text
-from qcode.tui.screens.picker import Picker, Row
+from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import Field
 
@@ -50,7 +50,7 @@ class SessionPicker(Picker):
         # Textual calls the picker's own handler of the same event as well, here and below.
         self.query_one("#session-name").display = False
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         self._deleting = ""
         preview = self.query_one("#session-preview", Static)
         if row is None or self.size.height < 14:
@@ -110,16 +110,16 @@ class SessionPicker(Picker):
         self.query_one("#session-name").display = False
         self.finder.take_focus()
 
-    def _read(self) -> tuple[Row, ...]:
+    def _read(self) -> tuple[PickerRow, ...]:
         return tuple(session_row(info, self._now()) for info in self._library.sessions())
 
 
-def session_row(info: SessionInfo, now: float) -> Row:
+def session_row(info: SessionInfo, now: float) -> PickerRow:
     """Return a row: the title, then how long ago and how much."""
     age = age_text(now - info.updated)
     label = one_line(info.title, 80) or info.session_id
     detail = f"{age} ago · {count_text(info.messages, 'message')} · {info.session_id}"
-    return Row(info.session_id, label, detail, info.is_open)
+    return PickerRow(info.session_id, label, detail, info.is_open)
 
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
-from qcode.tui.screens.picker import Column, ListScreen, Row
+from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import Field
 
@@ -62,11 +62,11 @@ class SettingsScreen(ListScreen[None]):
         # Textual calls the handler of the list screen as well.
         self.query_one("#setting-field").display = False
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         if not self._editing:
             self._tell("")
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         """Turn a setting with choices on, and open a field for any other."""
         setting = self._settings[row.id]
         if setting.fixed:
@@ -149,7 +149,7 @@ class SettingsScreen(ListScreen[None]):
         self._tell(outcome_text(now, is_now=self._changed(now)))
         return True
 
-    def _made(self) -> list[Row]:
+    def _made(self) -> list[PickerRow]:
         return [setting_row(setting) for setting in self._settings.values()]
 
     def _tell(self, text: str, *, is_wrong: bool = False) -> None:
@@ -161,12 +161,12 @@ class SettingsScreen(ListScreen[None]):
         self.query_one("#setting-about", Static).update(about)
 
 
-def setting_row(setting: Setting) -> Row:
+def setting_row(setting: Setting) -> PickerRow:
     """Return a row: the key within its table, its value, whose that is."""
     table, _, label = setting.name.partition(".")
     group = _FAMILIES.get(table, table) if label else "model"
     cells = (shorten(setting.shown, _VALUE_CELLS), shorten(setting.whose, 16))
-    return Row(
+    return PickerRow(
         setting.name,
         label or setting.name,
         cells=cells,

@@ -23,31 +23,34 @@ _SCREEN_PIECE = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ClipboardProgram:
     """A program that takes text on its input. `encoding` is what it expects."""
 
     argv: tuple[str, ...]
     encoding: str = "utf-8"
 
 
-def tools_for(environ: Mapping[str, str], platform: str) -> tuple[Tool, ...]:
+def tools_for(environ: Mapping[str, str], platform: str) -> tuple[ClipboardProgram, ...]:
     """Return the programs that reach the person's clipboard from here, the best first."""
-    tools: list[Tool] = []
+    tools: list[ClipboardProgram] = []
     is_remote = bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
     if not is_remote:
         if platform == "darwin":
-            tools.append(Tool(("pbcopy",)))
+            tools.append(ClipboardProgram(("pbcopy",)))
         if environ.get("WSL_DISTRO_NAME"):
-            tools.append(Tool(("clip.exe",), "utf-16"))
+            tools.append(ClipboardProgram(("clip.exe",), "utf-16"))
         if environ.get("TERMUX_VERSION"):
-            tools.append(Tool(("termux-clipboard-set",)))
+            tools.append(ClipboardProgram(("termux-clipboard-set",)))
         if environ.get("WAYLAND_DISPLAY"):
-            tools.append(Tool(("wl-copy",)))
+            tools.append(ClipboardProgram(("wl-copy",)))
         if environ.get("DISPLAY"):
-            tools += [Tool(("xclip", "-selection", "clipboard")), Tool(("xsel", "--clipboard", "--input"))]
+            tools += [
+                ClipboardProgram(("xclip", "-selection", "clipboard")),
+                ClipboardProgram(("xsel", "--clipboard", "--input")),
+            ]
     if environ.get("TMUX"):
         # Into tmux's own buffer and, with -w, on to the terminal tmux runs in.
-        tools.append(Tool(("tmux", "load-buffer", "-w", "-")))
+        tools.append(ClipboardProgram(("tmux", "load-buffer", "-w", "-")))
     return tuple(tools)
 
 
