@@ -269,6 +269,7 @@ class Agent:
             sandbox=sandbox,
             gate=gate,
             search=None if search is None else _web_search(search, gate),
+            is_offered=context.options.offers,
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
         )
 

@@ -22,10 +22,18 @@ from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind
 from qcode.agent.toolbox import Toolbox
-from qcode.engine.effects import Append, ApprovalAnswered, Compact, CompactionSettings, TurnSettings, UserSubmitted
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    Compact,
+    CompactionSettings,
+    TurnSettings,
+    UserSubmitted,
+)
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import CallApproval, Decision, RepeatedCall, ToolApproval
+from qcode.protocol.approvals import CallApproval, Decision, ImpossibleCall, RepeatedCall, ToolApproval
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     AgentEvent,
@@ -208,7 +216,7 @@ class AgentRun:
         if isinstance(event, ApprovalRequested):
             approval = event.approval
             # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
-            assert isinstance(approval, (ToolApproval, RepeatedCall))
+            assert isinstance(approval, (ToolApproval, RepeatedCall, ImpossibleCall))
             named = self._named(approval.call)
             self._open[named.call_id] = approval.id
             await show(ApprovalRequested(replace(approval, call=named, agent=self._task.description)))
@@ -242,8 +250,8 @@ class AgentRun:
 
     # The services of its driver
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
-        return await self._calls.judge(self._policy, call, arguments, repeats)
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+        return await self._calls.judge(self._policy, asked)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)

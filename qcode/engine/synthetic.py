@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from qcode.text.json import DuplicateKeyError, parse_arguments
 from qcode.text.numbers import count_text
@@ -50,6 +51,11 @@ ANSWER_NOW = (
 ONE_WELL_FORMED_CALL = (
     "Your last tool call could not be parsed. Make one complete, well-formed call, or answer in plain text."
 )
+
+
+def limits_note(left: Sequence[str]) -> str:
+    """Tell the model what is left of the limits that the user set; empty if there are none."""
+    return f"[Limits of this task: {', '.join(left)} left. Finish within them.]" if left else ""
 
 
 def resumed_call_text(name: str, raw: str) -> str:

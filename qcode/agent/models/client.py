@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import cache
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.system_prompt import Prompts
@@ -105,7 +104,7 @@ class ModelClient:
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, hosted ones last."""
         hosted = self._hosted if policy.lets_host_search else ()
-        return (*toolbox.specs(self.model.name), *hosted)
+        return (*toolbox.specs(self.model.name), *filter(toolbox.is_offered, hosted))
 
     def system(self, mode: ApprovalMode) -> str:
         """Return the system prompt of the conversation in this mode."""
@@ -117,7 +116,7 @@ class ModelClient:
 
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return the error with advice for the user."""
-        if error.kind is not ErrorKind.UNKNOWN_MODEL and error.status != HTTPStatus.NOT_FOUND:
+        if error.kind is not ErrorKind.UNKNOWN_MODEL and error.status != _NOT_FOUND:
             return error
         return await with_nearest_models(error, self.provider, self.model.name)
 
@@ -129,6 +128,7 @@ class ModelClient:
 ASK_TIMEOUT_S = 10.0
 """Includes the import of the provider's SDK, which takes seconds on a busy machine."""
 MAX_NAMES = 3
+_NOT_FOUND = 404
 
 
 async def with_nearest_models(error: ProviderError, provider: Provider, model: str) -> ProviderError:

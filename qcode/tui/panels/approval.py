@@ -30,6 +30,7 @@ from qcode.protocol.approvals import (
     Approval,
     Decision,
     Deny,
+    ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
@@ -84,6 +85,11 @@ _REPEAT_OPTIONS = (
     Option("No, change the approach", "3", "n", Deny(AGAIN)),
     _TELL,
 )
+_IMPOSSIBLE_OPTIONS = (
+    Option("Yes, let it try again", "1", "y", Allow()),
+    Option("No, end the turn", "3", "n", Deny()),
+    _TELL,
+)
 _PLAN_OPTIONS = (
     Option("Yes, and accept edits", "1", "y", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
     Option("Yes, and ask before each change", "2", "a", AcceptPlan()),
@@ -103,6 +109,8 @@ def form_of(approval: Approval) -> Form:
             return Form(_tool_options(approval))
         case RepeatedCall():
             return Form(_REPEAT_OPTIONS)
+        case ImpossibleCall():
+            return Form(_IMPOSSIBLE_OPTIONS, "text")
         case Question():
             hint = "Your answer. Enter send · Esc back"
             return Form(_answers_to(approval), "text", Answer, hint)
@@ -116,7 +124,7 @@ def form_of(approval: Approval) -> Form:
 def asked_by(approval: Approval) -> str:
     """Return the question on one line, with who asks it if that is not the conversation itself."""
     match approval:
-        case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
+        case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
             return f"Sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
         case Question():
             return f"The model asks: {question_line(approval)}"
