@@ -111,7 +111,7 @@ class Options:
 
 
 SERVER_MARK = "__"
-"""Stands between server and tool in the name of a server's tool."""
+"""The separator of server and tool in the name of a server's tool."""
 EDITORS = frozenset({"edit", "multi_edit", "apply_patch"})
 
 

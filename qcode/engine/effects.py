@@ -236,7 +236,7 @@ class TurnSettings:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_turns: int | None = None
     tells_turns: bool = False
-    """The user set `max_turns`, so the model is told what is left of it."""
+    """The user set `max_turns`, so the note to the model names the rest of it."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     has_strict_tools: bool = False

@@ -54,7 +54,7 @@ ONE_WELL_FORMED_CALL = (
 
 
 def limits_note(left: Sequence[str]) -> str:
-    """Tell the model what is left of the limits that the user set; empty if there are none."""
+    """Return the note about the rest of the limits that the user set; empty if there are none."""
     return f"[Limits of this task: {', '.join(left)} left. Finish within them.]" if left else ""
 
 

@@ -67,7 +67,7 @@ class Tally:
 
     @property
     def limits_note(self) -> str:
-        """What is left of the limits that the user set, for the model; empty without any."""
+        """The rest of the limits that the user set, as a note for the model; empty without any."""
         if self._within is not None:
             return self._within.limits_note
         settings, ledger, left = self._settings, self.ledger, []

@@ -117,7 +117,7 @@ def result_line(
 
 
 def signal_arguments(sent: Signal) -> Json:
-    """Return the arguments of a signal: an object, or the text as it was received if it is none."""
+    """Return the arguments of a signal: an object, or the text as it was received."""
     return sent.arguments if isinstance(sent.arguments, str) else _representable(sent.arguments)
 
 
