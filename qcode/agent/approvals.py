@@ -49,7 +49,7 @@ from qcode.values import dataclass
 MAX_SHOWN_NAME = 80
 _AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
 _MODES: dict[ApprovalMode, str] = {
-    "default": "the person is asked before each change",
+    "default": "the user is asked before each change",
     "accept-edits": "edits inside the folder run without asking, everything else asks",
 }
 _NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
