@@ -35,7 +35,6 @@ The course of a turn. `Turn.phase` and `Reply.phase` are values: print them to s
 
 Where to look:
     turn              the next step, the end of a turn and its outcome
-    tally             the usage and limits of a turn, and those of its sub-agents
     effects           all inputs and effects, the settings of a turn, the check of its answer
     calls             which calls run and in which order, and the results of those that do not
     reply/recovery    the decision after an attempt: one pure function, tested as a table
