@@ -226,7 +226,7 @@ class CallRound:
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
         if self.limits.deny(judged.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
             text += f" This same call was denied {MAX_SAME_CALLS} times; the next time ends the turn. Do without it."
-        settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied"), "denied")
+        settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
 
     def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:

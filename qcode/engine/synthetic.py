@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from decimal import Decimal
 
 from qcode.text.json import DuplicateKeyError, parse_arguments
 from qcode.text.numbers import count_text
@@ -53,8 +53,13 @@ ONE_WELL_FORMED_CALL = (
 )
 
 
-def limits_note(left: Sequence[str]) -> str:
-    """Return the note about the rest of the limits that the user set; empty if there are none."""
+def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None) -> str:
+    """Return the note about the rest of the limits that the user set (None: not set); empty if there are none."""
+    left = [
+        *([] if calls is None else [count_text(calls, "tool call")]),
+        *([] if replies is None else [f"{count_text(replies, 'reply', 'replies')} (this one included)"]),
+        *([] if money is None else [f"${money:.4f}"]),
+    ]
     return f"[Limits of this task: {', '.join(left)} left. Finish within them.]" if left else ""
 
 

@@ -68,7 +68,6 @@ from qcode.protocol.reply import (
     WebSearched,
 )
 from qcode.protocol.usage import Price
-from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -416,8 +415,7 @@ class Turn:
             self._is_answered = False
             return [notice, *self._end(Outcome.END_TURN, result)]
         kind = ErrorKind.TOOL_FAILURE if limits.end == "impossible" else ErrorKind.UNREADABLE_CALL
-        error = ErrorInfo(kind, limits.note)
-        return self._end(Outcome.ERROR, result, error=error)
+        return self._end(Outcome.ERROR, result, error=ErrorInfo(kind, limits.note))
 
     # The next step, and the end
 
@@ -548,15 +546,13 @@ class Tally:
         """The rest of the limits that the user set, as a note for the model; empty without any."""
         if self._within is not None:
             return self._within.limits_note
-        settings, ledger, left = self._settings, self.ledger, []
-        if settings.max_tool_calls is not None:
-            left.append(count_text(max(0, settings.max_tool_calls - self.limits.calls), "tool call"))
-        if settings.tells_turns and settings.max_turns is not None:
-            replies = max(0, settings.max_turns - ledger.api_calls.initial)
-            left.append(f"{count_text(replies, 'reply', 'replies')} (this one included)")
-        if settings.max_budget_usd is not None:
-            left.append(f"${max(Decimal(0), settings.max_budget_usd - ledger.spent):.4f}")
-        return synthetic.limits_note(left)
+        settings, ledger = self._settings, self.ledger
+        calls, turns, money = settings.max_tool_calls, settings.max_turns, settings.max_budget_usd
+        return synthetic.limits_note(
+            calls=None if calls is None else max(0, calls - self.limits.calls),
+            replies=None if turns is None or not settings.tells_turns else max(0, turns - ledger.api_calls.initial),
+            money=None if money is None else max(Decimal(0), money - ledger.spent),
+        )
 
     def take(self, calls: CallRound) -> None:
         """Add the denials and signals of a step's calls."""
