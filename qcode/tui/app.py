@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from qcode.agent.settings import Setting
     from qcode.protocol.events import Notice
     from qcode.tui.commands.command import Command
+    from qcode.tui.prompt.attachments import AttachmentFinder
     from qcode.tui.turns import State
 
 
@@ -67,6 +68,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     def __init__(self, theme_wanted: str, user_themes: Path) -> None:
         # Before `super().__init__`, which calls `get_driver_class`.
         self.theme_wanted = theme_wanted
+        self._background = ""
         self._user_themes = user_themes
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
@@ -85,9 +87,10 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     @on(TerminalBackgroundChanged)
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
         """Follow the terminal, unless the user has chosen a theme."""
+        self._background = "dark" if event.is_dark else "light"
         if not self.has_chosen_theme:
             self.add_themes()
-            self.theme = choose_theme("dark" if event.is_dark else "light", self.theme_names, {})
+            self.theme = choose_theme(self._background, self.theme_names, {})
 
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
@@ -105,8 +108,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self.stylesheet.set_variables(self.get_css_variables())
 
     def apply_theme(self, name: str) -> None:
-        """Apply the theme that a setting names."""
-        self.theme = choose_theme(name, self.theme_names, os.environ)
+        """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
+        wanted = self._background if name == AUTO and self._background else name
+        self.theme = choose_theme(wanted, self.theme_names, os.environ)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
@@ -199,7 +203,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _add_commands(self, commands: tuple[Command, ...]) -> None:
         """Create the objects behind keys and commands, whose imports take as long as the first paint."""
-        from qcode.tui.commands.command import CommandContext, argument_hint, choices_for
+        from qcode.tui.commands.command import CommandContext
         from qcode.tui.commands.help import bindings
         from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
@@ -235,24 +239,28 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             copy=self._copy,
             lend=self._lend,
             apply=self._apply,
+            try_theme=self.apply_theme,
         )
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(
-            Sources(
-                lambda text: choices_for(text, self.commands),
-                lambda text: argument_hint(text, self.commands),
-                finder.files,
-                finder.pictures,
-            )
-        )
+        parts.prompt.use(self._sources(finder))
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
             self.view.say("warning", problem)
+
+    def _sources(self, finder: AttachmentFinder) -> Sources:
+        from qcode.tui.commands.command import argument_hint, choices_for
+
+        return Sources(
+            lambda text: choices_for(text, self.commands),
+            lambda text: argument_hint(text, self.commands),
+            finder.files,
+            finder.pictures,
+        )
 
     def get_driver_class(self) -> type[Driver]:
         return survive_hangup(super().get_driver_class(), self.exit)
@@ -326,6 +334,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if not self.is_headless:
             driver.on_signals(self._leave_at)
         self.terminal_title.begin()
+        # After Ctrl+Z and `fg` the terminal's screen is empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)

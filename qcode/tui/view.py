@@ -40,7 +40,7 @@ from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalTitle
-from qcode.tui.theme import theme_note
+from qcode.tui.theme import AUTO, theme_note
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
@@ -82,7 +82,10 @@ class SessionName:
 
 
 class AppView:
-    """The view of the app. `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app."""
+    """The view of the app.
+
+    `leave`, `copy`, `lend` (the terminal), `apply` (a setting) and `try_theme` are functions of the app.
+    """
 
     def __init__(
         self,
@@ -102,7 +105,9 @@ class AppView:
         copy: Callable[[str], str],
         lend: Callable[[], AbstractContextManager[None]],
         apply: Callable[[Setting], bool],
+        try_theme: Callable[[str], None],
     ) -> None:
+        self.try_theme = try_theme
         self.theme_names: tuple[str, ...] = themes
         self.servers: ServerWatch = servers
         self.transcript: Transcript = widgets.transcript
@@ -142,7 +147,8 @@ class AppView:
 
     @property
     def themes(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
+        known = ((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
+        return ((AUTO, "follows the terminal"), *known)
 
     @property
     def theme_name(self) -> str:
@@ -252,13 +258,11 @@ class AppView:
     def show_mode(self) -> None:
         self._widgets.status.change(mode=self._agent.conversation.mode)
 
-    def try_theme(self, name: str) -> None:
-        self._app.theme = name
-
     def use_theme(self, name: str) -> None:
-        if name in self.theme_names:
-            self._app.theme = name
-            self.has_chosen_theme = True
+        """Apply a theme and keep it for the next start; `auto` follows the terminal."""
+        if name == AUTO or name in self.theme_names:
+            self.try_theme(name)
+            self.has_chosen_theme = name != AUTO
             self._agent.settings.choices.keep_theme(name)
             return
         close = nearest(name, self.theme_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -75,6 +76,12 @@ class Terminal:
             self.written += data
             self._stream.feed(data)
 
+    def drain(self) -> None:
+        """Read what has been written."""
+        with contextlib.suppress(pexpect.TIMEOUT):
+            while True:
+                self.written += self.child.read_nonblocking(65_536, timeout=0)
+
     def finish(self) -> str:
         """Read to the end and return what came after the app's own screen was left."""
         self.written += self.child.read()
@@ -99,6 +106,23 @@ def test_a_session_in_a_real_terminal_leaves_it_as_it_was(tmp_path: Path) -> Non
         assert written.rfind(undone) > written.rfind(begun) >= 0
     assert "evil" not in written
     assert "\x07" in written
+
+
+def test_a_suspended_app_stops_and_paints_itself_again_when_it_continues(tmp_path: Path) -> None:
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.child.send("one\r")
+    session.until("a reply")
+    session.child.send("\x1a")
+    os.waitid(os.P_PID, session.child.pid, os.WSTOPPED | os.WNOWAIT)
+    session.drain()
+    assert session.written.rstrip().rfind(b"\x1b[?1049l") > session.written.rfind(b"a reply")
+    session.screen.reset()
+    session.child.kill(signal.SIGCONT)
+    session.until("a reply")
+    session.child.send("\x04")
+    session.finish()
+    assert session.child.exitstatus == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from qcode.agent.settings import outcome_text
 from qcode.text.match import nearest
 from qcode.tui.commands.command import Command, CommandContext, is_prompt_empty, run_command, table_text
+from qcode.tui.theme import AUTO
 
 
 def _theme(context: CommandContext, name: str) -> None:
@@ -32,7 +33,7 @@ VIEW: tuple[Command, ...] = (
         _theme,
         ("theme",),
         "[name]",
-        lambda context: context.screen.theme_names,
+        lambda context: (AUTO, *context.screen.theme_names),
         opens_picker=True,
         needs_screen=True,
     ),

@@ -1,4 +1,7 @@
-"""The list of `/copy`: the replies of a conversation, each with its code blocks. Loaded when it opens."""
+"""The list of `/copy`: the replies of a conversation, each with its code blocks.
+
+Apart from the view because it loads only when it opens.
+"""
 
 from __future__ import annotations
 
