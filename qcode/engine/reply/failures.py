@@ -62,7 +62,7 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
 def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
     error = failure.error
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
-        return ask_for_room(state, AbortAfter(_info(error)), attempt)
+        return ask_for_room(state, AbortAfter(error.info), attempt)
     is_shorter = state.superseded is not None and attempt.shown_text <= len(state.superseded.text)
     # A call in a broken stream does not count, so its attempt is sent again, unless it continues a text.
     goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and not attempt.has_call
@@ -71,7 +71,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     state.failures = 1 if goes_on else state.failures + 1
     delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
     if delay is None or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
-        return _abort(state, attempt, _info(error))
+        return _abort(state, attempt, error.info)
     waiting: list[Effect] = [Emit(Waiting(delay, error.message, state.failures)), Wait(delay)]
     if goes_on:
         state.superseded = None
@@ -119,10 +119,6 @@ def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list
         note = describe_cut(state.records, "error", error.message)
         return effects + state.finish("cut", StopReason.MAX_TOKENS, "", why="error", note=note)
     return effects + state.finish("failed", None, "", why="error", error=error)
-
-
-def _info(error: ProviderError) -> ErrorInfo:
-    return ErrorInfo(error.kind, error.message, error.status, error.request_id, error.retry_after)
 
 
 def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
