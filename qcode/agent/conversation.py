@@ -34,6 +34,9 @@ from qcode.engine.effects import (
     Compact,
     CompactionSettings,
     CompactRequested,
+    LimitAnswered,
+    ModelSwitched,
+    NoModelLeft,
     SteerQueued,
     TurnSettings,
     UserSubmitted,
@@ -41,7 +44,7 @@ from qcode.engine.effects import (
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, CallApproval, Decision, Spans, TurnOptions
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import (
     Notice,
     SteeringAdded,
@@ -51,6 +54,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -59,6 +63,7 @@ from qcode.tools.subagent import NAME as AGENT
 from qcode.tools.subagent import SubagentTool
 
 if TYPE_CHECKING:
+    from qcode.agent.models.fallback import FallbackModels
     from qcode.agent.subagents import Agents
     from qcode.agent.telemetry import TurnObserver
 
@@ -105,6 +110,12 @@ class Conversation:
 
             self._observer = TurnObserver(clients.log, lambda: self.model)
         self._sizing = ContextSizing()
+        self._fallback: FallbackModels | None = None
+        if context.settings.fallback:
+            from qcode.agent.models.fallback import FallbackModels
+
+            self._fallback = FallbackModels(clients, context.settings)
+        self._turn_options = NO_OPTIONS
         self._is_opening = False
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
         self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
@@ -171,10 +182,13 @@ class Conversation:
             for event in refused_turn(prompt, str(refusal)):
                 yield self._seen(event)
             return
+        opening: tuple[TurnEvent, ...] = ()
+        if self._fallback is not None:
+            borrowed, opening = self._fallback.for_turn(borrowed)
         self._own = self._client if borrowed is not self._client else None
         self._use(borrowed)
         message = Message("user", (*self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
-        async with aclosing(self._run(UserSubmitted(message), prompt, options)) as events:
+        async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
                 yield event
 
@@ -185,10 +199,16 @@ class Conversation:
                 yield event
 
     async def _run(
-        self, first: UserSubmitted | CompactRequested, prompt: str, options: TurnOptions = NO_OPTIONS
+        self,
+        first: UserSubmitted | CompactRequested,
+        prompt: str,
+        options: TurnOptions = NO_OPTIONS,
+        opening: tuple[TurnEvent, ...] = (),
     ) -> AsyncGenerator[TurnEvent, None]:
+        """Run one turn. The events of `opening` follow its first event."""
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
+        self._turn_options = options
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
         writer = self._clients.small()
@@ -216,6 +236,9 @@ class Conversation:
                     if isinstance(event, SteeringAdded):
                         self._waiting.arrived(event.text)
                     yield self._seen(event)
+                    for told in opening:
+                        yield self._seen(told)
+                    opening = ()
                     while complaints and not isinstance(event, TurnEnded):
                         yield self._seen(Notice("warning", complaints.pop(0)))
         finally:
@@ -239,6 +262,11 @@ class Conversation:
             self._driver.give(settled)
         elif self._agents is not None:
             self._agents.answer(approval_id, decision)
+
+    def answer_limit(self, *, waits: bool) -> None:
+        """Answer a `LimitReached` that is a question: wait for the end of the limit, or end the turn with its error."""
+        if self._driver is not None:
+            self._driver.give(LimitAnswered(waits))
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
@@ -386,6 +414,19 @@ class Conversation:
     async def explain(self, error: ProviderError) -> ProviderError:
         return await self._client.explain(error)
 
+    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        """Use the next fallback model for the rest of the turn; the next turn begins with the first one again."""
+        assert self._fallback is not None
+        client, skipped = self._fallback.after(self._client, error)
+        if client is None:
+            return NoModelLeft(skipped), None
+        if self._own is None:
+            self._own = self._client
+        self._use(client)
+        await self._sizing.ask(client)
+        settings = self._turn_settings(self._clients.small(), self._turn_options)
+        return ModelSwitched(client.known(), settings, self._counter, skipped), client.logged
+
     def _mentioned(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
         if not self._context.is_attended:
@@ -449,6 +490,7 @@ class Conversation:
             run.max_tool_calls,
             run.max_budget_usd,
             CompactionSettings(None if writer is None else writer.model),
+            None if self._fallback is None else self._fallback.settings,
             context.schema.complaint if context.schema is not None else None,
         )
 

@@ -16,7 +16,7 @@ class Ledger:
     """The totals of one turn. Usage of a sub-agent's turn is also added to the ledger it is `within`.
 
     `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a budget: it uses estimates
-    for counts that the provider did not report.
+    for counts that the provider did not report. `price` is that of the current model.
     """
 
     def __init__(self, price: Price | None, *, within: Ledger | None = None) -> None:
@@ -24,7 +24,7 @@ class Ledger:
         self.cost: Decimal | None = Decimal(0) if price is not None else None
         self.spent = Decimal(0)
         self.discarded_output_tokens = 0
-        self._price = price
+        self.price = price
         self._within = within
         self._counts: dict[RequestCause, int] = {}
 
@@ -52,7 +52,7 @@ class Ledger:
             input=estimate.input if usage.input is None else usage.input,
             output=estimate.output if usage.output is None else usage.output,
         )
-        self._put(usage, cost_of(usage, self._price), cost_of(counts, self._price) or Decimal(0))
+        self._put(usage, cost_of(usage, self.price), cost_of(counts, self.price) or Decimal(0))
 
     def discard(self, usage: Usage) -> None:
         """Count the output of an attempt, added before, as discarded."""

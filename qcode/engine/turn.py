@@ -25,6 +25,9 @@ from qcode.engine.effects import (
     Emit,
     EndTurn,
     Input,
+    LimitAnswered,
+    ModelSwitched,
+    NoModelLeft,
     ReplyFailed,
     Review,
     SteerQueued,
@@ -35,7 +38,7 @@ from qcode.engine.effects import (
 )
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel
-from qcode.engine.reply.phase import NeedsRoom, ReplyResult
+from qcode.engine.reply.phase import NeedsModel, NeedsRoom, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
 from qcode.engine.transcript import has_images, prepared, readable
@@ -43,6 +46,7 @@ from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
     Denial,
+    ModelFellBack,
     Notice,
     ResultsCommitted,
     Signal,
@@ -197,6 +201,8 @@ class Turn:
                 return self._compact("asked", EndCompaction(), given.focus)
             case ToolEnded() | ApprovalAnswered():
                 return self._to_round(phase, given) if isinstance(phase, Calling) else []
+            case ModelSwitched() | NoModelLeft():
+                return self._model_chosen(phase.reply, given) if isinstance(phase, Replying) else []
             case SteerQueued():
                 self._steering.add(given)
                 return []
@@ -225,8 +231,13 @@ class Turn:
 
     def _begin_step(self) -> list[Effect]:
         self._step += 1
+        reply = Reply(self._plan(), self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
+        self.phase = Replying(reply)
+        return [Emit(StepStarted(self._step)), *self._from_reply(reply, reply.begin())]
+
+    def _plan(self) -> ReplyPlan:
         settings = self.settings
-        plan = ReplyPlan(
+        return ReplyPlan(
             settings.system,
             self._history(),
             settings.tools,
@@ -235,10 +246,8 @@ class Turn:
             settings.retries,
             settings.max_budget_usd,
             can_make_room=self._compaction.is_able,
+            fallback=settings.fallback,
         )
-        reply = Reply(plan, self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
-        self.phase = Replying(reply)
-        return [Emit(StepStarted(self._step)), *self._from_reply(reply, reply.begin())]
 
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
@@ -246,12 +255,14 @@ class Turn:
 
     # Replies
 
-    def _to_reply(self, reply: Reply, given: ReplyEvent | ReplyFailed | WaitElapsed) -> list[Effect]:
+    def _to_reply(self, reply: Reply, given: ReplyEvent | ReplyFailed | WaitElapsed | LimitAnswered) -> list[Effect]:
         match given:
             case ReplyFailed():
                 return self._from_reply(reply, reply.handle_failure(given))
-            case WaitElapsed():
-                return self._from_reply(reply, reply.handle_wait_elapsed())
+            case WaitElapsed(seconds=seconds):
+                return self._from_reply(reply, reply.handle_wait_elapsed(seconds))
+            case LimitAnswered(waits=waits):
+                return self._from_reply(reply, reply.handle_limit_answered(waits=waits))
             case _:
                 effects = reply.handle_event(given)
                 is_over = isinstance(given, ReplyEnded) or reply.result is not None
@@ -269,6 +280,21 @@ class Turn:
         if result.message is not None:
             self._messages.append(result.message)
         return effects + self._reply_decided(result)
+
+    def _model_chosen(self, reply: Reply, given: ModelSwitched | NoModelLeft) -> list[Effect]:
+        """Continue the reply with the next fallback model, or as without one."""
+        phase = reply.phase
+        if not isinstance(phase, NeedsModel):
+            return []
+        skipped: list[Effect] = [Emit(Notice("warning", line)) for line in given.skipped]
+        if isinstance(given, NoModelLeft):
+            self.settings = replace(self.settings, fallback=None)
+            return self._from_reply(reply, skipped + reply.resume_without_model())
+        before, self.model, self.settings = self.model, given.model, given.settings
+        self._counter = given.counter
+        changed = Emit(ModelFellBack(before.title, self.model.title, phase.failure.error.info))
+        effects = reply.resume_with_model(self._plan(), self.model, self._counter)
+        return self._from_reply(reply, [*skipped, changed, *effects])
 
     def _reply_decided(self, result: ReplyResult) -> list[Effect]:
         text = self._paused_text + (result.message.text if result.message else "")
@@ -328,7 +354,7 @@ class Turn:
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
         writer, messages = self._compaction.start(self.model), tuple(self._messages)
         compactor = Compactor(
-            messages, self.model, writer, settings.tools, settings.retries, cause=cause, size=size, focus=focus
+            messages, self.model, writer, settings.tools, settings.retries.unasked, cause=cause, size=size, focus=focus
         )
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._from_compaction(phase, compactor.begin())]

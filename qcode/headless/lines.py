@@ -113,6 +113,7 @@ def result_line(
         ],
         "structured_output": structured.value if structured else None,
         "error": None if error is None else _error(error),
+        **({"resets_at": _time(error)} if error is not None and error.resets_at else {}),
     }
 
 
@@ -229,6 +230,17 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
         case ev.Waiting():
             delay = round(event.seconds * 1000)
             return {"subtype": "api_retry", "attempt": event.attempt, "delay_ms": delay, "error": event.why}
+        case ev.ModelFellBack(error=failure):
+            why = None if failure is None else _error(failure)
+            return {"subtype": "model_fallback", "from": event.from_model, "to": event.to_model, "error": why}
+        case ev.LimitReached(error=error):
+            return {
+                "subtype": "limit_wait",
+                "resets_at": _time(error),
+                "seconds": round(event.seconds),
+                "limit": error.period,
+                "error": error.message,
+            }
         case ev.Compacted():
             return {
                 "subtype": "compact",
@@ -290,7 +302,13 @@ def _error(error: ErrorInfo) -> JsonObject:
         "message": error.message,
         "status": error.status,
         "request_id": error.request_id,
+        **({"resets_at": _time(error)} if error.resets_at else {}),
     }
+
+
+def _time(error: ErrorInfo) -> str | None:
+    """Return the end of a limit in RFC 3339, such as `2026-10-20T12:30:00Z`."""
+    return error.resets_at.strftime("%Y-%m-%dT%H:%M:%SZ") if error.resets_at else None
 
 
 def _arguments(call: ToolCall) -> JsonObject:

@@ -30,7 +30,7 @@ from qcode.headless.lines import (
     structured_answer,
 )
 from qcode.headless.output import OutputLostError, Pipe
-from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message
+from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Answer,
@@ -48,7 +48,6 @@ from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     Denial,
-    Notice,
     PartialRestored,
     ReplyFinished,
     Retry,
@@ -289,9 +288,9 @@ class Run:
 
     async def _tell(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
-        if isinstance(event, Notice) and event.level != "info":
-            self._noticed.add(event.text)
-            await self._stderr.say(event.text)
+        if text := warning_message(event):
+            self._noticed.add(text)
+            await self._stderr.say(text)
         elif self._output.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
                 await self._stderr.quote(event.message.text)

@@ -161,6 +161,31 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitReached:
+    """The turn stopped at a rate limit that ends in `seconds`; `error` has the time.
+
+    `is_question`: the turn waits for `Conversation.answer_limit`. Otherwise it waits for the end of the limit, then
+    sends the same request again; the event is repeated every minute.
+    """
+
+    error: ErrorInfo
+    seconds: float
+    is_question: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFellBack:
+    """The rest of the turn uses another model, because the first one failed with `error`. Names are `provider/model`.
+
+    `error` is None if the first model was skipped from the start: its limit has not ended yet.
+    """
+
+    from_model: str
+    to_model: str
+    error: ErrorInfo | None
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionStarted:
     """Compaction of the conversation begins.
 
@@ -316,6 +341,8 @@ TurnEvent: TypeAlias = (
     | SteeringAdded
     | UsageUpdated
     | Waiting
+    | LimitReached
+    | ModelFellBack
     | CompactionStarted
     | Compacted
     | Notice

@@ -215,7 +215,7 @@ class Player:
                 self._inputs.append(ApprovalAnswered(effect.call.call_id, self.allows(effect)))
             case Wait():
                 played.waits.append(effect.seconds)
-                self._inputs.append(WaitElapsed())
+                self._inputs.append(WaitElapsed(effect.seconds))
             case Append():
                 played.messages.append(effect.message)
             case Compact():

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from qcode.engine import synthetic
 from qcode.engine.caps import OutputSettings
+from qcode.engine.effects import Fallback
 from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.assembler import Draft
 from qcode.engine.transcript import sendable_blocks
@@ -24,7 +25,7 @@ from qcode.values import dataclass
 class ReplyPlan:
     """The inputs of a reply, shared by all its attempts. `messages` is a valid history for every provider.
 
-    `can_make_room`: the conversation may be compacted once if the window is full.
+    `can_make_room`: the conversation may be compacted once if the window is full. `fallback` as in `TurnSettings`.
     """
 
     system: str
@@ -35,6 +36,7 @@ class ReplyPlan:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_budget_usd: Decimal | None = None
     can_make_room: bool = False
+    fallback: Fallback | None = None
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:

@@ -78,6 +78,7 @@ class ReplyState:
         self.nudges_left = 1
         self.resumed_calls = 0
         self.failures = 0
+        self.limit_waits = 0
         self.breaks = 0
         """How often a shown text was continued after its stream broke; limited by `MAX_TRANSPORT_CONTINUATIONS`."""
         self.resends = 0
@@ -88,6 +89,16 @@ class ReplyState:
     def _plan_caps(self) -> caps.Caps:
         model = self.model
         return caps.caps_for(self.plan.output, model.output_limit, is_silently_capped=model.host.is_silently_capped)
+
+    def switch_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> None:
+        """Continue the reply with another model; its requests are priced by its own price."""
+        self.plan, self.model, self.counter = plan, model, counter
+        self.tools = plan.tools_by_name
+        self.caps = self._plan_caps()
+        self.has_escalated = False
+        self.failures = self.limit_waits = self.breaks = 0
+        self.relearned.clear()
+        self.ledger.price = model.facts.price
 
     @property
     def is_affordable(self) -> bool:
