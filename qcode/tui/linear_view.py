@@ -1,6 +1,6 @@
-"""The words of the linear mode: what the presenter shows, as sentences and lines.
+"""The texts of the linear mode: the presenter's calls as sentences and lines.
 
-Text is said line by line as it comes, everything else once it is known. Nothing said is ever taken back.
+Streamed text is printed line by line, everything else when it is complete. Printed lines are never changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qcode.tui.transcript.content import Thoughts
 from qcode.values import dataclass
 
 Say = Callable[[str], None]
-"""Writes lines, which end where it adds an end."""
+"""Prints text; a line ends only at a line end in it."""
 
 _HEAD, _TAIL = 20, 20
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
@@ -44,7 +44,7 @@ class _ShownCall:
 
 
 class LinearView:
-    """Takes the calls of the presenter and says them."""
+    """The transcript and status line of the linear mode: prints the presenter's calls."""
 
     def __init__(self, say: Say, show_thinking: Thoughts, clock: Callable[[], float]) -> None:
         self._say = say
@@ -85,7 +85,7 @@ class LinearView:
         self._speaker = ""
 
     def pause(self) -> None:
-        """Say what is left of the line that is being written."""
+        """Print the rest of the current line."""
         rest, self._rest = self._rest, ""
         if rest.strip():
             self._say(clean(rest))
@@ -123,7 +123,7 @@ class LinearView:
         if update.state is not None and update.state != call.state:
             call.state = update.state
             if update.state == "running":
-                self._tell(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
+                self._print(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
         if call.state not in _STATES:
             return
         if update.state is None or update.output is not None or update.diff is not None:
@@ -134,15 +134,15 @@ class LinearView:
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
-            self._tell(f"Retrying in {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
+            self._print(f"Retrying in {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
 
     def show_usage(self, event: UsageUpdated) -> None:
-        """Figures that change all the time are not read out."""
+        """Print nothing: a screen reader would read every change."""
 
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
-        """Figures that change all the time are not read out."""
+        """Print nothing: a screen reader would read every change."""
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._end_thinking()
         self._end_calls()
         self._speaker = ""
@@ -169,7 +169,7 @@ class LinearView:
             self._say(f"Thought for {duration_text(seconds)}.")
 
     def _end_calls(self) -> None:
-        """Say how calls ended of which nothing more has been told."""
+        """Print the state of each call that has not been reported yet."""
         self.pause()
         for call_id, call in tuple(self._ended.items()):
             if call_id in self._ended:
@@ -179,7 +179,7 @@ class LinearView:
         del self._calls[call_id]
         self._ended.pop(call_id, None)
         what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
-        self._tell("\n".join([what, *_shown(call.diff or "".join(call.output))]))
+        self._print("\n".join([what, *_shown(call.diff or "".join(call.output))]))
 
 
 def _shown(text: str) -> Sequence[str]:

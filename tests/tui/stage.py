@@ -227,6 +227,6 @@ class StagedApp(QcodeApp):
     def open_agent(self) -> Agent:
         return self.staged
 
-    async def look_for_sandbox(self) -> None:
+    async def show_sandbox(self) -> None:
         if self.staged.services.has_sandbox is not None:
-            await super().look_for_sandbox()
+            await super().show_sandbox()

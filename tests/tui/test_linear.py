@@ -246,7 +246,7 @@ def test_a_turn_that_fails_inside_is_told_and_the_session_goes_on() -> None:
 
 SCRIPT = """
 import sys
-from qcode.tui.linear import talk_in_lines
+from qcode.tui.linear import run_linear_with
 from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import TextDelta
@@ -258,7 +258,7 @@ ask = ApprovalRequested(ToolApproval(call(), "Run ls?", "ls", "shell(ls)"))
 conversation = ScriptedConversation(
     [*says("a reply"), ended()], [ask, UntilAnswered("c1"), ended()], [TextDelta(0, "half\\n"), Gate()]
 )
-code = talk_in_lines(make_agent(conversation), WELCOME)
+code = run_linear_with(make_agent(conversation), WELCOME)
 print("code", code, conversation.prompts, conversation.answers, conversation.cancels, flush=True)
 sys.exit(code)
 """

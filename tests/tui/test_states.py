@@ -101,7 +101,7 @@ class State:
 
     words: tuple[str, ...]
     command: str = ""
-    holds: Callable[[QcodeApp], bool] = lambda app: app.is_at_work
+    holds: Callable[[QcodeApp], bool] = lambda app: app.is_ready
     make: Callable[[], ScriptedConversation] = _Conversation
     changes: Callable[[], dict[str, Any]] = dict
     prompt: str = ""

@@ -1,5 +1,6 @@
-"""The commands of the conversation: provider, model, effort, mode, new session, trust, interrupt, quit; the editor,
-history and pasting of the prompt; to-do list and background jobs.
+"""The commands of the conversation: provider, model, effort, mode, new session, trust, interrupt, quit.
+
+Also the prompt's editor, history and paste, the to-do list and background jobs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 AUTO = "auto"
-"""The word for no effort of one's own: the model thinks as much as it likes."""
+"""The argument that resets the effort to the model's default."""
 _MEANINGS: dict[Effort, str] = {
     "none": "no reasoning, if the model allows that",
     "minimal": "the least the model offers",

@@ -1,4 +1,4 @@
-"""The field between transcript and prompt that searches the transcript while the user types.
+"""The search field between transcript and prompt, which searches the transcript as the user types.
 
 Loaded after the first paint; the search itself is in `transcript.transcript`.
 """
@@ -24,11 +24,11 @@ _ROOM_FOR_KEYS = 72
 
 
 class SearchField(Field):
-    """What to look for. Its keys go from one place to the next."""
+    """The search text. Its keys move between matches."""
 
     @dataclass
     class Moved(Message):
-        """Another place is wanted."""
+        """The user asked for the previous or next match."""
 
         is_upwards: bool
 
@@ -42,7 +42,7 @@ class SearchField(Field):
 
 
 class SearchBar(Horizontal):
-    """One row: the field, which place of how many, the keys. Hidden while closed; focus is the app's to give back."""
+    """The search line: field, position such as `3 of 12`, keys. Hidden while closed; the app moves the focus back."""
 
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -61,7 +61,7 @@ class SearchBar(Horizontal):
         return bool(self.display)
 
     def open(self) -> None:
-        """Begin a search, with what was looked for last ready to be replaced."""
+        """Start a search. The previous search text is selected, so that typing replaces it."""
         self.display = True
         self._transcript.begin_search()
         field = self._field
@@ -71,7 +71,10 @@ class SearchBar(Horizontal):
         self._show(self._transcript.search(self._last))
 
     def close(self, *, is_going_back: bool) -> bool:
-        """End the search where it is or, `is_going_back`, where it began; return whether it was open."""
+        """End the search and return whether it was open.
+
+        `is_going_back`: scroll back to the position at which the search started.
+        """
         if not self.is_open:
             return False
         self._last = self._field.value

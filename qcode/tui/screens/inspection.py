@@ -1,7 +1,8 @@
-"""What `/doctor`, `/memory` and `/tools` show: findings, instruction files, the tools offered to the model.
+"""The screens of `/doctor`, `/memory` and `/tools`: findings, instruction files, tools offered to the model.
 
 Findings are collected in a thread while the app continues. Instruction files are listed in the order in which they
-apply; one is opened, or chosen to add a line to. Each tool has its current verdict, its origin and its cost.
+apply; the user opens one, or picks the one to add a line to. Each tool has its current verdict, its origin and its
+cost.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FINDINGS_KEYS = (("Esc", "closes"), ("c", "copies it"), ("↑↓", "scroll"))
 
 
 class FindingsScreen(ModalScreen[None]):
-    """`examine` blocks and returns lines, the titles among them at the margin."""
+    """Shows the findings of the doctor. `examine` blocks and returns lines; lines without an indent are headings."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
@@ -80,7 +81,7 @@ class FindingsScreen(ModalScreen[None]):
 
 
 def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the findings with a style each: their titles marked, a blank line before each."""
+    """Return the findings with a style each; headings are highlighted and follow a blank line."""
     shown: list[tuple[str, str]] = []
     for line in lines:
         is_title = not line.startswith(" ")
@@ -91,7 +92,7 @@ def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class MemoryPicker(Picker):
-    """Picks a file to open, by its path. Files that are not there yet are made by opening them."""
+    """Picks an instruction file to open, by path. Opening a missing file creates it."""
 
     ENTER = "open in your editor"
 
@@ -106,7 +107,7 @@ class MemoryPicker(Picker):
 
 
 class PlacePicker(Picker):
-    """Picks the file that a line is added to, by its path."""
+    """Picks the file that a line is added to, by path."""
 
     ENTER = "add it here"
 
@@ -119,7 +120,7 @@ def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
 
 
 class ToolPicker(Picker):
-    """Picks a tool to read all about, by its name."""
+    """Picks a tool by name to show its details."""
 
     ENTER = "all about it"
 

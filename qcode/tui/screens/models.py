@@ -1,6 +1,6 @@
-"""The model picker: what every provider that can be used serves, what it costs and can do, and how much it thinks.
+"""The model picker: the models of every configured provider, their prices and abilities, and the effort.
 
-Hosts that no table knows are asked while the screen is up; their models join the list as they come.
+Providers that no table lists are queried while the screen is open; their models are added when they arrive.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.values import dataclass
 
 CONNECT = "/connect "
-"""What the id of a row begins with that stands for a provider without a key."""
+"""Prefix of the id of a row that connects a provider without a key."""
 _NOT_READY = "no key: Enter to connect"
 _LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was chosen: a model or a provider to connect, and the effort."""
+    """The result: a model or a provider to connect, and the effort."""
 
     model: str = ""
     provider: str = ""
@@ -38,7 +38,10 @@ class Chosen:
 
 
 class ModelPicker(ListScreen[Chosen]):
-    """Picks a model by `provider/model`, typed in full where no list has it; Left and Right change the effort."""
+    """Picks a model by `provider/model`, which may be typed in full if it is not listed.
+
+    Left and Right change the effort.
+    """
 
     ENTER = "use it"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "effort"),)
@@ -111,7 +114,7 @@ class ModelPicker(ListScreen[Chosen]):
 
     def _made(self) -> list[PickerRow]:
         providers = tuple(self._providers.values())
-        # The one in use comes first, then the others as they were offered.
+        # The current provider comes first, then the others in the order in which they were offered.
         first = self._current.partition("/")[0]
         ready = sorted((one for one in providers if one.is_ready), key=lambda one: one.name != first)
         rows = [model_row(provider, model, self._current) for provider in ready for model in provider.models]
@@ -127,7 +130,7 @@ class ModelPicker(ListScreen[Chosen]):
         return next((one.facts for one in offered.models if one.name == model), None) if offered is not None else None
 
     def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> tuple[PickerRow, bool] | None:
-        """Return a row for a name that is typed in full and in no list; it goes first where no listed name holds it."""
+        """Return a row for a model that is typed in full and not listed; first if no listed name contains it."""
         provider, slash, model = typed.partition("/")
         offered = self._providers.get(provider)
         if not (slash and model) or offered is None or any(row.id == typed for row in rows):
@@ -158,7 +161,10 @@ def connect_row(provider: OfferedProvider) -> PickerRow:
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:
-    """Return the columns: context window, output limit, price of input and output, abilities. Unknown is empty."""
+    """Return the columns: context window, output limit, price of input and output, abilities.
+
+    Unknown facts are empty.
+    """
     price = facts.price
     words = ("think" if facts.thinking else "", "img" if facts.images else "")
     return (
@@ -171,7 +177,7 @@ def cells_of(facts: ModelFacts) -> tuple[str, ...]:
 
 
 def facts_text(facts: ModelFacts) -> str:
-    """Return all that is known in words."""
+    """Return all known facts as text."""
     parts = (
         f"context {facts.context_window:,}" if facts.context_window else "",
         f"output {facts.max_output_tokens:,}" if facts.max_output_tokens else "",

@@ -1,9 +1,9 @@
 """Command palette and theme picker.
 
 The palette lists every command with its keys, recently used ones first, then the values of its argument. The theme
-picker applies each theme while it is highlighted; Enter keeps it, leaving restores the old one.
+picker applies each theme while it is highlighted; Enter keeps it, closing restores the previous one.
 
-Apart from the commands, because it loads when it opens.
+Apart from the commands because it loads only when it opens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qcode.tui.commands.help import keys_of
 from qcode.tui.screens.picker import Column, Picker, PickerRow
 
 ALONE = "\0"
-"""The id of the row that runs a command without an argument."""
+"""Id of the row that runs a command without an argument."""
 _LEFT_OUT = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
 
 
@@ -37,7 +37,7 @@ class PalettePicker(Picker):
 
 
 class ArgumentPicker(Picker):
-    """Picks what a command is run with; `ALONE` where it can do without."""
+    """Picks the argument of a command; `ALONE` if it is optional."""
 
     ENTER = "run"
 
@@ -49,7 +49,7 @@ class ArgumentPicker(Picker):
 
 
 def command_row(command: Command, context: CommandContext) -> PickerRow:
-    """Return a row: the title, how it is typed, its keys, and what it does."""
+    """Return a row: title, usage, keys and description."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))
@@ -57,7 +57,7 @@ def command_row(command: Command, context: CommandContext) -> PickerRow:
 
 
 class ThemePicker(Picker):
-    """Picks a theme. `use` puts one on, by name; `themes` are names with what is to be said about each."""
+    """Picks a theme. `use` applies one by name; `themes` are names with a note each."""
 
     ENTER = "keep"
 
@@ -75,7 +75,7 @@ class ThemePicker(Picker):
             self._use(name)
 
     def action_leave(self) -> None:
-        """Leave at once, also with a filter: what is seen must be what was there before."""
+        """Close at once, even with a filter, and restore the previous theme."""
         if self._worn != self._current:
             self._use(self._current)
         self.dismiss(None)
