@@ -180,6 +180,13 @@ class Player:
             self.give(self._inputs.pop(0))
         return self.played
 
+    def play_until(self, kind: type[TurnEvent]) -> Played:
+        """Play until the first event of this kind, and leave the rest queued."""
+        self.give(UserSubmitted(user("go")))
+        while not self.played.of(kind) and self._inputs:
+            self.give(self._inputs.pop(0))
+        return self.played
+
     def give(self, given: Input) -> None:
         for effect in self.turn.handle(given):
             self._perform(effect)

@@ -171,6 +171,8 @@ class Clients:
         self._open: list[ModelClient] = []
         self._borrowed: dict[str, ModelClient] = {}
         self._small: ModelClient | None = None
+        # The provider of the first model, to which --base-url belongs.
+        self._chosen = ""
 
     def connect(self, selection: Selection) -> ModelClient:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` if a key is missing."""
@@ -178,7 +180,8 @@ class Clients:
         settings, spec = context.settings, selection.spec
         network = settings.network_for(spec.name)
         address, source = address_of(spec, settings, context.env)
-        if context.options.base_url:
+        self._chosen = self._chosen or spec.name
+        if context.options.base_url and spec.name == self._chosen:
             address, source = context.options.base_url, "--base-url"
         key, key_source = context.keys.key_of(spec)
         if key:
