@@ -289,7 +289,7 @@ class Driver:
         await self._inputs.put(switched)
 
     async def _wait(self, seconds: float) -> None:
-        """Feed back the time that passed on the clock: the loop's own clock stands still while the machine sleeps."""
+        """Feed back the time that passed on the clock: the loop's clock stops while the machine sleeps."""
         began = self._wall_clock()
         await asyncio.sleep(seconds)
         await self._inputs.put(WaitElapsed(max(seconds, self._wall_clock() - began)))
