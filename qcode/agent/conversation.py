@@ -7,6 +7,7 @@ It keeps the session file, the rules and the limits learned from the host; each 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
+from qcode.agent.metrics import RecoveryMetrics
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
@@ -65,7 +67,6 @@ from qcode.tools.subagent import SubagentTool
 if TYPE_CHECKING:
     from qcode.agent.models.fallback import FallbackModels
     from qcode.agent.subagents import Agents
-    from qcode.agent.telemetry import TurnObserver
 
 MAX_TURNS_UNATTENDED = 100
 
@@ -73,7 +74,8 @@ MAX_TURNS_UNATTENDED = 100
 class Conversation:
     """One session with one model, one turn at a time. Owns its session file and provider until `close`.
 
-    `effort` is the reasoning effort from the next turn on; None: the model's default.
+    `effort` is the reasoning effort from the next turn on; None: the model's default. `metrics` are those of its turns
+    since it was opened.
     """
 
     def __init__(
@@ -104,11 +106,9 @@ class Conversation:
         self._agents: Agents | None = None
         self._turn: Turn | None = None
         self._waiting = PendingAttachments(self._mentioned)
-        self._observer: TurnObserver | None = None
-        if clients.log is not None:
-            from qcode.agent.telemetry import TurnObserver
-
-            self._observer = TurnObserver(clients.log, lambda: self.model)
+        self._log = clients.log
+        self.metrics = RecoveryMetrics()
+        self._said_once: set[str] = set()
         self._sizing = ContextSizing()
         self._fallback: FallbackModels | None = None
         if context.settings.fallback:
@@ -225,6 +225,10 @@ class Conversation:
             complaints += await self._prepare(turn, first)
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
+                    if isinstance(event, Notice) and event.is_once:
+                        if event.text in self._said_once:
+                            continue
+                        self._said_once.add(event.text)
                     if isinstance(event, TurnEnded):
                         self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
@@ -251,8 +255,13 @@ class Conversation:
             self._transcript.session.sync()
 
     def _seen(self, event: TurnEvent) -> TurnEvent:
-        """Pass an event to the debug log, if there is one, and return it."""
-        return event if self._observer is None else self._observer.seen(event)
+        """Count an event, pass it to the debug log, if there is one, and return it."""
+        self.metrics.observe(event, self.model, self._client.model.output_limit, time.monotonic())
+        if self._log is not None:
+            self._log.event(event)
+            if isinstance(event, TurnEnded):
+                self._log.metrics(self.metrics.as_json())
+        return event
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
@@ -384,8 +393,8 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()
-        if self._observer is not None:
-            self._observer.close()
+        if self._log is not None:
+            self._log.close()
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, call, arguments, repeats)

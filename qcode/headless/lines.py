@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from qcode.agent.metrics import RecoveryMetrics
 from qcode.agent.outcomes import reported_error, subtype
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
@@ -86,7 +87,13 @@ def _agent_line(event: ev.AgentEvent, session_id: str, *, has_deltas: bool) -> J
 
 
 def result_line(
-    ended: TurnEnded, session_id: str, schema: AnswerSchema | None = None, *, duration_ms: int = 0, api_ms: int = 0
+    ended: TurnEnded,
+    session_id: str,
+    schema: AnswerSchema | None = None,
+    *,
+    duration_ms: int = 0,
+    api_ms: int = 0,
+    metrics: RecoveryMetrics | None = None,
 ) -> JsonObject:
     """Return the `result` object: the complete json output, and the last line of stream-json."""
     kind, error = subtype(ended), reported_error(ended)
@@ -111,6 +118,7 @@ def result_line(
             {"tool_name": sent.name, "arguments": _representable(sent.arguments), "emitted_at": sent.emitted_at}
             for sent in ended.signals
         ],
+        "metrics": (metrics or RecoveryMetrics()).as_json(),
         "structured_output": structured.value if structured else None,
         "error": None if error is None else _error(error),
         **({"resets_at": _time(error)} if error is not None and error.resets_at else {}),

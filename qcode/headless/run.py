@@ -329,7 +329,14 @@ class Run:
         schema = self._output.agent.context.schema
         if self._format != "text":
             session_id, meter = self._conversation.session_id, self._meter
-            line = result_line(ended, session_id, schema, duration_ms=meter.duration_ms, api_ms=meter.api_ms)
+            line = result_line(
+                ended,
+                session_id,
+                schema,
+                duration_ms=meter.duration_ms,
+                api_ms=meter.api_ms,
+                metrics=self._conversation.metrics,
+            )
             return encode(line)
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text

@@ -209,8 +209,11 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
+    """A message for the user. One that `is_once` is shown at its first occurrence in a conversation only."""
+
     level: Level
     text: str
+    is_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

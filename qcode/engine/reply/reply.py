@@ -412,8 +412,9 @@ class Reply:
         effects: list[Effect] = []
         if shape.stop is StopReason.UNKNOWN:
             reason = f'"{shape.raw_stop}"' if shape.raw_stop else "none"
-            text = f"The reply ended with an unknown stop reason ({reason}); its text is kept."
-            effects.append(Emit(Notice("warning", text)))
+            model = state.model.title
+            text = f"{model}: the reply ended with an unknown stop reason ({reason}); its text is kept."
+            effects.append(Emit(Notice("warning", text, is_once=True)))
         return effects + state.finish("done", shape.stop, shape.raw_stop)
 
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
