@@ -78,7 +78,7 @@ def decode_to_show(data: bytes, shown: str) -> DisplayText:
 
 
 def _other_encoding(data: bytes) -> str:
-    """Return the encoding that bytes which are no UTF-8 most likely have, empty where they are no text."""
+    """Return the most likely encoding of bytes that are not UTF-8, empty if they are not text."""
     sample = data[:_SAMPLE]
     if b"\0" not in data:
         return "" if _CONTROLS.search(sample) else "latin-1"
@@ -144,7 +144,7 @@ def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, i
 def diff_of(name: str, old: Document | None, new: Document | None, *, was: str = "") -> str:
     """Return the whole unified diff from `old` (None: a new file) to `new` (None: it is deleted), empty for no change.
 
-    `was` is the name the file had before, if it had another. Line endings are shown, as a mark, only where the diff
+    `was` is the name the file had before, if it had another. Line endings are shown, as a mark, only if the diff
     would otherwise hide that they change.
     """
     shows_endings = old is not None and new is not None and bool(old.endings) and set(old.endings) != set(new.endings)

@@ -13,7 +13,7 @@ from math import ceil
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
-from qcode.text.numbers import count_text, duration_text
+from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Thoughts
@@ -134,7 +134,7 @@ class LinearView:
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
-            self._print(f"Retrying in {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
+            self._print(f"{one_line(activity.text)}, {retry_countdown(activity.attempt, seconds)}")
 
     def show_usage(self, event: UsageUpdated) -> None:
         """Print nothing: a screen reader would read every change."""

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Protocol, TypeAlias
 
 from qcode.agent.context.attachments import split_attached
-from qcode.agent.outcomes import ending_notice, requests_note
+from qcode.agent.outcomes import ending_notice, requests_note, retry_cause, retry_text
 from qcode.protocol.approvals import CallApproval, RepeatedCall, ToolApproval
 from qcode.protocol.events import (
     AgentEvent,
@@ -214,14 +214,12 @@ class Presenter:
     def _show_retry(self, event: Retry) -> None:
         if event.is_continuation:
             self._recovery = f"continued {event.attempt}/{self._max_continuations}"
-            if event.reason == "call":
-                self._recovery = "requesting the rest of a truncated call"
-            elif event.reason == "context":
-                self._recovery = "the context window was full; continuing after compaction"
-            lead = "connection lost, " if event.reason == "transport" else ""
+            if event.reason in ("call", "context"):
+                self._recovery = retry_text(event)
+            lead = f"{retry_cause(event)}, " if event.reason == "transport" else ""
             self._transcript.add_mark(lead + self._recovery)
         else:
-            self._recovery = _RECOVERIES.get(event.reason, "asking again")
+            self._recovery = f"{retry_cause(event)}, retrying"
             self._restarting = event
         self._doing = ""
         self._set_activity("waiting for the model")
@@ -229,13 +227,8 @@ class Presenter:
     def _restart(self, retry: Retry, cap: int | None) -> None:
         """Restart the reply. `cap` is the limit that truncated it; it arrives in the event after `Retry`."""
         self._restarting = None
-        label = _RESTARTS.get(retry.reason, "asking again")
-        if retry.reason == "max_tokens":
-            label = (
-                f"truncated at {f'{cap:,} tokens' if cap else 'the output limit'}; retrying with {retry.max_tokens:,}"
-            )
         if self._has_shown or retry.reason != "transport":
-            self._transcript.restart(label)
+            self._transcript.restart(retry_text(retry, cap))
         for call_id in self._writing_cards:
             self._open_cards.pop(call_id, None)
         self._writing_cards.clear()
@@ -358,15 +351,6 @@ def _compacted(event: Compacted) -> str:
 
 def _show_nothing(event: _Silent) -> None:
     """Ignore an event that is only logged. The type checker rejects any other event here."""
-
-
-_RECOVERIES = {"max_tokens": "reply truncated, retrying", "transport": "connection lost, retrying"}
-_RESTARTS = {
-    "transport": "connection lost; retrying",
-    "context": "the context window was full; retrying after compaction",
-    "thinking": "reasoning used the whole reply; requesting the answer",
-    "call": "a tool call was invalid; requesting it again",
-}
 
 
 _AGENT_CALL_ICONS = {"done": "✓", "failed": "✗", "denied": "✗", "rejected": "✗", "cancelled": "–"}

@@ -17,7 +17,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from qcode.text.clean import one_line
-from qcode.text.numbers import cost_text, duration_text, tokens_text
+from qcode.text.numbers import cost_text, duration_text, retry_countdown, tokens_text
 from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
@@ -165,7 +165,7 @@ def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
     frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
     if activity.until is not None:
         left = max(0, ceil(activity.until - now))
-        retrying = f"retrying in {left} s (attempt {activity.attempt})"
+        retrying = retry_countdown(activity.attempt, left)
         why = shorten(activity.text.rstrip(". "), max(0, room - cell_len(retrying) - 4))
         words, clock = f"{why}, {retrying}" if len(why) > 1 else retrying, ""
     else:
@@ -175,7 +175,7 @@ def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
         (f"{frame} ", "$text-accent"),
         (words, "$text-accent"),
         (clock, "$muted"),
-        (" · Esc to cancel" if is_hinting else "", "$muted"),
+        (" · Esc to interrupt" if is_hinting else "", "$muted"),
     )
 
 

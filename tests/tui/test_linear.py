@@ -182,9 +182,9 @@ def test_recovery_is_told_in_sentences() -> None:
     ]
     lines = talk(ScriptedConversation(script), "x")
     assert "half of a rep" in lines
-    assert "Restarting the reply: truncated at 8,000 tokens; retrying with 64,000." in lines
+    assert "Restarting the reply: truncated at 8,000 tokens; retrying with 64,000 tokens." in lines
     assert "(continued 1/3)" in lines
-    assert "Retrying in 5 s, attempt 2: rate limited" in lines
+    assert "rate limited, retry 2 in 5 s" in lines
     assert any(line.startswith("Warning: The reply is still truncated") for line in lines)
 
 

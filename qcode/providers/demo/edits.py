@@ -1,6 +1,6 @@
-"""The demo model's edits: from what the `read` tool returned to one exact replacement. Pure.
+"""The demo model's edits: from a result of the `read` tool to one exact replacement. Pure.
 
-The replacement is always cut from the text that was read and made long enough to occur once.
+The replaced text is always a part of the file that is long enough to occur once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True)
 class DemoEdit:
-    """One exact replacement; `summary` says in a few words what it does."""
+    """One exact replacement; `summary` describes it in a few words."""
 
     old_text: str
     new_text: str
@@ -35,16 +35,17 @@ class DemoEdit:
 
 
 def text_read(result: str) -> str:
-    """Return the file text inside a result of the `read` tool (`number`, a tab, the line), other lines left out."""
+    """Return the file text inside a result of the `read` tool (`number`, a tab, the line), without other lines."""
     found = (_NUMBERED.fullmatch(line) for line in result.split("\n"))
     return "\n".join(match[2] for match in found if match)
 
 
 def plan_edit(wish: str, path: str, text: str) -> DemoEdit | None:
-    """Return the edit that `wish` asks of the file at `path`, or None where there is nothing to do.
+    """Return the edit that `wish` asks for in the file at `path`, None if there is nothing to do.
 
-    In order: a replacement that was spelled out; for Python the first docstring that is missing; else, unless the
-    wish was for a docstring, a comment as a new last line.
+    In order: a replacement given in the prompt; for Python the first missing docstring; otherwise, unless the prompt
+    asks
+    for a docstring, a comment as a new last line.
     """
     asked = _REPLACE.search(wish[-MAX_WISH:])
     if asked:
@@ -57,12 +58,12 @@ def plan_edit(wish: str, path: str, text: str) -> DemoEdit | None:
 
 
 def without_replacement(wish: str) -> str:
-    """Return `wish` without the texts of a spelled-out replacement, so that neither is taken for a file name."""
+    """Return `wish` without the quoted texts of a replacement, so that neither is mistaken for a file name."""
     return _REPLACE.sub("", wish[-MAX_WISH:])
 
 
 def new_file(path: str) -> str:
-    """Return the small file that is written where there was nothing to edit; it leaves something to improve."""
+    """Return the small file that is written if there is nothing to edit; it leaves room for improvement."""
     stem = PurePosixPath(path).stem
     if path.endswith(".py"):
         return (
@@ -75,7 +76,7 @@ def new_file(path: str) -> str:
 
 
 def comment(path: str, text: str) -> str:
-    """Return `text` as a comment in the language of the file at `path`; `#` where nothing is known of it."""
+    """Return `text` as a comment in the language of the file at `path`; with `#` if the language is unknown."""
     kind = PurePosixPath(path).suffix.lstrip(".").lower()
     for mark, kinds in _LINE_COMMENTS.items():
         if kind in kinds.split():
@@ -111,7 +112,7 @@ def _docstring(path: str, text: str) -> DemoEdit | None:
 
 
 def _has_room(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str]) -> bool:
-    """Say whether `node` has no docstring and its body begins on a line of its own."""
+    """Return whether `node` has no docstring and its body starts on a separate line."""
     first = node.body[0]
     return ast.get_docstring(node) is None and not lines[first.lineno - 1][: first.col_offset].strip()
 
@@ -144,7 +145,7 @@ def _last_line(path: str, text: str) -> DemoEdit | None:
 
 
 def _unique(lines: list[str], index: int) -> tuple[int, int]:
-    """Return the smallest range around line `index`, grown upwards first, whose text occurs once."""
+    """Return the smallest range around line `index`, extended upwards first, whose text occurs once."""
     text = "\n".join(lines)
     start, end = index, index + 1
     while not lines[start].strip() or text.count("\n".join(lines[start:end])) > 1:

@@ -111,5 +111,5 @@ class SearchBar(Horizontal):
             said = Content(f"{found.number} of {found.count}")
         else:
             said = Content.styled("no match", "$text-warning")
-        keys = "  ↑↓ next · Esc back · Ctrl+F stay here" if self.size.width >= _ROOM_FOR_KEYS else "  Esc back"
+        keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _ROOM_FOR_KEYS else "  Esc close"
         self.query_one("#search-count", Static).update(Content.assemble(said, (keys, "$muted")))

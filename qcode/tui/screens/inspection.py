@@ -27,7 +27,7 @@ from qcode.tui.screens.control_text import first_sentence, memory_detail, tools_
 from qcode.tui.screens.picker import Picker, PickerRow, foot
 from qcode.tui.widgets import HangingText
 
-_FINDINGS_KEYS = (("Esc", "closes"), ("c", "copies it"), ("↑↓", "scroll"))
+_FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
 
 
 class FindingsScreen(ModalScreen[None]):
@@ -94,7 +94,7 @@ def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
 class MemoryPicker(Picker):
     """Picks an instruction file to open, by path. Opening a missing file creates it."""
 
-    ENTER = "open in your editor"
+    ENTER = "open in editor"
 
     def __init__(self, memory: Memory) -> None:
         self._notes = memory.notes()
@@ -109,7 +109,7 @@ class MemoryPicker(Picker):
 class PlacePicker(Picker):
     """Picks the file that a line is added to, by path."""
 
-    ENTER = "add it here"
+    ENTER = "add here"
 
     def __init__(self, places: Sequence[MemoryFile], line: str) -> None:
         super().__init__(f"Add “{one_line(line, 60)}” to", file_rows(places))
@@ -122,7 +122,7 @@ def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
 class ToolPicker(Picker):
     """Picks a tool by name to show its details."""
 
-    ENTER = "all about it"
+    ENTER = "show details"
 
     def __init__(self, tools: Sequence[OfferedTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}

@@ -43,7 +43,7 @@ class ModelPicker(ListScreen[Chosen]):
     Left and Right change the effort.
     """
 
-    ENTER = "use it"
+    ENTER = "select"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "effort"),)
     COLUMNS = (
         Column("context", 5),

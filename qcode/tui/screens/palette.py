@@ -59,7 +59,7 @@ def command_row(command: Command, context: CommandContext) -> PickerRow:
 class ThemePicker(Picker):
     """Picks a theme. `use` applies one by name; `themes` are names with a note each."""
 
-    ENTER = "keep"
+    ENTER = "select"
 
     def __init__(self, themes: Sequence[tuple[str, str]], current: str, use: Callable[[str], None]) -> None:
         rows = [PickerRow(name, name, detail, name == current) for name, detail in themes]

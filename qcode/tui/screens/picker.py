@@ -443,7 +443,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Additional keys of a subclass and their actions, for the last line."""
-    ENTER: ClassVar[str] = "choose"
+    ENTER: ClassVar[str] = "select"
     """The action of Enter, for the last line."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
@@ -540,7 +540,9 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         if note and title.cell_length + len(note) + 9 <= self.size.width:
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
-        keys = [("Enter", self.ENTER), ("Esc", "clear" if self.finder.typed else "leave"), *self.KEYS, ("↑↓", "move")]
+        escape = "clear" if self.finder.typed else "close"
+        enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
+        keys = [*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move")]
         self.query_one("#picker-foot", Static).update(foot(keys, self.size.width - 4))
 
 

@@ -32,7 +32,7 @@ _MAX_SHOWN_DOUBTS = 6
 class RewindPicker(Picker):
     """Picks one of the user's messages, latest first; the id is its number."""
 
-    ENTER = "rewind to before it"
+    ENTER = "select"
 
     def __init__(self, messages: Sequence[OwnMessage]) -> None:
         rows = [message_row(message) for message in reversed(messages)]

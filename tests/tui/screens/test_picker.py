@@ -165,7 +165,7 @@ def test_everything_fits_and_brackets_are_text(size: tuple[int, int]) -> None:
         shown = "\n".join(lines)
         assert "Things  40" in shown
         assert "name 3 " in shown
-        assert "Enter choose" in shown
+        assert "Enter select" in shown
         if size[0] >= 40:
             assert "detail [b]3" in shown
         assert isinstance(stage.focused, Input)
