@@ -271,6 +271,7 @@ class Conversation:
             self._driver.give(settled)
         elif self._agents is not None:
             self._agents.answer(approval_id, decision)
+            self._tell_mode()
 
     def answer_limit(self, *, waits: bool) -> None:
         """Answer a `LimitReached` that is a question: wait for the end of the limit, or end the turn with its error."""
@@ -378,9 +379,9 @@ class Conversation:
         if self._turn is not None and self._driver is not None:
             system = self._client.system(self.mode)
             self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
-            self._calls.deny_changes(self.policy, self._driver.give)
+            self._calls.settle_by_mode(self.policy, self._driver.give)
         if self._agents is not None:
-            self._agents.deny_changes()
+            self._agents.settle_by_mode()
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""
