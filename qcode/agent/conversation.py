@@ -45,7 +45,16 @@ from qcode.engine.effects import (
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, CallApproval, Decision, Spans, TurnOptions
+from qcode.protocol.approvals import (
+    LIMIT_ID,
+    NO_OPTIONS,
+    Allow,
+    ApprovalMode,
+    CallApproval,
+    Decision,
+    Spans,
+    TurnOptions,
+)
 from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import (
     Notice,
@@ -265,6 +274,10 @@ class Conversation:
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
+        if approval_id == LIMIT_ID:
+            if self._driver is not None:
+                self._driver.give(LimitAnswered(isinstance(decision, Allow)))
+            return
         settled = self._calls.answered(approval_id, decision)
         if settled is not None and self._driver is not None:
             self._tell_mode()
@@ -272,11 +285,6 @@ class Conversation:
         elif self._agents is not None:
             self._agents.answer(approval_id, decision)
             self._tell_mode()
-
-    def answer_limit(self, *, waits: bool) -> None:
-        """Answer a `LimitReached` that is a question: wait for the end of the limit, or end the turn with its error."""
-        if self._driver is not None:
-            self._driver.give(LimitAnswered(waits))
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import assert_never
 
+from qcode.protocol.approvals import LimitApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
 from qcode.protocol.events import ApiCalls, LimitReached, ModelFellBack, Notice, Retry, TurnEnded
 from qcode.protocol.reply import Limit, Outcome
@@ -122,6 +123,7 @@ _RETRY_CAUSES = {
     "thinking": "thinking used up the output limit",
     "call": "a tool call was incomplete",
     "context": "context window full",
+    "fallback": "another model takes over",
 }
 
 
@@ -205,6 +207,14 @@ def _failure(ended: TurnEnded) -> str:
 def limit_wait_text(event: LimitReached) -> str:
     """Return what the turn waits for: the limit, and the time of its end."""
     return f"{event.error.message}; waiting until {time_text(event.error)} (in {duration_text(event.seconds)})"
+
+
+def limit_approval(event: LimitReached) -> LimitApproval:
+    """Return the question whether to wait for the end of a limit."""
+    if event.seconds <= 0:
+        return LimitApproval("The limit has ended. Continue this turn?", event.error.message)
+    ends = f"{time_text(event.error)} (in {duration_text(event.seconds)})"
+    return LimitApproval(f"Limit reached until {ends}. Wait and continue?", event.error.message)
 
 
 def fallback_text(event: ModelFellBack) -> str:

@@ -164,7 +164,7 @@ class Waiting:
 class LimitReached:
     """The turn stopped at a rate limit that ends in `seconds`; `error` has the time.
 
-    `is_question`: the turn waits for `Conversation.answer_limit`. Otherwise it waits for the end of the limit, then
+    `is_question`: the turn waits for the answer to a `LimitApproval`. Otherwise it waits for the end of the limit, then
     sends the same request again; the event is repeated every minute.
     """
 

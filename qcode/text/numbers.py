@@ -51,7 +51,9 @@ def seconds_of(text: str) -> float | None:
 
 
 def retry_countdown(attempt: int, seconds: float) -> str:
-    """Format the wait before a retry: `retry 1 in 3 s`."""
+    """Format the wait before a retry: `retry 1 in 3 s`; without a number of the attempt (0) `3 s left`."""
+    if not attempt:
+        return f"{duration_text(seconds)} left"
     return f"retry {attempt} in {duration_text(seconds)}"
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from qcode.agent.agent import Agent
 from qcode.agent.conversation import Conversation
 from qcode.agent.keys.keys import Keys
+from qcode.agent.metrics import RecoveryMetrics
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import Permissions
@@ -67,6 +68,7 @@ class Scripted(Conversation):
         self.options = NO_OPTIONS
         self.is_cancelled = False
         self.is_closed = False
+        self.metrics = RecoveryMetrics()
         self._cancelled = asyncio.Event()
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
