@@ -85,7 +85,7 @@ class Preview:
                 return _call_lines(self.detail, width, is_command=self.format == "command")
 
     def fitting(self, width: int, height: int) -> list[Line]:
-        """Return the rows that fit into `height` if fewer unchanged lines around a change make it fit, otherwise all."""
+        """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`."""
         lines = self.lines(width)
         for context in (1, 0):
             if len(lines) <= height or not self.diff:
