@@ -12,7 +12,7 @@ from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, Rew
 from qcode.agent.conversation import Conversation
 from qcode.agent.metrics import RecoveryMetrics
 from qcode.agent.reports import TurnUsage
-from qcode.agent.sessions.export import ExportForm
+from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.library import Library, SessionInfo
 from qcode.agent.toolbox import Background
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
@@ -214,7 +214,7 @@ class ScriptedLibrary(Library):
     def fork(self) -> str:
         raise ValueError("There is one session only.")
 
-    def export(self, form: ExportForm) -> str:
+    def export(self, request: ExportRequest) -> str:
         return ""
 
 
