@@ -86,6 +86,7 @@ class Options:
         given: dict[str, object] = {
             "model": self.model,
             "fallback": list(self.fallback) or None,
+            "network.wait_for_limit": None if self.limit_wait_s is None else "always",
             "output.max_tokens": self.max_output_tokens,
             "output.max_continuations": self.max_continuations,
             "output.escalate": None if self.can_escalate else False,

@@ -7,8 +7,8 @@ be done, what: why the turn fell short, and how denied calls could have run.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Mapping
-from datetime import datetime
 from typing import assert_never
 
 from qcode.protocol.approvals import LimitApproval
@@ -228,16 +228,20 @@ def time_text(error: ErrorInfo) -> str:
     """Return the local time at which the limit in an error ends, with its date unless it is today; or empty."""
     if error.resets_at is None:
         return ""
-    local = error.resets_at.astimezone()
-    is_today = local.date() == datetime.now().astimezone().date()
-    return local.strftime("%H:%M" if is_today else "%H:%M on %d %b %Y")
+    local, today = time.localtime(error.resets_at), time.localtime()
+    return time.strftime("%H:%M" if local[:3] == today[:3] else "%H:%M on %d %b %Y", local)
+
+
+def utc_text(resets_at: int) -> str:
+    """Return a time in RFC 3339, such as `2026-10-20T12:30:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(resets_at))
 
 
 def _limit_end(error: ErrorInfo) -> str:
     """Return the end of a limit for a user who runs the program again later; empty if unknown."""
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
-    utc = error.resets_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    utc = utc_text(error.resets_at)
     return f"; limit reached, again at {time_text(error)} ({utc}): qcode --continue -p TEXT, or use --wait-for-limit"
 
 

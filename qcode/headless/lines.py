@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 from qcode.agent.metrics import RecoveryMetrics
-from qcode.agent.outcomes import reported_error, subtype
+from qcode.agent.outcomes import reported_error, subtype, utc_text
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
@@ -315,8 +315,7 @@ def _error(error: ErrorInfo) -> JsonObject:
 
 
 def _time(error: ErrorInfo) -> str | None:
-    """Return the end of a limit in RFC 3339, such as `2026-10-20T12:30:00Z`."""
-    return error.resets_at.strftime("%Y-%m-%dT%H:%M:%SZ") if error.resets_at else None
+    return None if error.resets_at is None else utc_text(error.resets_at)
 
 
 def _arguments(call: ToolCall) -> JsonObject:

@@ -7,12 +7,9 @@ shows it. A `ProviderError` is a failed request, which the driver turns into an 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 LimitPeriod: TypeAlias = Literal["", "minute", "day", "plan"]
 """The period of a rate limit: a plan is a subscription with limits over hours, weeks or months. Empty if unknown."""
@@ -59,8 +56,8 @@ class ProviderError(Exception):
 
     `message` is one line for the user: no key, no HTML page, no traceback. `retry_after` is the wait in seconds that
     the server asks for. `request_id`, `code` and `param` come from the server: its id of the request, its error code,
-    and the parameter it rejects. `resets_at` is when the limit ends (UTC, whole seconds), as far as the server says so,
-    and `period` what kind of limit it is. `may_retry` is False if the server forbids another attempt.
+    and the parameter it rejects. `resets_at` is the end of the limit in seconds since 1970, if the server names it, and `period`
+    its kind. `may_retry` is False if the server forbids another attempt.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class ProviderError(Exception):
         request_id: str | None = None,
         code: str | None = None,
         param: str | None = None,
-        resets_at: datetime | None = None,
+        resets_at: int | None = None,
         period: LimitPeriod = "",
         may_retry: bool = True,
     ) -> None:
@@ -109,7 +106,7 @@ class ErrorInfo:
     status: int | None = None
     request_id: str | None = None
     retry_after: float | None = None
-    resets_at: datetime | None = None
+    resets_at: int | None = None
     period: LimitPeriod = ""
 
 

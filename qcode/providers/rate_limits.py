@@ -39,13 +39,13 @@ _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The end of a limit: in `after` seconds, at the time `at` (UTC, whole seconds); None if the response does not say.
+    """The end of a limit: in `after` seconds, at the time `at` in seconds since 1970; None if the response does not say.
 
     `at` is also None for a time that is not believed. `period` is empty if unknown.
     """
 
     after: float | None
-    at: datetime | None = None
+    at: int | None = None
     period: LimitPeriod = ""
 
 
@@ -73,10 +73,10 @@ def read_retry_after(headers: Mapping[str, str], error: JsonObject, *, now: date
     return Reset(next((wait for wait in waits if wait >= 0), None))
 
 
-def _moment(now: datetime, after: float | None) -> datetime | None:
+def _moment(now: datetime, after: float | None) -> int | None:
     if after is None or after > MAX_RESET.total_seconds():
         return None
-    return (now + timedelta(seconds=math.ceil(after))).astimezone(UTC).replace(microsecond=0)
+    return math.ceil(now.timestamp() + after)
 
 
 def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, served: datetime) -> Iterator[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -29,7 +28,7 @@ from qcode.protocol.reply import Outcome, ReasoningDelta, ReplyStarted, TextDelt
 from qcode.protocol.usage import Price
 from tests.engine.play import TOOLS, Player, Script, broken, calls, play, retries, text
 
-END = datetime(2026, 10, 20, 12, 30, tzinfo=UTC)
+END = 1_792_499_400
 HOUR = 3_600.0
 OTHER = KnownModel("other", "n", ModelFacts(max_output_tokens=9_000, price=Price(Decimal(3), Decimal(5))))
 

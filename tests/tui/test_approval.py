@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -233,7 +232,7 @@ def test_a_second_question_has_its_own_300_ms() -> None:
 
 @pytest.mark.parametrize(("key", "answer"), [("y", Allow()), ("1", Allow()), ("n", Deny()), ("escape", Deny())])
 def test_limit_question_names_the_end_and_is_answered_like_every_other(key: str, answer: Decision) -> None:
-    limit = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, datetime(2026, 10, 20, tzinfo=UTC))
+    limit = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, 1_792_499_400)
     script: Script = [LimitReached(limit, 7_800, is_question=True), UntilAnswered(LIMIT_ID), ended()]
     conversation = ScriptedConversation(script)
 

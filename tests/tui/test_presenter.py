@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -107,7 +106,7 @@ def present(*events: TurnEvent) -> Recorder:
     return recorder
 
 
-LIMIT_END = datetime(2026, 10, 20, 12, 30, tzinfo=UTC)
+LIMIT_END = 1_792_499_400
 LIMIT = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, LIMIT_END)
 
 

@@ -7,8 +7,8 @@ skipped.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from qcode.agent.models.client import Clients, ModelClient
 from qcode.config.settings import Settings
@@ -17,20 +17,16 @@ from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ModelFellBack, Notice, TurnEvent
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class FallbackModels:
-    """The fallback models of a conversation, in the order of the settings. `clock` returns the time with a zone."""
+    """The fallback models of a conversation, in the order of the settings. `clock` returns seconds since 1970."""
 
-    def __init__(self, clients: Clients, settings: Settings, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(self, clients: Clients, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._clients = clients
         self._names = settings.fallback
         self._clock = clock
         self._on_quota = "quota" in settings.fallback_on
         self._left: list[str] = []
-        self._limited_until: dict[str, datetime] = {}
+        self._limited_until: dict[str, int] = {}
 
     @property
     def settings(self) -> Fallback | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -114,7 +114,7 @@ class DemoProvider:
         if request.model == LIMIT_MODEL:
             if request.messages not in self._refused:
                 self._refused.add(request.messages)
-                resets_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LIMIT_S)
+                resets_at = round(time.time() + LIMIT_S)
                 text = "Rate limit reached (simulated by the demo model)."
                 raise ProviderError(ErrorKind.RATE_LIMIT, text, status=429, retry_after=LIMIT_S, resets_at=resets_at)
         elif request.model != DEMO_MODEL:
