@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
-from qcode.agent.metrics import RecoveryMetrics
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
-from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.session import Session
+from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage, context_report, earlier_usage, turn_usage
+from qcode.agent.sessions.session import Session, SessionTranscript
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import Background, Toolbox
@@ -32,6 +31,7 @@ from qcode.engine.counting import size_messages
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
+    AskApproval,
     CancelRequested,
     Compact,
     CompactionSettings,
@@ -63,7 +63,7 @@ from qcode.protocol.events import (
     TurnEnded,
     TurnEvent,
 )
-from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import TextDelta
@@ -119,6 +119,7 @@ class Conversation:
         self._log = clients.log
         self.metrics = RecoveryMetrics()
         self._said_once: set[str] = set()
+        self._opening: list[TurnEvent] = []
         self._sizing = ContextSizing()
         self._fallback: FallbackModels | None = None
         if context.settings.fallback:
@@ -219,6 +220,7 @@ class Conversation:
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
         self._turn_options = options
+        self._opening = [*opening]
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
         writer = self._clients.small()
@@ -229,36 +231,17 @@ class Conversation:
             Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
         )
         await self._checkpoints.settle()
-        complaints = self._waiting.complaints
-        complaints += self._clients.problems
+        self._waiting.complaints += self._clients.problems
         try:
-            complaints += await self._prepare(turn, first)
+            self._waiting.complaints += await self._prepare(turn, first)
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
-                    if isinstance(event, Notice) and event.is_once:
-                        if event.text in self._said_once:
-                            continue
-                        self._said_once.add(event.text)
-                    if isinstance(event, TurnEnded):
-                        self._transcript.session.sync()
-                        self._usage.append(turn_usage(prompt, self.model, event))
                     self._transcript.session.partial.see(event)
-                    if type(event) is TextDelta:  # most events are these, and nothing below is about them
-                        yield self._seen(event)
+                    if type(event) is TextDelta:  # most events are these, and nothing is told beside them
+                        yield self._logged(event)
                         continue
-                    for source in (self._transcript.session, self._checkpoints, self._toolbox, self._calls):
-                        for warning in source.take_warnings():
-                            yield self._seen(Notice("warning", warning))
-                    if isinstance(event, ToolFinished):
-                        self._transcript.keep_result(event)
-                    if isinstance(event, SteeringAdded):
-                        self._waiting.arrived(event.text)
-                    yield self._seen(event)
-                    for told in opening:
+                    for told in self._with_notices(event, prompt):
                         yield self._seen(told)
-                    opening = ()
-                    while complaints and not isinstance(event, TurnEnded):
-                        yield self._seen(Notice("warning", complaints.pop(0)))
         finally:
             self._driver = self._agents = self._turn = None
             self._calls.clear()
@@ -268,13 +251,40 @@ class Conversation:
                 self._own = None
             self._transcript.session.sync()
 
+    def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
+        """Store what an event reports, and return it with the notices before and after it."""
+        if isinstance(event, Notice) and event.is_once:
+            if event.text in self._said_once:
+                return []
+            self._said_once.add(event.text)
+        if isinstance(event, TurnEnded):
+            self._transcript.session.sync()
+            self._usage.append(turn_usage(prompt, self.model, event))
+        sources = (self._transcript.session, self._checkpoints, self._toolbox, self._calls)
+        told: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
+        if isinstance(event, ToolFinished):
+            self._transcript.keep_result(event)
+        if isinstance(event, SteeringAdded):
+            self._waiting.arrived(event.text)
+        told.append(event)
+        if not isinstance(event, TurnEnded):
+            complaints = self._waiting.complaints
+            told += [*self._opening, *(Notice("warning", text) for text in complaints)]
+            self._opening.clear()
+            complaints.clear()
+        return told
+
     def _seen(self, event: TurnEvent) -> TurnEvent:
-        """Count an event, pass it to the debug log, if there is one, and return it."""
+        """Count an event, and pass it to the debug log."""
         self.metrics.observe(event, self.model, self._client.model.output_limit, time.monotonic())
+        self._logged(event)
+        if self._log is not None and isinstance(event, TurnEnded):
+            self._log.metrics(self.metrics.as_json())
+        return event
+
+    def _logged(self, event: TurnEvent) -> TurnEvent:
         if self._log is not None:
             self._log.event(event)
-            if isinstance(event, TurnEnded):
-                self._log.metrics(self.metrics.as_json())
         return event
 
     def answer(self, approval_id: str, decision: Decision) -> None:
@@ -410,8 +420,8 @@ class Conversation:
         if self._log is not None:
             self._log.close()
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
-        return await self._calls.judge(self.policy, call, arguments, repeats)
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+        return await self._calls.judge(self.policy, asked)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
@@ -509,54 +519,15 @@ class Conversation:
             self.effort,
             self._clients.output_of(client, options.output),
             client.retries,
-            MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
-            run.max_tool_calls,
-            run.max_budget_usd,
-            CompactionSettings(None if writer is None else writer.model),
-            None if self._fallback is None else self._fallback.settings,
-            context.schema.complaint if context.schema is not None else None,
+            max_turns=MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
+            tells_turns=run.max_turns is not None,
+            max_tool_calls=run.max_tool_calls,
+            max_budget_usd=run.max_budget_usd,
+            has_strict_tools=run.has_strict_tools,
+            compaction=CompactionSettings(None if writer is None else writer.model),
+            fallback=None if self._fallback is None else self._fallback.settings,
+            check=context.schema.complaint if context.schema is not None else None,
         )
-
-
-class SessionTranscript:
-    """The messages of one session. `known` are the history of a session without a file."""
-
-    def __init__(self, session: Session, known: tuple[Message, ...] = ()) -> None:
-        self.session = session
-        self._messages: list[Message] = []
-        self._numbers: list[tuple[int, ...]] = []
-        self.read_again()
-        if not self._messages:
-            self._messages, self._numbers = list(known), [()] * len(known)
-
-    @property
-    def messages(self) -> list[Message]:
-        """The current messages. The list may grow, or be replaced by another one."""
-        return self._messages
-
-    def read_again(self) -> None:
-        """Load the messages up to the current head of the session."""
-        entries = self.session.entries()
-        self._messages = [entry.message for entry in entries]
-        self._numbers = [entry.numbers for entry in entries]
-
-    def append(self, effect: Append, *, is_own: bool) -> None:
-        """Append a message and store it; `is_own`: the user typed it."""
-        number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)
-        self._messages.append(effect.message)
-        self._numbers.append((number,))
-
-    def compact(self, effect: Compact) -> None:
-        """Continue with the parts of a compaction: messages by their position, or new ones."""
-        parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
-        self._numbers = self.session.compact(parts)
-        self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
-
-    def keep_result(self, finished: ToolFinished) -> None:
-        """Store the result of a call at once, while other calls of its step have yet to run."""
-        call, outcome = finished.call, finished.outcome
-        result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
-        self.session.record_result(result)
 
 
 class PendingAttachments:

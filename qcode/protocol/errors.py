@@ -16,7 +16,11 @@ LimitPeriod: TypeAlias = Literal["", "minute", "day", "plan"]
 
 
 class ErrorKind(StrEnum):
-    """The kind of a failure. If it `is_transient`, the same request may succeed later."""
+    """The kind of a failure. If it `is_transient`, the same request may succeed later.
+
+    `REPETITION`: the model repeated itself endlessly. `UNREADABLE_CALL`: it kept writing calls that cannot be parsed.
+    `TOOL_FAILURE`: it kept making calls that can never run. `BUDGET`: a limit of the prompt was reached.
+    """
 
     NO_CREDENTIAL = "no_credential"
     AUTH = "auth"
@@ -32,6 +36,10 @@ class ErrorKind(StrEnum):
     UNREACHABLE = "unreachable"
     BAD_RESPONSE = "bad_response"
     STRUCTURED_OUTPUT = "structured_output"
+    REPETITION = "repetition"
+    UNREADABLE_CALL = "unreadable_call"
+    TOOL_FAILURE = "tool_failure"
+    BUDGET = "budget"
     INTERNAL = "internal"
 
     @property
@@ -56,8 +64,8 @@ class ProviderError(Exception):
 
     `message` is one line for the user: no key, no HTML page, no traceback. `retry_after` is the wait in seconds that
     the server asks for. `request_id`, `code` and `param` come from the server: its id of the request, its error code,
-    and the parameter it rejects. `resets_at` is the end of the limit in seconds since 1970, if the server names it, and `period`
-    its kind. `may_retry` is False if the server forbids another attempt.
+    and the parameter it rejects. `resets_at` is the end of the limit in seconds since 1970, if the server names it, and
+    `period` its kind. `may_retry` is False if the server forbids another attempt.
     """
 
     def __init__(

@@ -259,6 +259,9 @@ class ToolPayloadRepair:
     succeeded: bool
 
 
+RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]
+
+
 @dataclass(frozen=True, slots=True)
 class ApiCalls:
     """The number of requests by cause. `initial` counts one per reply, `compactions` requests for a summary."""
@@ -284,10 +287,13 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A call of a one-way tool. `emitted_at` is in seconds since the start of the turn."""
+    """A call of a one-way tool. `emitted_at` is in seconds since the start of the turn.
+
+    `arguments` is the text as it was received if it is not a JSON object.
+    """
 
     name: str
-    arguments: JsonObject
+    arguments: JsonObject | str
     emitted_at: float
 
 

@@ -39,7 +39,7 @@ _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The end of a limit: in `after` seconds, at the time `at` in seconds since 1970; None if the response does not say.
+    """The end of a limit: in `after` seconds, at the time `at` (seconds since 1970); None if the response does not say.
 
     `at` is also None for a time that is not believed. `period` is empty if unknown.
     """

@@ -22,7 +22,7 @@ from qcode.agent.outcomes import (
     retry_text,
     time_text,
 )
-from qcode.protocol.approvals import CallApproval, RepeatedCall, ToolApproval, TurnApproval
+from qcode.protocol.approvals import CallApproval, ImpossibleCall, RepeatedCall, ToolApproval, TurnApproval
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -152,12 +152,8 @@ class Presenter:
                 self._interaction.take_steering(event.text)
             case UsageUpdated():
                 self._status.show_usage(event)
-            case Waiting():
-                self._count_down(event)
-            case LimitReached():
-                self._show_limit(event)
-            case ModelFellBack():
-                self._transcript.add_notice("warning", fallback_text(event))
+            case Waiting() | LimitReached() | ModelFellBack():
+                self._show_trouble(event)
             case CompactionStarted():
                 self._set_activity("compacting the conversation")
             case Compacted():
@@ -197,7 +193,7 @@ class Presenter:
 
     def _ask(self, approval: CallApproval) -> None:
         match approval:
-            case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
+            case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
                 self._agents.ask(approval.call)
             case _:
                 self._card(approval.call, "waiting", is_hidden=True)
@@ -217,20 +213,22 @@ class Presenter:
         if doing := self._agents.show(event):
             self._set_activity(doing)
 
-    def _count_down(self, event: Waiting) -> None:
+    def _show_trouble(self, event: Waiting | LimitReached | ModelFellBack) -> None:
+        """Show a wait as a countdown, ask whether to wait for a limit, or name the model that takes over."""
         now = self._clock()
-        self._doing = ""
-        self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
-
-    def _show_limit(self, event: LimitReached) -> None:
-        if event.is_question:
-            self._set_activity("waiting for your answer", is_moving=False)
-            self._interaction.ask(limit_approval(event), "")
-            return
-        self._doing = ""
-        now = self._clock()
-        text = f"limit until {time_text(event.error)}"
-        self._status.show_activity(Activity(text, now, now + event.seconds, attempt=0))
+        match event:
+            case ModelFellBack():
+                self._transcript.add_notice("warning", fallback_text(event))
+            case LimitReached(is_question=True):
+                self._set_activity("waiting for your answer", is_moving=False)
+                self._interaction.ask(limit_approval(event), "")
+            case LimitReached():
+                self._doing = ""
+                text = f"limit until {time_text(event.error)}"
+                self._status.show_activity(Activity(text, now, now + event.seconds, attempt=0))
+            case Waiting():
+                self._doing = ""
+                self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
         self._has_shown = True

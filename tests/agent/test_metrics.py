@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.agent.metrics import RecoveryMetrics
+from qcode.agent.reports import RecoveryMetrics
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import TurnSettings
 from qcode.protocol.events import AgentEvent, TurnEnded, TurnEvent, TurnStarted

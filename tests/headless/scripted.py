@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 from qcode.agent.agent import Agent
 from qcode.agent.conversation import Conversation
 from qcode.agent.keys.keys import Keys
-from qcode.agent.metrics import RecoveryMetrics
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import Permissions
+from qcode.agent.reports import RecoveryMetrics
 from qcode.agent.toolbox import Toolbox
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings, Tools

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode import __version__
-from qcode.agent.metrics import RecoveryMetrics
+from qcode.agent.reports import RecoveryMetrics
 from qcode.headless.lines import encode
 from qcode.headless.run import run_headless
 from qcode.protocol import events as ev

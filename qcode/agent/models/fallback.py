@@ -1,7 +1,7 @@
 """The models that take over if the model of a conversation is overloaded, unreachable or at a limit.
 
-Loads only if `fallback` is set. The engine decides when a model is given up; this module says which one is next, and
-until when the first one is not worth asking. A model without a key, or without a price in a run with a budget, is
+Loads apart, only if `fallback` is set. The engine decides when a model is given up; this module says which one is next,
+and until when the first one is not asked again. A model without a key, or without a price in a run with a budget, is
 skipped.
 """
 

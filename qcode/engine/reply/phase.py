@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from qcode.engine.effects import ReplyFailed
-from qcode.engine.ledger import RequestCause
 from qcode.engine.reply.assembler import CallState, ReplyShape
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.recovery import Termination
 from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import RequestCause
 from qcode.protocol.messages import Message, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Limit, StopReason

@@ -20,8 +20,7 @@ from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
-    from qcode.agent.metrics import RecoveryMetrics
-    from qcode.agent.reports import ContextReport, TurnUsage
+    from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 

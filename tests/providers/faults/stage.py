@@ -14,6 +14,7 @@ from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
+    AskApproval,
     CancelRequested,
     Compact,
     ModelSwitched,
@@ -41,8 +42,8 @@ from tests.providers.loopback import Answer, Loopback
 class Nobody:
     """Services of a turn in which nothing is called."""
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered:
-        return ApprovalAnswered(call.call_id, is_allowed=False, reason="")
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered:
+        return ApprovalAnswered(asked.call.call_id, is_allowed=False, reason="")
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         raise AssertionError("nothing may run")
