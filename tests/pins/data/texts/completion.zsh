@@ -92,6 +92,15 @@ _qcode() {
           esac ;;
       esac
       ;;
+    stats)
+      case $prev in
+        -C|--cwd) ;;
+        *)
+          case $cur in
+            -*) found="--all --json -C --cwd" ;;
+          esac ;;
+      esac
+      ;;
     themes)
       case $prev in
         *)
@@ -120,15 +129,15 @@ _qcode() {
         --reasoning-effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --completion) found="bash zsh fish" ;;
-        -f|--file|--json-schema|-m|--model|--base-url|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log) ;;
+        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --completion --version -h --help" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --completion --version -h --help" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="auth config doctor mcp models permissions sessions themes trust"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="auth config doctor mcp models permissions sessions stats themes trust"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }
