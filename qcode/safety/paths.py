@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,6 +26,14 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = re.compile(r"[\x1b\x80-\x9f]")
 _KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
+_known_without_key: set[tuple[int, ...]] = set()
+"""Identities of files that do not start like a key. A ctime cannot be set back, so a changed file has another one."""
+_MAX_KNOWN = 10_000
+_CTIME_GRAIN_NS = 20_000_000
+"""A file that changed this shortly before it was read may change again without a new ctime."""
+_UNUSED_NAME = "qcode-unused-name"
+_MIN_NAMES = 4
+"""Names in one folder from which on judging the folder first is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,8 @@ class PathJudge:
         self._roots = _spellings((ground.root, *ground.added))
         self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
         self._folders: dict[str, Trail] = {}
+        special = (*homes, *locked, *self._roots, *self._own)
+        self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
     def judge(self, path: str, access: Access) -> Verdict:
         """Return the verdict for reading or writing `path`."""
@@ -120,9 +131,40 @@ class PathJudge:
         verdict = strictest(Verdict("allow", "in the workspace", "path:workspace"), *self._objections(trail, access))
         if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(trail.target):
             verdict = strictest(verdict, Verdict("ask", "its name contains invisible characters", "path:unclear"))
-        if verdict.is_allowed and _starts_like_a_key(trail):
+        if verdict.is_allowed and trail.info is not None and _starts_like_a_key(trail.target, trail.info):
             return Verdict("ask", "it contains a private key", GUARDED)
         return verdict
+
+    def undecided_in(self, prefix: str, names: list[str]) -> list[str]:
+        """Return the names of which only `judge(f"{prefix}{name}", "read")` can tell whether they may be read.
+
+        All others may be read: `judge` would say the same, at many times the cost for each. `prefix` is empty or ends
+        with a slash. The folder is judged once, with an ordinary name that no file has. If that may be read, so may
+        every regular file with an ordinary name, a single hard link and no private key in it, and every subfolder with
+        an ordinary name.
+        """
+        unused = f"{prefix}{_UNUSED_NAME}"
+        if len(names) < _MIN_NAMES or not self.judge(unused, "read").is_allowed:
+            return names
+        folder = self._folders.get(anchored(unused, str(self.ground.root), self.home).rpartition("/")[0])
+        if folder is None:
+            return names
+        try:
+            descriptor = os.open(folder.target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return names
+        is_ordinary, special = protected_paths.is_ordinary_name, self._special_names
+        ordinary = [name for name in names if is_ordinary(name) and name.casefold() not in special]
+        known = _known_without_key
+        try:
+            readable = {
+                name
+                for name, info in _statuses(ordinary, descriptor)
+                if (info.st_nlink == 1 and _identity(info) in known) or _is_readable(name, info, descriptor)
+            }
+        finally:
+            os.close(descriptor)
+        return [name for name in names if name not in readable]
 
     def trail(self, path: str) -> Trail:
         """Return what `follow` returns for `path`, whose folder is followed once."""
@@ -232,19 +274,54 @@ def _of_existing(trail: Trail) -> Iterator[Verdict]:
         yield Verdict("ask", "files with this name contain private keys", GUARDED)
 
 
-def _starts_like_a_key(trail: Trail) -> bool:
-    if trail.info is None or not stat.S_ISREG(trail.info.st_mode):
+def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = None) -> bool:
+    """Return whether a file contains a private key. `path` may be relative to an open `folder`."""
+    if not stat.S_ISREG(info.st_mode) or _identity(info) in _known_without_key:
         return False
     try:
-        descriptor = os.open(trail.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return False
     try:
-        return _KEY_START.match(os.read(descriptor, _HEAD)) is not None
+        begun_ns, opened = time.time_ns(), os.fstat(descriptor)
+        if _KEY_START.match(os.read(descriptor, _HEAD)) is not None:
+            return True
     except OSError:
         return False
     finally:
         os.close(descriptor)
+    if stat.S_ISREG(opened.st_mode) and opened.st_ctime_ns < begun_ns - _CTIME_GRAIN_NS:
+        if len(_known_without_key) >= _MAX_KNOWN:
+            _known_without_key.clear()
+        _known_without_key.add(_identity(opened))
+    return False
+
+
+def _statuses(names: list[str], folder: int) -> list[tuple[str, os.stat_result]]:
+    """Return the names that exist in an open folder, each with its status."""
+    try:
+        return [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in names]
+    except OSError:
+        if len(names) == 1:
+            return []
+        half = len(names) // 2
+        return _statuses(names[:half], folder) + _statuses(names[half:], folder)
+
+
+def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
+    """Return whether an ordinary name is surely as readable as its open folder."""
+    if stat.S_ISREG(info.st_mode):
+        return info.st_nlink == 1 and not _starts_like_a_key(name, info, folder)
+    return stat.S_ISDIR(info.st_mode)
+
+
+def forget_files() -> None:
+    """Forget which files contain no private key, so that each is read again."""
+    _known_without_key.clear()
+
+
+def _identity(info: os.stat_result) -> tuple[int, ...]:
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def _pick(place: protected_paths.Located, access: Access) -> Verdict:

@@ -278,11 +278,13 @@ class Policy:
         verdict, judge = _READS, self._judge_of(flow)
         for part in flow.parts:
             asked = judge.part(part)
-            rule = self._allowing(part, asked, judge) if unclear.rule == "shell:not-plain" else None
-            if not asked.is_allowed and (rule is None or any(word.is_open for word in part.command.words)):
-                is_undecided = unclear.rule == "shell:not-plain"
+            if asked.is_allowed:
+                continue
+            is_undecided = unclear.rule == "shell:not-plain"
+            rule = self._allowing(part, asked, judge) if is_undecided else None
+            if rule is None or any(word.is_open for word in part.command.words):
                 return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
-            verdict = verdict if asked.is_allowed or rule is None else ruled(rule, "allow")
+            verdict = ruled(rule, "allow")
         exposed = self._exposed(flow) if verdict != _READS else []
         return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 

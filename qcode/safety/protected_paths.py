@@ -143,6 +143,21 @@ Located = tuple[Decision, Decision, str, str]
 """Verdict for reading, verdict for writing, why, and the name of the rule."""
 
 
+_NAMED_LAST = "|".join(re.escape(entry.rpartition("/")[2]) for entry in (*CREDENTIALS, *STARTUP))
+_SPECIAL_NAME = f"{_SECRET.pattern}|{_KEY.pattern}|{_SSH_KEY.pattern}|config|config\\.worktree|{_NAMED_LAST}"
+_ORDINARY_NAME = re.compile(rf"(?!(?:{_SPECIAL_NAME})\Z)[a-z0-9_][a-z0-9_.-]*+(?<!\.)", re.ASCII | re.IGNORECASE)
+
+
+@lru_cache(maxsize=4_096)
+def is_ordinary_name(name: str) -> bool:
+    """Return whether no table here says anything about a path because its last component is `name`.
+
+    Only plain ASCII names are ordinary. Two ordinary names in one folder get the same answers from every function here,
+    unless one of them is the name of a root, of the home or of a folder of qcode.
+    """
+    return _ORDINARY_NAME.fullmatch(name) is not None
+
+
 def is_history(name: str) -> bool:
     """Return whether a file of this name in the home is a history of what was typed."""
     return _HISTORY.fullmatch(fold(name)) is not None

@@ -10,18 +10,19 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within
 from qcode.safety.shell.ast import Command, NotPlain, Word
-from qcode.safety.shell.file_reads import Complaint, PathComplaint, Reader, Reads
+from qcode.safety.shell.file_reads import Complaint, Leading, PathComplaint, Reader, Reads
 from qcode.safety.shell.flow import Flow, Folders, Form, Part, flow_of, target_of_cd
 from qcode.safety.shell.git import Kind, read_git, repository_complaint, secrets_complaint, settle
 from qcode.safety.shell.languages import Roles, script_complaint, test_roles
 from qcode.safety.shell.parser import read_script
-from qcode.safety.shell.table import Program, git_commands, programs, read_arguments
+from qcode.safety.shell.table import Program, Role, git_commands, programs, read_arguments
 from qcode.safety.verdict import SHELL_READS, SandboxSupport, Verdict
 from qcode.values import dataclass
 
@@ -31,8 +32,10 @@ _VERSION_FILES = (
 )  # fmt: skip
 """Files by which pyenv, asdf, mise and the like let a folder choose what a shim runs."""
 
-_HARM = ("writes", "runs")
+_HARM = ("writes", "runs", "changes", "may change", "sets")
 """How the table begins its reason to refuse an option that does more than read."""
+_METADATA: frozenset[Role] = frozenset({"list", "names"})
+"""Roles of files whose content is not read."""
 
 NO_SANDBOX = "shell:no-sandbox"
 _UNCONFINED = "a rule lets the whole command run outside the sandbox"
@@ -108,15 +111,20 @@ class Judge:
         program = programs().get(name)
         if program is None or not program.builtin:
             self._origin(name, folder)
-        may_lead = program is not None and not any(reason.startswith(_HARM) for reason in program.refused.values())
+        leading = _leading(program)
+        plain: list[Word] = []
         for word, role in self._roles(name, command.words[1:], folder, has_sandbox="read-only" in support.levels):
-            # A wildcard prints names even if it is text: `echo /etc/*`.
-            if role in ("read", "list", "names") or word.has_glob:
-                reads.files(word, may_lead=may_lead)
-            elif role == "file":
+            if role in ("file", "tree"):
+                reads.files(*plain, leading=leading)
+                plain = []
+            if role == "file":
                 reads.plain_files(word)
-            if role == "tree":
-                reads.tree(word, may_lead=may_lead)
+            elif role == "tree":
+                reads.tree(word, leading=leading)
+            # A wildcard prints names even if it is text: `echo /etc/*`.
+            elif role in ("read", "list", "names") or word.has_glob:
+                plain.append(word)
+        reads.files(*plain, leading=leading)
 
     def _reads(self, folder: str, support: SandboxSupport) -> Reads:
         return Reads(self.paths, self.reader, folder, self.probes.contents, support.masks)
@@ -204,6 +212,7 @@ class Judge:
             return
 
 
+@lru_cache(maxsize=512)
 def read_flow(command: str, root: str) -> Flow:
     """Return the simple commands of a command line; raise `NotPlain` if it is not understood."""
     return flow_of(read_script(command), root)
@@ -264,6 +273,17 @@ def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sa
             raise Complaint(f"{name}: {roles}")
         return roles
     return arguments.roles
+
+
+def _leading(program: Program | None) -> Leading:
+    """Return which wildcards may be at the start of an operand, because no option of the program does harm.
+
+    A program that reads only names and sizes takes any: `du -sh *`.
+    """
+    if program is None or any(reason.startswith(_HARM) for reason in program.refused.values()):
+        return "none"
+    roles = program.operands.roles
+    return "any" if roles and _METADATA.issuperset(roles) else "ending"
 
 
 def _kind(path: str) -> Kind:

@@ -101,7 +101,6 @@ _VARIABLE = re.compile(r"(?!.*_proxy)[a-z][a-z0-9_]{0,40}|[A-Z]")
 """Names that mean nothing to bash or a program: such names are in capitals, and longer than one letter."""
 
 
-@lru_cache(maxsize=512)
 def read_script(text: str) -> Script:
     """Return the script that `text` is to bash; raise `NotPlain` with the reason if that is not certain."""
     complaint = check_bounds(text)
