@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.safety.paths import PathJudge, anchored
-from qcode.safety.probes import Contents
+from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import UNSPLIT, Word
 from qcode.safety.verdict import SHELL_PATH, Verdict
 from qcode.values import dataclass
@@ -30,13 +30,13 @@ _Group: TypeAlias = "tuple[str, list[str]]"
 """Paths in one folder: the start that they share, up to the last slash, and their names."""
 
 
-class Complaint(Exception):  # noqa: N818  # a finding, not a failure
+class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
     """Why a command must ask; `rule` names what decided."""
 
     rule = "shell:not-read-only"
 
 
-class PathComplaint(Complaint):
+class PathComplaint(NeedsApproval):
     """A file that the command names may not be read unasked, whatever the program."""
 
     rule = SHELL_PATH
@@ -44,7 +44,7 @@ class PathComplaint(Complaint):
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Raises `Complaint` for files that may not be read unasked by a command that runs in `folder`.
+    """Raises `NeedsApproval` for files that may not be read unasked by a command that runs in `folder`.
 
     `contents` is what is known of the workspace; `masks`: protected files in it are hidden from the command.
     """
@@ -52,7 +52,7 @@ class Reads:
     paths: PathJudge
     reader: Reader | None
     folder: str
-    contents: Callable[[], Contents]
+    contents: Callable[[], WorkspaceContents]
     masks: bool
 
     def files(self, *words: Word, leading: Leading = "none") -> list[_Group]:
@@ -68,20 +68,20 @@ class Reads:
 
     def _named(self, word: Word, *, leading: Leading) -> list[_Group]:
         if not word.is_known:
-            raise Complaint("it reads a file whose name is unknown")
+            raise NeedsApproval("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         groups = self._matches(path, leading=leading) if word.has_glob else [_split(path)]
         if word.is_split and not UNSPLIT.fullmatch("".join(_paths(groups))):
-            raise Complaint("an unquoted name that could expand to other arguments")
+            raise NeedsApproval("an unquoted name that could expand to other arguments")
         return groups
 
     def plain_files(self, word: Word) -> None:
         """Check the paths that `word` names; of a folder the program would read everything, through links too."""
         for path in _paths(self.files(word)):
             if os.path.isdir(self._absolute(path)):  # noqa: PTH112  # plain text
-                raise Complaint(f"{path}: a folder in which it follows symbolic links")
+                raise NeedsApproval(f"{path}: a folder in which it follows symbolic links")
 
     def tree(self, word: Word, *, leading: Leading = "none") -> None:
         """Check everything below the folders that `word` names, links not followed."""
@@ -102,7 +102,7 @@ class Reads:
     def _check_tree(self, folder: str) -> None:
         contents = self.contents()
         if not contents.is_complete:
-            raise Complaint("it searches a folder with too many files to check first")
+            raise NeedsApproval("it searches a folder with too many files to check first")
         secrets = contents.secrets_below(folder)
         if secrets and not (self.masks and contents.can_be_masked):
             raise PathComplaint(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
@@ -113,7 +113,7 @@ class Reads:
         for base, _, names in os.walk(folder):
             left -= len(names)
             if left < 0:
-                raise Complaint("it searches too many files to check against the read rules")
+                raise NeedsApproval("it searches too many files to check against the read rules")
             for name in names:
                 self.check(str(Path(base, name)))
 
@@ -150,16 +150,16 @@ class Reads:
         has_ending = len(ending) > 1 or ending == "/"
         may_lead = leading == "any" or (leading == "ending" and has_ending)
         if pattern.startswith("-") or (is_leading and not may_lead):
-            raise Complaint("a wildcard at the start of a word could become an option")
+            raise NeedsApproval("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
-            raise Complaint("an ambiguous wildcard")
+            raise NeedsApproval("an ambiguous wildcard")
         # In a locale of bytes, `??` matches one letter that is two bytes; so `?` is checked as a `*`.
         groups = self._expanded(pattern.replace("?", "*"))
         if sum(len(names) for _, names in groups) > MAX_MATCHES:
-            raise Complaint("a wildcard with very many matches")
+            raise NeedsApproval("a wildcard with very many matches")
         starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
         if is_leading and any(start.startswith("-") for some in starts for start in some):
-            raise Complaint("a wildcard that becomes an option")
+            raise NeedsApproval("a wildcard that becomes an option")
         return groups or [_split(pattern)]
 
     def _expanded(self, pattern: str) -> list[_Group]:
