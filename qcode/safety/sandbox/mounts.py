@@ -59,6 +59,7 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
     _make_devices(f"{_NEW_ROOT}/dev", devices)
     if confinement.level == "read-only":
         kernel.bind("/proc", f"{_NEW_ROOT}/proc")
+        kernel.forbid_setuid(f"{_NEW_ROOT}/proc")
         kernel.restrict_mount(_NEW_ROOT, is_read_only=True, is_recursive=False)
     kernel.enter_root(_NEW_ROOT)
 
@@ -125,6 +126,7 @@ def _make_devices(folder: str, further: Iterable[str]) -> None:
         else:
             continue
         _bind(path, f"{folder}/{name}")
+    kernel.forbid_setuid(folder)
 
 
 def _make_file(place: str) -> None:
