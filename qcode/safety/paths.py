@@ -1,8 +1,8 @@
-"""The path layer: may a file tool read or write here? It judges what a path leads to, not only how it is spelled.
+"""The path layer: verdicts on reading or writing a file, judged by the target of a path as well as by its text.
 
-It looks at links, kinds and the first bytes of a file and changes nothing. The verdict holds in every mode of
-approval: `ask` means that the user is asked, `deny` that nobody can allow it. `follow` walks over the components of a
-path in the order the kernel takes, link by link. Tables of names and locations: `protected_paths`.
+It inspects links, file types and the first bytes of a file, and changes nothing. A verdict holds in every approval
+mode: `ask` means that the user is asked, `deny` that no approval is possible. `follow` resolves the components of a
+path in the order of the kernel, link by link. Tables of names and locations: `protected_paths`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qcode.safety.verdict import Access, Verdict, strictest
 from qcode.values import dataclass
 
 GUARDED = "path:secret"
-"""Names the verdict on a file that is called or begins like one that holds secrets."""
+"""The rule of a verdict on a file whose name or first bytes are those of a secret."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = re.compile(r"[\x1b\x80-\x9f]")
@@ -38,9 +38,9 @@ _MIN_NAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The folders a judgement is relative to. `added` are as good as the root; `read_only` ask before a write.
+    """The folders of a session that the path layer knows. `added` are treated like the root; `read_only` ask on write.
 
-    `own` are the folders of qcode itself, beside the usual ones below `home`.
+    `own` are folders of qcode besides the default ones below `home`.
     """
 
     root: Path
@@ -56,7 +56,7 @@ class SandboxScope:
 
     root: Path
     added: tuple[Path, ...] = ()
-    """As good as the root."""
+    """Treated like the root."""
     scratch: Path | None = None
     """Private to the session."""
     home: Path | None = None
@@ -90,13 +90,13 @@ def judge_path(
 ) -> Verdict:
     """Return the verdict for reading or writing `path`, given relative to `root`, absolute, or below `~/`.
 
-    `${HOME}` and the like are ordinary characters. `home` is the person's home folder if it is not given.
+    `${HOME}` and the like are ordinary characters. `home` defaults to the user's home folder.
     """
     return judge_on(Ground(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
 
 
 def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
-    """`judge_path` with its folders in one value."""
+    """Return the verdict of `judge_path`, with the folders in one value."""
     return PathJudge(ground).judge(path, access)
 
 
@@ -104,10 +104,7 @@ _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".c
 
 
 class PathJudge:
-    """Judges the paths of one call.
-
-    What it finds out about folders, their links included, it finds out once: it must not outlive the call.
-    """
+    """The path judge of one tool call. It caches folders and their links, so it must not outlive the call."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -167,7 +164,7 @@ class PathJudge:
         return [name for name in names if name not in readable]
 
     def trail(self, path: str) -> Trail:
-        """Return what `follow` returns for `path`, whose folder is followed once."""
+        """Return the trail of `path`. Its folder is resolved once and cached."""
         absolute = anchored(path, str(self.ground.root), self.home)
         folder, _, name = absolute.rpartition("/")
         if name in ("", ".", "..") or not folder:
@@ -182,7 +179,7 @@ class PathJudge:
         return Trail(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
 
     def _objections(self, trail: Trail, access: Access) -> Iterator[Verdict]:
-        """Yield a verdict for everything that speaks against reading or writing, in the order of the points."""
+        """Yield a verdict for each reason against reading or writing, in the order of the points."""
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
             yield from self._at_point(point, access, is_folder=is_folder)
@@ -234,7 +231,7 @@ def _refuse_text(path: str) -> str:
 
 
 def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-    """Judge what the components below a root (or of a path outside) are called."""
+    """Judge the names of the components below a root, or of a path outside."""
     spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
     folded = [protected_paths.fold(name) for name in spelled]
     if any(map(protected_paths.is_git_look_alike, spelled)):
@@ -264,7 +261,7 @@ def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
 
 
 def _of_existing(trail: Trail) -> Iterator[Verdict]:
-    """Judge names that only mean something where they can be: no secret is kept in a folder that is not there."""
+    """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]
     is_new = trail.info is None and os.path.isdir(os.path.dirname(trail.target))  # noqa: PTH112, PTH120  # text, as in `follow`
@@ -330,13 +327,13 @@ def _pick(place: protected_paths.Located, access: Access) -> Verdict:
 
 
 def home_of(ground: Ground) -> str:
-    """Return the person's home folder."""
+    """Return the user's home folder."""
     home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
     return str(home)
 
 
 def _spellings(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return each folder as given and with its links followed: a person may name it either way."""
+    """Return each folder as given and with its links resolved; a path may use either."""
     found: list[str] = []
     for folder in folders:
         found += [os.path.normpath(folder), os.path.realpath(folder)]
@@ -349,9 +346,9 @@ _MAX_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """`points` are the paths it was spelled as: as given, then once more after each link; all lexically normal.
+    """A path and its resolution. `points` are the path as given and after each link, lexically normal.
 
-    `target` is the last one with every link followed. `info` is its status, None where nothing is there.
+    `target` is the path with every link resolved. `info` is its status, None if it does not exist.
     """
 
     points: tuple[str, ...]
@@ -361,7 +358,7 @@ class Trail:
 
 
 def follow(path: str) -> Trail:
-    """Return the trail of the absolute `path`; what does not exist is taken as spelled. Never raises for a path."""
+    """Return the trail of the absolute `path`; missing components are kept as given. Never raises for a path."""
     points = [os.path.normpath(path)]
     pending = deque(path.split("/"))
     current, links = "/", 0

@@ -1,7 +1,7 @@
-"""Puts rules, modes, trust, the path layer and the shell judge together: may this call run?
+"""The policy of a session: rules, modes, trust, the path layer and the shell judge decide whether a call may run.
 
-Order: what the path layer denies, rules that deny, then plan mode; what asks in every mode; trust; rules and modes
-that allow. A policy is a value: `with_mode` and `with_allow` make another one. Nothing a model fills in changes it.
+Order: denials of the path layer, deny rules, plan mode; verdicts that ask in every mode; trust; rules and modes that
+allow. A policy is immutable: `with_mode` and `with_allow` return another one. No argument of a model changes it.
 `may_write_protected` is for bypass mode: it detects commands that may write a protected name in a form that the
 shell judge cannot follow. It is a second line of defence: a sandbox that mounts protected names read-only does not
 depend on how a command spells them. The shell judge and `addresses` load with the first command and the first URL.
@@ -51,12 +51,12 @@ _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:o
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a session may do. `search_path` is the PATH that shell commands will run with.
+    """The permissions of a session. `search_path` is the PATH of its shell commands.
 
-    `probes` answer what only a process or the disk can tell; `limit` is a policy that has to agree.
-    `search_url` is the service that `web_search` asks, judged like a page that is fetched.
+    `probes` answer questions that need a process or the disk. `limit` is a policy that must also allow a call.
+    `search_url` is the service of `web_search`, judged like a fetched page.
 
-    Untrusted: reading inside the workspace is allowed and everything else asks, whatever mode and rules say.
+    In an untrusted folder, reading inside the workspace is allowed and everything else asks, in every mode.
     """
 
     mode: ApprovalMode
@@ -81,19 +81,19 @@ class Policy:
         return replace(self, mode=mode)
 
     def with_trust(self) -> Policy:
-        """Return this policy for a folder that the person trusts."""
+        """Return this policy for a trusted folder."""
         return replace(self, is_trusted=True)
 
     def limited_by(self, other: Policy) -> Policy:
-        """Return the least of two policies, as a sub-agent gets it: of each two verdicts the stricter one."""
+        """Return the intersection of two policies, for a sub-agent: the stricter of two verdicts applies."""
         return replace(self, limit=other if self.limit is None else self.limit.limited_by(other))
 
     def with_allow(self, rule: str) -> Policy:
-        """Return this policy with one more allow rule; raise `ValueError` where `rule` is none."""
+        """Return this policy with one more allow rule; raise `ValueError` if `rule` is not a valid rule."""
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, parse_rule(rule))))
 
     def judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
-        """Return the verdict for a call of a tool. A malformed one asks: the tool itself says what is wrong with it."""
+        """Return the verdict for a call of a tool. A malformed call asks; the tool then reports the error."""
         verdict = self._judge(spec, arguments)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge(spec, arguments))
 
@@ -123,17 +123,17 @@ class Policy:
             name = spec.name.replace("__", "/", 1)
             verdict = self._judge_other("mcp", name, name)
             if isinstance(safety, Runs):
-                # What the call stands for is judged, if that is known: see `Toolbox.spelled_out`.
+                # The call is judged by the commands that it stands for, if they are known: see `Toolbox.spelled_out`.
                 verdict = replace(verdict, proposed_rule="")
         return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
 
     def _confined(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
         """Return the verdict on a shell command with the sandbox it runs in.
 
-        What only reads runs in the read-only sandbox. What also writes to files that it may write, and in auto mode
-        what nobody decided on, runs in that of the workspace. In bypass mode protected names are mounted read-only.
-        What the user or a rule allowed runs unconfined. `wants_out`: the call asks to run outside the sandbox, which
-        can only make the verdict stricter.
+        A command that only reads runs in the read-only sandbox. If it also writes to permitted files, or in auto mode
+        if neither user nor rule decided, it runs in the workspace sandbox. In bypass mode protected names are mounted
+        read-only. A command that the user or a rule allowed runs unconfined. `wants_out`: the call asks to run outside
+        the sandbox, which can only make the verdict stricter.
         """
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
@@ -164,7 +164,7 @@ class Policy:
     def only_reads(self, command: str) -> bool:
         """Return whether the table knows a command to only read.
 
-        Such a command runs with the settings that keep git from starting anything.
+        Such a command runs with settings that keep git from starting programs.
         """
         try:
             flow = self._flow(command)
@@ -174,14 +174,14 @@ class Policy:
 
     @property
     def lets_host_search(self) -> bool:
-        """Whether the host of the model may search the web itself: where nobody can be asked, what asks is denied."""
+        """Whether the provider may search the web itself. It cannot ask, so a rule that asks forbids it."""
         is_ruled = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
         return self.is_trusted and not is_ruled and (self.limit is None or self.limit.lets_host_search)
 
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.
 
-        Also what decides whether a search may show a file it came across.
+        Searches use it for every file that they may show.
         """
         verdict = self._judge_file(path, access)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
@@ -207,7 +207,7 @@ class Policy:
         return self._judge_write(points)
 
     def _judge_files(self, files: Files, arguments: JsonObject) -> Verdict:
-        """Return the strictest verdict of all files a call names; a rule is proposed only where it would be enough."""
+        """Return the strictest verdict on the files of a call. A rule is proposed only if it allows the whole call."""
         paths = files.paths_of(arguments)
         if isinstance(paths, str):
             return Verdict("ask", paths, "call:malformed")
@@ -289,7 +289,7 @@ class Policy:
         return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
-        """Allow if each part only reads or a rule allows it; else ask, proposing a rule if only one part is left."""
+        """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule if one part is left."""
         left: list[tuple[FlowPart, Verdict]] = []
         used: Rule | None = None
         parts, judge = flow.parts, self._judge_of(flow)
@@ -314,7 +314,7 @@ class Policy:
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(left) == 1 and not writes and left[0][1].rule != SHELL_PATH
         proposed = propose_shell(left[0][0].command) if is_proposed else ""
-        # A secret among what is left is what has to be asked about, whatever else there is.
+        # A secret is the most important reason to ask.
         verdict = next((one for _, one in left if one.rule == SHELL_PATH), left[0][1])
         return replace(verdict, proposed_rule=proposed)
 
@@ -334,8 +334,8 @@ class Policy:
     def _judge_of(self, flow: Flow) -> Judge:
         """Return the judge of simple commands.
 
-        A folder that is not trusted is not looked into by git. A command that writes runs in a sandbox that hides
-        nothing in the workspace.
+        git is not run in an untrusted folder. A command that writes runs in a sandbox that masks no files of the
+        workspace.
         """
         from qcode.safety.shell.judge import Judge
 
@@ -348,7 +348,7 @@ class Policy:
         return Judge.of(flow, self._ground, probes, self.search_path, self._reader())
 
     def _with_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
-        """Return the verdict with that of every file the parts write to; a shell may be asked for more than a tool."""
+        """Return the strictest of `verdict` and those on the output files. A path that denies a tool may ask here."""
         found = [verdict]
         for word, path in self._outputs(parts):
             one = self.judge_file(path, "write")
@@ -358,7 +358,7 @@ class Policy:
         return strictest(*found)
 
     def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
-        """Return the verdict unless a part writes where nothing may: that holds in every mode and for every rule."""
+        """Return `verdict`, or a denial if a part writes to a protected name, in every mode and for every rule."""
         for word, path in self._outputs(parts):
             one = judge_on(self._ground, path, "write")
             if one.verdict == "deny" and one.rule in _PROTECTED:
@@ -372,7 +372,7 @@ class Policy:
         return [(word, path) for word, folders in found for path in resolve(self._ground, word, folders)]
 
     def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
-        """Allow only what bash itself can read: the tree alone takes some broken commands for whole ones."""
+        """Allow only commands that bash can parse: tree-sitter accepts some incomplete ones."""
         complaint = self.probes.syntax(command) if verdict.is_allowed else ""
         return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
 
@@ -418,7 +418,7 @@ class Policy:
         if isinstance(found, str):
             return Verdict("deny", found, "fetch:refused")
         if not found.is_public:
-            # A rule for every host says nothing about this machine: only ports that the person listed are reached.
+            # A rule for every host does not include this machine: the user must list each port.
             is_listed = any(rule.kind == "fetch" and rule.body in found.names for rule in self.rules.allow)
             if not (found.is_loopback and is_listed):
                 hint = f"; the rule fetch({found.name}) would allow it" if found.is_loopback else ""
@@ -430,7 +430,7 @@ class Policy:
     def _judge_other(
         self, kind: str, name: str, shown: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
-        """`covers` says whether a rule is about this call, more widely where the flag says that it restricts."""
+        """Return the verdict of the rules. `covers` tests one; its flag is set for rules that restrict."""
         covered = covers or (lambda rule, _: rule.matches_name(name))
         denied = first_rule(self.rules.deny, kind, lambda rule: covered(rule, True))
         if denied is not None:
@@ -462,7 +462,7 @@ class Policy:
         return any(rule.matches_path(point, base, home, folds=folds) for base in bases)
 
     def _reader(self) -> Callable[[str], Verdict] | None:
-        """Return how the shell judge asks about a file; rules about reading are part of it where there are any."""
+        """Return the verdict function for files that a command reads; None if no rule is about reading."""
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
         return lambda path: self.judge_file(path, "read")
@@ -488,7 +488,7 @@ def _only_reads(flow: Flow) -> bool:
 
 
 def _without_sandbox(verdict: Verdict) -> Verdict:
-    """Return a verdict of auto mode that says why it asks as default mode does."""
+    """Return a verdict of auto mode with the reason why it asks like default mode."""
     if verdict.verdict != "ask":
         return verdict
     why = " (auto mode needs a workspace sandbox, which is not available here, so it asks like default mode)"
@@ -514,7 +514,7 @@ def may_write_protected(command: str) -> str:
     """
     if _UNKNOWN_TARGET.search(command):
         return "the file it writes to is unknown before it runs"
-    # What an expansion becomes is not known; as part of a name it is a wildcard.
+    # The value of an expansion is unknown; as part of a name it is a wildcard.
     text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if _IN_GIT.search(token):
@@ -530,7 +530,7 @@ def may_write_protected(command: str) -> str:
 
 
 def _as_wildcard(found: re.Match[str]) -> str:
-    """Return a wildcard for an expansion, before what stands inside it: that may be a command with names of its own."""
+    """Return a wildcard, followed by the expansion itself, which may be a command that contains protected names."""
     return f"* {found[0]} "
 
 

@@ -1,4 +1,4 @@
-"""May the files that a command names be read unasked? Looks at the disk for matches of wildcards and folders."""
+"""Checks whether the files that a command names may be read unasked. Reads folders to expand wildcards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Group: TypeAlias = "tuple[str, list[str]]"
 
 
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
-    """Why a command must ask; `rule` names what decided."""
+    """The reason why a command must ask; `rule` is the rule of the verdict."""
 
     rule = "shell:not-read-only"
 
@@ -46,7 +46,7 @@ class PathComplaint(NeedsApproval):
 class Reads:
     """Raises `NeedsApproval` for files that may not be read unasked by a command that runs in `folder`.
 
-    `contents` is what is known of the workspace; `masks`: protected files in it are hidden from the command.
+    `contents` returns the protected files of the workspace; `masks`: they are hidden from the command.
     """
 
     paths: PathJudge
@@ -108,7 +108,7 @@ class Reads:
             raise PathComplaint(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
 
     def _walk(self, folder: str) -> None:
-        """Ask the rules of the user about every file below a folder."""
+        """Check every file below a folder against the user's rules."""
         left = MAX_WALKED
         for base, _, names in os.walk(folder):
             left -= len(names)
@@ -139,10 +139,10 @@ class Reads:
         return path if self.folder == str(self.paths.ground.root) else self._absolute(path)
 
     def _matches(self, pattern: str, *, leading: Leading) -> list[_Group]:
-        """Return what bash makes of a pattern with `*` and `?`: its matches, or itself if there are none.
+        """Return the expansion of a pattern with `*` and `?`: its matches, or the pattern itself if there are none.
 
         A match that begins with a dash would be an option: `sort *` with a file called `-o`. So no match may begin with
-        a dash. Another file may appear until the command runs, so `leading` limits the patterns as well.
+        a dash. Another file may appear before the command runs, so `leading` limits the patterns as well.
         """
         parts = pattern.split("/")
         is_leading = _WILD.search(parts[0]) is not None

@@ -1,8 +1,8 @@
-"""May a shell command run unasked, because it only reads? Everything that is not certain asks.
+"""Decides whether a shell command may run unasked, because it only reads. Anything uncertain asks.
 
 Each simple command is looked up in the table (`table`, `git`, `languages`), and every file it names goes through the
 path layer (`file_reads`). Nothing is run here. Forms that the judge can follow but not check word by word, and programs
-outside the core of the table, also need a sandbox that works: two locks, of which each would be enough.
+outside the core of the table, also need a working sandbox: two locks, each sufficient alone.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _VERSION_FILES = (
     ".python-version", ".ruby-version", ".node-version", ".nvmrc", ".tool-versions", ".java-version", ".go-version",
     ".perl-version", ".php-version", "mise.toml", ".mise.toml", ".mise", ".config/mise.toml", "mise.local.toml",
 )  # fmt: skip
-"""Files by which pyenv, asdf, mise and the like let a folder choose what a shim runs."""
+"""Files with which a folder selects the program that a shim of pyenv, asdf or mise runs."""
 
 _HARM = ("writes", "runs", "changes", "may change", "sets")
-"""How the table begins its reason to refuse an option that does more than read."""
+"""First words of the reasons in the table to refuse an option that does more than read."""
 _METADATA: frozenset[Role] = frozenset({"list", "names"})
 """Roles of files whose content is not read."""
 
@@ -67,7 +67,7 @@ class Judge:
     def part(self, part: FlowPart) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
 
-        Return `allow` if it only reads what may be read, else `ask` with the reason.
+        Return `allow` if it only reads permitted files, otherwise `ask` with the reason.
         """
         try:
             for folder in sorted(part.folders):
@@ -171,20 +171,20 @@ class Judge:
         return tuple((word, "read") for word in (*named, *stored))
 
     def _is_plain_folder(self, folder: str, roots: Collection[str]) -> bool:
-        """Return whether git, started in `folder`, takes the repository of the workspace: it meets no other first."""
+        """Return whether git, started in `folder`, uses the repository of the workspace and not a nested one."""
         root = next((one for one in roots if is_within(folder, one)), "")
         if not root or not os.path.isdir(folder):  # noqa: PTH112  # plain text
             return False
         below = Path(folder).relative_to(root).parts
         folders = [Path(root, *below[: depth + 1]) for depth in range(len(below))]
-        # A folder with these names in it is a repository of its own to git, whatever it is called.
+        # To git, a folder with these names in it is a separate repository.
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
         return os.path.normpath(self.paths.ground.root), os.path.realpath(self.paths.ground.root)
 
     def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
-        """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
+        """Allow a `cd` to a folder inside. Links in its path ask: bash and the kernel differ on `..` after one."""
         if target is None:
             raise NeedsApproval("this form of cd is not supported")
         path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
@@ -196,7 +196,7 @@ class Judge:
         reads.check(path)
 
     def _origin(self, name: str, folder: str) -> None:
-        """Raise if bash would take `name` from the workspace, or from a shim that lets a project choose."""
+        """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
             raise NeedsApproval("a program given by its path")
         roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
@@ -234,7 +234,7 @@ def row_of(words: tuple[Word, ...]) -> ProgramSpec | None:
 
 
 def is_table_command(words: tuple[Word, ...]) -> bool:
-    """Return whether the table knows a command to only read. Neither files nor the repository are looked at."""
+    """Return whether a command only reads according to the table. Files and the repository are not checked."""
     name = words[0].text
     if name == "git":
         use = read_git(words[1:], ())
