@@ -111,7 +111,8 @@ class PathJudge:
         self.home = home_of(ground)
         homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
         self._homes, self._locked = homes, locked
-        self._roots = _spellings((ground.root, *ground.added))
+        self.root_spellings = _spellings((ground.root,))
+        self._roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
         self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
         self._folders: dict[str, Trail] = {}
         special = (*homes, *locked, *self._roots, *self._own)

@@ -14,12 +14,13 @@ import re
 from collections.abc import Callable
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
-from qcode.safety.paths import Ground, anchored, follow, home_of, judge_on
+from qcode.safety.paths import Ground, PathJudge, judge_on
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import CREDENTIALS, STARTUP, fold, is_history
 from qcode.safety.rules import (
@@ -183,28 +184,30 @@ class Policy:
 
         Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access)
+        verdict = self._judge_file(path, access, PathJudge(self._ground))
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
-    def _judge_file(self, path: str, access: Access) -> Verdict:
-        layer = judge_on(self._ground, path, access)
+    def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:
+        layer = paths.judge(path, access)
         if layer.verdict == "deny":
             return layer
         kind = "read" if access == "read" else "edit"
-        points = follow(anchored(path, str(self.root), home_of(self._ground))).points
-        denied = first_rule(
-            self.rules.deny, kind, lambda rule: any(self._covers(rule, point, True) for point in points)
-        )
+        points = paths.trail(path).points
+
+        def is_covered(rule: Rule) -> bool:
+            return any(_covers(rule, point, paths, folds=True) for point in points)
+
+        denied = first_rule(self.rules.deny, kind, is_covered)
         if denied is not None:
             return ruled(denied, "deny")
         if access == "write" and self.mode == "plan":
             return _PLAN
-        asked = first_rule(self.rules.ask, kind, lambda rule: any(self._covers(rule, point, True) for point in points))
+        asked = first_rule(self.rules.ask, kind, is_covered)
         if asked is not None and (self.mode != "bypass" or not self.is_trusted):
             return ruled(asked, "ask")
         if layer.verdict == "ask" or access == "read":
             return layer
-        return self._judge_write(points)
+        return self._judge_write(points, paths)
 
     def _judge_files(self, files: Files, arguments: JsonObject) -> Verdict:
         """Return the strictest verdict on the files of a call. A rule is proposed only if it allows the whole call."""
@@ -216,14 +219,18 @@ class Policy:
         asking = [one for one in verdicts if not one.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
-    def _judge_write(self, points: tuple[str, ...]) -> Verdict:
+    def _judge_write(self, points: tuple[str, ...], paths: PathJudge) -> Verdict:
         if not self.is_trusted:
             return _RESTRICTED
         if self.mode == "bypass":
             return _BYPASS
         if self.mode == "accept-edits" or (self.mode == "auto" and self._holds_workspace):
             return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
-        allowed = first_rule(self.rules.allow, "edit", lambda rule: all(self._covers(rule, point) for point in points))
+
+        def is_covered(rule: Rule) -> bool:
+            return all(_covers(rule, point, paths) for point in points)
+
+        allowed = first_rule(self.rules.allow, "edit", is_covered)
         if allowed is not None:
             return ruled(allowed, "allow")
         real, root = points[-1], os.path.realpath(self.root)
@@ -456,16 +463,14 @@ class Policy:
             return judge(value)
         return Verdict("ask", f"the call has no valid {name}", "call:malformed")
 
-    def _covers(self, rule: Rule, point: str, folds: bool = False) -> bool:
-        root, home = os.path.normpath(self.root), home_of(self._ground)
-        bases = (root, os.path.realpath(root))
-        return any(rule.matches_path(point, base, home, folds=folds) for base in bases)
-
     def _reader(self) -> Callable[[str], Verdict] | None:
         """Return the verdict function for files that a command reads; None if no rule is about reading."""
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
-        return lambda path: self.judge_file(path, "read")
+        paths = PathJudge(self._ground)
+        reader = partial(self._judge_file, access="read", paths=paths)
+        limit = self.limit
+        return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
 
 
 _COMMAND = ToolSpec("shell", "", {}, safety=Runs("command"))
@@ -478,6 +483,10 @@ _RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but read
 _NO_SANDBOX_TO_WRITE = Verdict(
     "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
 )
+
+
+def _covers(rule: Rule, point: str, paths: PathJudge, *, folds: bool = False) -> bool:
+    return any(rule.matches_path(point, root, paths.home, folds=folds) for root in paths.root_spellings)
 
 
 def _only_reads(flow: Flow) -> bool:

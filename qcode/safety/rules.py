@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import WrittenRule
@@ -21,6 +22,8 @@ from qcode.safety.verdict import Verdict
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
     from qcode.safety.addresses import UrlTarget
     from qcode.safety.shell.table import ProgramSpec
 
@@ -168,9 +171,14 @@ def _is_like(want: Word, word: Word) -> bool:
 
 
 def _is_covered(pattern: str, path: str) -> bool:
+    return _spec(pattern).match_file(path)
+
+
+@lru_cache(maxsize=512)
+def _spec(pattern: str) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # loaded with the first rule about a path, not at start
 
-    return GitIgnoreSpec.from_lines([pattern]).match_file(path)
+    return GitIgnoreSpec.from_lines([pattern])
 
 
 _WRAPPING = frozenset(

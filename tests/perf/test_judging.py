@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.safety import paths
+from qcode.safety.rules import Rules
 from qcode.safety.shell.judge import read_flow
 from tests.fakes.tools import spec_of
 from tests.perf.conftest import Bars
@@ -93,3 +94,20 @@ def test_a_wildcard_with_250_matches_costs_little_more_than_their_status(
     bars.hold(f"the verdict on {command}, against the status of its 250 files", cpu_ms(judge) / status, 2.5)
     bars.hold(f"the first verdict on {command}, which reads their first bytes", cpu_ms(judge_first) / status, 6)
     bars.hold(f"the verdict on {command} with 250 files", cpu_ms(judge), 1, "ms", known=1.6)
+
+
+def test_rules_about_reading_cost_little_for_each_of_250_files(bars: Bars, tmp_path: Path) -> None:
+    names = [f"module_{number}.py" for number in range(250)]
+    (tmp_path / "src").mkdir()
+    for name in names:
+        (tmp_path / "src" / name).write_text("x = 1\n" * 40)
+    policy = policy_for(tmp_path, rules=Rules.of(deny=["read(private/**)"], ask=["read(drafts/**)"]))
+
+    def look() -> None:
+        for name in names:
+            os.lstat(f"{tmp_path}/src/{name}")
+
+    verdict = cpu_ms(lambda: policy.judge(spec_of("shell"), {"command": "cat src/*.py"}))
+    bars.hold(
+        "the verdict on cat src/*.py with two rules about reading, against the status", verdict / cpu_ms(look), 25
+    )
