@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
 import re
 from collections.abc import Callable, Iterable
-from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -163,20 +161,35 @@ class Reads:
         return groups or [_split(pattern)]
 
     def _expanded(self, pattern: str) -> list[_Group]:
-        """Return the absolute paths that match, by the rules of bash for names that begin with a dot."""
-        folder, _, last = self._absolute(pattern).rpartition("/")
-        if _WILD.search(pattern.rpartition("/")[0]):
-            start = anchored(pattern, glob.escape(self.folder), glob.escape(self.paths.home))
-            return [_split(path) for path in islice(glob.iglob(start), MAX_MATCHES + 1)]  # noqa: PTH207  # pathlib matches hidden names
-        try:
-            names = os.listdir(folder or "/")  # noqa: PTH208  # names
-        except OSError:
-            return []
-        found = [name for name in fnmatch.filter(names, last) if not name.startswith(".")]
-        return [(f"{folder}/", found)] if found else []
+        """Return the absolute paths that match, in groups by folder, by the rules of bash for hidden names.
+
+        bash lists every folder that the start of a pattern matches, through links too; so these must be readable.
+        """
+        parts = self._absolute(pattern).split("/")
+        first = next(index for index, part in enumerate(parts) if _WILD.search(part))
+        folders = ["/".join(parts[:first])]
+        for part in parts[first:-1]:
+            folders = [f"{folder}/{name}" for folder in folders for name in _matching(folder, part)]
+            if len(folders) > MAX_MATCHES:
+                raise NeedsApproval("a wildcard with very many matches")
+            for folder in filter(os.path.islink, folders):
+                self.check(folder)
+        groups = [(f"{folder}/", _matching(folder, parts[-1])) for folder in folders]
+        return [group for group in groups if group[1]]
 
     def _absolute(self, path: str) -> str:
         return anchored(path, self.folder, self.paths.home)
+
+
+def _matching(folder: str, part: str) -> list[str]:
+    """Return the names in a folder that one part of a pattern matches; an empty part matches the folder itself."""
+    if not _WILD.search(part):
+        return [part] if os.path.lexists(f"{folder}/{part}") and (part or os.path.isdir(folder)) else []  # noqa: PTH112  # text
+    try:
+        names = os.listdir(folder or "/")  # noqa: PTH208  # names
+    except OSError:
+        return []
+    return [name for name in fnmatch.filter(names, part) if not name.startswith(".")]
 
 
 def _split(path: str) -> _Group:

@@ -45,6 +45,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
     (root / "trees/b/f0").symlink_to(outside)
     os.mkfifo(root / "mix/pipe.py")
     (root / "to_home").symlink_to(scratch.home)
+    (root / "links/home").symlink_to(scratch.home)
     (root / "to_up").symlink_to("..")
     return scratch
 
