@@ -7,6 +7,7 @@ It keeps the session file, the rules and the limits learned from the host; each 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,7 +21,10 @@ from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refus
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
+from qcode.agent.sessions.history import Entry, ShownResult, StoredMessage
+from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.sessions.session import Session
+from qcode.agent.sessions.shown import ShownRecorder
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, Kind
 from qcode.agent.toolbox import Background, Toolbox
@@ -203,8 +207,10 @@ class Conversation:
         complaints += self._clients.problems
         try:
             complaints += await self._prepare(turn, first)
+            recorder = ShownRecorder(self._transcript.session.record_shown, time.monotonic, options.shown)
             async with aclosing(self._driver.run(first)) as events:
-                async for event in events:
+                async for driven in events:
+                    event = recorder.see(driven)
                     if isinstance(event, TurnEnded):
                         self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
@@ -300,6 +306,14 @@ class Conversation:
     @property
     def session(self) -> Session:
         return self._transcript.session
+
+    @property
+    def stored(self) -> tuple[StoredMessage, ...]:
+        """All messages that led to the current state with what was shown with them, also those that were compacted."""
+        history = self._transcript.session.history
+        if history.stored:
+            return tuple(history.stored[number] for number in history.all_numbers())
+        return tuple(StoredMessage(Entry(one), is_a_prompt(one)) for one in self._transcript.messages)
 
     @property
     def is_busy(self) -> bool:
@@ -491,7 +505,8 @@ class SessionTranscript:
         """Store the result of a call at once, while other calls of its step have yet to run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
-        self.session.record_result(result)
+        shown = ShownResult(finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown)
+        self.session.record_result(result, shown)
 
 
 class PendingAttachments:

@@ -164,12 +164,14 @@ class TurnOptions:
 
     `output` maps keys of the table `[output]` of the configuration to values that were checked already. `foreign` are
     the parts of the prompt, as start and end, that a file of the project wrote and not the user: `@path` in them
-    attaches only what the model may read without asking.
+    attaches only what the model may read without asking. `shown` is how the front end shows the prompt,
+    if not as it is.
     """
 
     model: str = ""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Spans = ()
+    shown: str = ""
 
 
 NO_OPTIONS = TurnOptions()

@@ -393,9 +393,10 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         """Show what is there already of the conversation, and what has to be said about it."""
         transcript, conversation = self.parts.transcript, self.agent.conversation
         if conversation.messages:
-            from qcode.tui.presenter import replay
+            from qcode.tui.presenter import show_resumed
 
-            replay(conversation.messages, transcript)
+            self.view.replay()
+            show_resumed(conversation, transcript)
         if conversation.mode == "bypass":
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
         for notice in notices:

@@ -1,19 +1,22 @@
-"""Turn the events of a turn, and stored messages, into calls of the transcript and the status line.
+"""Turn the events of a turn into calls of the transcript and the status line.
 
 This is the only place that does so, for the app and for the linear mode. `Presenter` keeps what one turn needs to be
 shown (open cards, how much of the reply has been shown), never widgets or text. `AgentCards` shows the steps of a
-sub-agent in the card of the call that started it; `replay` shows the messages of a resumed session.
+sub-agent in the card of the call that started it; `replay` shows a stored conversation as it was seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
+from datetime import datetime
 from decimal import Decimal
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from qcode.agent.context.attachments import split_attached
 from qcode.agent.outcomes import ending_notice, requests_note
+from qcode.agent.sessions.history import Thought
+from qcode.agent.sessions.replay import UserSaid, has_unfinished_turn, replayed
 from qcode.protocol.approvals import CallApproval, RepeatedCall, ToolApproval
 from qcode.protocol.events import (
     AgentEvent,
@@ -42,7 +45,7 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
-from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Text, ToolCall
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
@@ -51,6 +54,9 @@ from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 
 class StatusView(Protocol):
@@ -289,7 +295,7 @@ class Presenter:
         self._person.withdraw(call.call_id)
         self._card(call, event.state)
         # What was planned stays to be read; its result only says what the person decided.
-        content = plan_of(call) or outcome.content
+        content = plan_of(call) or (outcome.content if outcome.shown is None else outcome.shown)
         has_output = not outcome.diff and call.call_id not in self._streamed
         # Of a call that did not run, the state says all that a summary could.
         has_run = event.state in ("done", "failed")
@@ -299,6 +305,7 @@ class Presenter:
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
                 summary=(one_line(outcome.summary) or None) if has_run else None,
+                seconds=event.seconds,
             ),
         )
         self._open_cards.pop(call.call_id, None)
@@ -487,37 +494,42 @@ def searched_text(search: WebSearched) -> str:
     return "\n".join(lines)
 
 
-def replay(messages: Iterable[Message], transcript: TranscriptView) -> None:
-    """Add `messages` to `transcript`, each call with the result that followed it."""
-    plans: dict[str, str] = {}
-    for message in messages:
-        if message.role == "user":
-            _show_user(message, transcript)
-        for block in message.blocks:
-            match block:
-                case Text(text=text) if message.role == "assistant":
-                    transcript.append_text(text)
-                case Reasoning(text=text):
-                    transcript.append_reasoning(text)
-                case ToolCall():
-                    transcript.settle()
-                    plans[block.call_id] = plan_of(block)
-                    transcript.add_card(block.call_id, one_line(block.name, 60), main_argument(block))
-                    transcript.update_card(block.call_id, CardUpdate(state="cancelled"))
-                case ToolResult():
-                    state: CardState = "failed" if block.is_error else "done"
-                    transcript.update_card(
-                        block.call_id, CardUpdate(state=state, output=plans.get(block.call_id) or block.content)
-                    )
-                case _:
-                    pass
-        transcript.settle()
+UNFINISHED = "The last turn did not finish: qcode ended while it ran. Send a message to continue."
 
 
-def _show_user(message: Message, transcript: TranscriptView) -> None:
-    """Show what was typed, and the commands the person ran; attached files are named in what was typed."""
+def replay(
+    conversation: Conversation, transcript: TranscriptView, clock: Callable[[], float], *, max_continuations: int = 3
+) -> None:
+    """Add the messages of `conversation`, and what was shown with them, to `transcript`."""
+    presenter = Presenter(transcript, _Nothing(), _Nothing(), clock, max_continuations=max_continuations)
+    for item in replayed(conversation.stored):
+        match item:
+            case UserSaid():
+                _show_user(item, transcript)
+            case Thought(seconds=seconds):
+                transcript.end_reasoning(seconds)
+            case _:
+                presenter.present(item)
+    transcript.settle()
+
+
+def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None:
+    """Say when the session was used last, and whether its last turn finished."""
+    stored = conversation.stored
+    try:
+        when = datetime.fromisoformat(stored[-1].entry.at).astimezone()
+    except (ValueError, IndexError):
+        transcript.add_mark("resumed")
+    else:
+        transcript.add_mark(f"resumed from {when:%Y-%m-%d %H:%M}")
+    if has_unfinished_turn(stored):
+        transcript.add_notice("warning", UNFINISHED)
+
+
+def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
+    """Show what was typed, and the commands the user ran before it."""
     typed: list[str] = []
-    for number, block in enumerate(message.blocks):
+    for number, block in enumerate(said.message.blocks):
         if not isinstance(block, Text):
             continue
         attached = split_attached(block.text)
@@ -525,8 +537,20 @@ def _show_user(message: Message, transcript: TranscriptView) -> None:
             typed.append(block.text)
         elif attached.kind == "shell":
             # The card is never changed again, so its id need not be one.
-            transcript.add_card(f"!{number}", "!", one_line(attached.name))
-            state = line_state(attached.result)
-            transcript.update_card(f"!{number}", CardUpdate(state=state, output=without_code(attached.content)))
-    if typed:
-        transcript.add_user("\n\n".join(typed))
+            card, state = f"!{number}", line_state(attached.result)
+            transcript.add_card(card, "!", one_line(attached.name))
+            result = one_line(attached.result) if state != "cancelled" else None
+            transcript.update_card(card, CardUpdate(state=state, output=without_code(attached.content), summary=result))
+    for text in [said.shown] if said.shown else typed:
+        transcript.add_user(text)
+
+
+class _Nothing:
+    """The status line and the user of a replay: what was running and asked is over."""
+
+    def show_activity(self, activity: Activity | None) -> None: ...
+    def show_usage(self, event: UsageUpdated) -> None: ...
+    def add_turn(self, usage: Usage, cost: Decimal | None) -> None: ...
+    def ask(self, approval: CallApproval) -> None: ...
+    def withdraw(self, approval_id: str) -> None: ...
+    def take_steering(self, text: str) -> None: ...

@@ -52,6 +52,9 @@ class Recorder:
     def append_reasoning(self, text: str) -> None:
         self.calls.append(("reasoning", text))
 
+    def end_reasoning(self, seconds: float) -> None:
+        self.calls.append(("thought", seconds))
+
     def settle(self) -> None:
         self.calls.append(("settle",))
 

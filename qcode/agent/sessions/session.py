@@ -13,7 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
-from qcode.agent.sessions.history import Change, Entry, InnerMessage, Move, SessionHistory, StoredMessage, runs_of
+from qcode.agent.sessions.history import (
+    Change,
+    Entry,
+    InnerMessage,
+    Move,
+    SessionHistory,
+    Shown,
+    ShownResult,
+    StoredMessage,
+    runs_of,
+)
 from qcode.agent.sessions.records import (
     VERSION,
     block_to_json,
@@ -25,6 +35,7 @@ from qcode.agent.sessions.records import (
     stored_to_json,
     to_line,
 )
+from qcode.agent.sessions.shown import result_to_json, shown_to_json
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject, parse_object
@@ -162,13 +173,26 @@ class Session:
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
         self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
-    def record_result(self, result: ToolResult) -> None:
+    def record_result(self, result: ToolResult, shown: ShownResult | None = None) -> None:
         """Record the result of a call while other calls of the step still run, so that a crash does not lose it.
 
         The message with all results of the step is appended later, and replaces this record when the file is loaded.
+        `shown` is how the user saw it.
         """
-        block = block_to_json(self._clean_block(result))
-        self._write({"kind": "result", "at": self._now(), **block})
+        with self._lock:
+            clean = replace(result, content=self._redact(result.content))
+            record: JsonObject = {"kind": "result", "at": self._now(), **block_to_json(clean)}
+            if shown is not None:
+                record["shown"] = result_to_json(shown, clean.content, self._redact)
+                self.history.show_result(result.call_id, shown)
+            self._write(record)
+
+    def record_shown(self, items: Sequence[Shown]) -> None:
+        """Record what was shown with the last message and is no part of it."""
+        with self._lock:
+            found: list[Json] = [shown_to_json(one, self._redact) for one in items]
+            self._write({"kind": "shown", "at": self._now(), "items": found})
+            self.history.show(items)
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""

@@ -61,7 +61,8 @@ class CardUpdate:
     """A change of a card. A field that is None stays unchanged.
 
     `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
-    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds.
+    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `seconds` is
+    how long the call ran, if the card is not to measure that.
     """
 
     state: CardState | None = None
@@ -72,6 +73,7 @@ class CardUpdate:
     summary: str | None = None
     hint: str | None = None
     detail: str | None = None
+    seconds: float | None = None
 
 
 class TranscriptView(Protocol):
@@ -80,6 +82,7 @@ class TranscriptView(Protocol):
     def add_user(self, text: str) -> None: ...
     def append_text(self, text: str) -> None: ...
     def append_reasoning(self, text: str) -> None: ...
+    def end_reasoning(self, seconds: float) -> None: ...
     def settle(self) -> None: ...
     def restart(self, label: str) -> None: ...
     def restore(self, text: str, reasoning: str = "") -> None: ...
@@ -126,6 +129,8 @@ class Card(Foldable):
             self._long += complete
         if update.diff is not None:
             self._diff = parse_diff(update.diff) if update.diff else []
+        if update.seconds is not None:
+            self._seconds = update.seconds
         if update.hint is not None:
             self._hint = update.hint
         if update.summary is not None:

@@ -100,6 +100,12 @@ class Content:
         self._thinking.append(text)
         self._touch(self._thinking)
 
+    def end_reasoning(self, seconds: float) -> None:
+        """End the reasoning, which took `seconds`."""
+        if self._thinking is not None:
+            self._thinking.finish_after(seconds)
+            self._end_thinking()
+
     def add_mark(self, text: str) -> None:
         """Add a mark inside the live text, which continues below it, or as a separate row if there is no live text."""
         if self._text is None:

@@ -250,8 +250,12 @@ class Thinking(Foldable):
 
     def finish(self, now: float) -> None:
         """End the reasoning. Idempotent."""
+        self.finish_after(now - self._begun)
+
+    def finish_after(self, seconds: float) -> None:
+        """End the reasoning, which took `seconds`. Idempotent."""
         if self._seconds is None:
-            self._seconds = now - self._begun
+            self._seconds = seconds
             self._parts = ["".join(self._parts)]
             self.touch()
 
