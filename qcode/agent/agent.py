@@ -29,7 +29,7 @@ from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
-from qcode.agent.subagent_kinds import KINDS, Kind, offered_agent, own_kind
+from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
 from qcode.agent.toolbox import FetchGate, Scratch, Toolbox, search_key
 from qcode.agent.trust import TrustService
 from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
@@ -251,7 +251,7 @@ class Agent:
         scratch: Scratch,
         sandbox: SessionSandbox,
         search: tuple[SearchService, str] | None,
-        kinds: tuple[Kind, ...],
+        kinds: tuple[SubagentKind, ...],
     ) -> Toolbox:
         """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
         context, permissions = self.context, self.permissions
@@ -378,7 +378,7 @@ def _git_overrides() -> dict[str, str]:
     return overrides()
 
 
-def kinds_of(context: RunContext) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
     """Return the kinds of sub-agents, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()

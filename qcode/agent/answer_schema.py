@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qcode.agent.context.attachments import decoded
-from qcode.engine.effects import Complaint
+from qcode.engine.effects import InvalidAnswer
 from qcode.protocol.errors import InputError
 from qcode.text.json import Json
 from qcode.values import dataclass
@@ -69,13 +69,13 @@ class AnswerSchema:
         found = self._read(answer)
         return found if isinstance(found, StructuredAnswer) else None
 
-    def complaint(self, answer: str) -> Complaint | None:
+    def complaint(self, answer: str) -> InvalidAnswer | None:
         """Return why an answer is invalid, None if it is valid."""
         found = self._read(answer)
         if isinstance(found, StructuredAnswer):
             return None
         listed = "\n".join(f"- {error}" for error in found)
-        return Complaint("; ".join(found), _REQUEST.format(errors=listed))
+        return InvalidAnswer("; ".join(found), _REQUEST.format(errors=listed))
 
     def _read(self, answer: str) -> StructuredAnswer | list[str]:
         text = answer.strip().removeprefix("\ufeff").strip()

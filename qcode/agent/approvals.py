@@ -47,7 +47,7 @@ from qcode.values import dataclass
 
 _AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
 _MODES: dict[ApprovalMode, str] = {
-    "default": "the person is asked before each change",
+    "default": "the user is asked before each change",
     "accept-edits": "edits inside the folder run without asking, everything else asks",
 }
 _NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."

@@ -21,12 +21,12 @@ from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refus
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.history import Entry, ShownResult, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, ShownResult, StoredMessage
 from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.shown import ShownRecorder
 from qcode.agent.sessions.store import SessionStore
-from qcode.agent.subagent_kinds import KINDS, Kind
+from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import Background, Toolbox
 from qcode.agent.trust import TrustStore
 from qcode.engine.caps import caps_for
@@ -60,7 +60,7 @@ from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.subagent import NAME as AGENT
-from qcode.tools.subagent import Agent as AgentTool
+from qcode.tools.subagent import SubagentTool
 
 if TYPE_CHECKING:
     from qcode.agent.subagents import Agents
@@ -85,7 +85,7 @@ class Conversation:
         store: SessionStore,
         session: Session,
         messages: Sequence[Message] = (),
-        kinds: tuple[Kind, ...] = KINDS,
+        kinds: tuple[SubagentKind, ...] = KINDS,
     ) -> None:
         """`messages` are the history of a session without a file; `kinds` are those of sub-agents."""
         self.permissions = permissions
@@ -313,7 +313,7 @@ class Conversation:
         history = self._transcript.session.history
         if history.stored:
             return tuple(history.stored[number] for number in history.all_numbers())
-        return tuple(StoredMessage(Entry(one), is_a_prompt(one)) for one in self._transcript.messages)
+        return tuple(StoredMessage(HistoryEntry(one), is_a_prompt(one)) for one in self._transcript.messages)
 
     @property
     def is_busy(self) -> bool:
@@ -408,7 +408,7 @@ class Conversation:
 
         return mentions(typed, self._context.folder, foreign, lambda path: why_not_read(self.policy, path))
 
-    def _sub_agents(self, tool: AgentTool) -> Agents:
+    def _sub_agents(self, tool: SubagentTool) -> Agents:
         """Return the sub-agents of the running turn."""
         if self._agents is None:
             from qcode.agent.subagents import Agents, Parent  # loads with the first of them

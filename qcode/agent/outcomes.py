@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
-from qcode.protocol.events import ApiCalls, Notice, TurnEnded
+from qcode.protocol.events import ApiCalls, Notice, Retry, TurnEnded
 from qcode.protocol.reply import Limit, Outcome
 from qcode.text.clean import one_line, single_spaced, visible
 from qcode.text.numbers import count_text
@@ -91,18 +91,18 @@ def _error_code(ended: TurnEnded) -> ExitCode:
     return _BY_KIND.get(kind, ExitCode.FAILED)
 
 
-NOBODY = "nobody can approve this call in a run that is not interactive, and no rule allows it; it was not run"
+UNAPPROVED = "not run: the call needs approval, no rule allows it, and this run is not interactive"
 """The result of a call that needs an approval, in a run without a user."""
 
-NOBODY_ANSWERS = (
-    "Nobody can answer here: this run is not interactive. Decide yourself what is most likely wanted, go on, and say "
-    "in your answer what you assumed."
+UNANSWERED = (
+    "No answer: this run is not interactive. Choose the most likely intention, continue, and state your assumption in "
+    "your answer."
 )
 """The result of a question of the model, in a run without a user."""
 
 CHANGE_APPROACH = (
-    "Not run: this same call has brought the same result several times in a row, and would again. Change the approach, "
-    "or say in your answer what is in the way."
+    "Not run: the same call has returned the same result several times in a row. Try a different approach, or explain "
+    "in your answer what blocks you."
 )
 """The result of a repeated call, in a run without a user."""
 
@@ -113,6 +113,39 @@ _LIMITS = {
 }
 BROKE_OFF = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
 """The notice of the app if a conversation yields no `TurnEnded`."""
+
+
+_RETRY_CAUSES = {
+    "max_tokens": "truncated at the output limit",
+    "transport": "connection lost",
+    "thinking": "thinking used up the output limit",
+    "call": "a tool call was incomplete",
+    "context": "context window full",
+}
+
+
+def retry_cause(retry: Retry, cap: int | None = None) -> str:
+    """Return the cause of a retry, such as `truncated at 8,000 tokens`. `cap` is the limit it was truncated at."""
+    if retry.reason == "max_tokens" and cap:
+        return f"truncated at {cap:,} tokens"
+    return _RETRY_CAUSES.get(retry.reason, retry.reason)
+
+
+def retry_text(retry: Retry, cap: int | None = None) -> str:
+    """Return cause and action of a retry, such as `connection lost; retrying`, for every front end."""
+    continued = f"continuing, attempt {retry.attempt}"
+    match retry.reason, retry.is_continuation:
+        case "max_tokens", False:
+            action = f"retrying with {retry.max_tokens:,} tokens"
+        case "thinking", _:
+            action = "requesting the answer"
+        case "call", is_continuation:
+            action = "requesting the rest" if is_continuation else "requesting it again"
+        case "context", is_continuation:
+            action = f"{'continuing' if is_continuation else 'retrying'} after compaction"
+        case _, is_continuation:
+            action = continued if is_continuation else "retrying"
+    return f"{retry_cause(retry, cap)}; {action}"
 
 
 def shortfall(ended: TurnEnded, note: str) -> str:
@@ -176,7 +209,7 @@ def _still_cut(ended: TurnEnded) -> str:
 
 def _denied(ended: TurnEnded) -> str:
     """Return the reason if a rule gave one; a missing approval is reported by `denial_line`."""
-    reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != NOBODY)
+    reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != UNAPPROVED)
     why = f": {visible(next(iter(reasons)))}" if reasons else ""
     return f"the turn ended on denied calls, without an answer{why}"
 

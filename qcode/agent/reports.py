@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from qcode.agent.sessions.history import Entry
+from qcode.agent.sessions.history import HistoryEntry
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings, caps_for
 from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.effects import COMPACT_AT
@@ -108,7 +108,7 @@ def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
     return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded)
 
 
-def earlier_usage(entries: Iterable[Entry], model: str, price: Price | None) -> list[TurnUsage]:
+def earlier_usage(entries: Iterable[HistoryEntry], model: str, price: Price | None) -> list[TurnUsage]:
     """Return the usage of the turns of a resumed session, as far as it was recorded.
 
     The price is the current price of `model`; a session that changed models gets no cost.

@@ -14,7 +14,7 @@ from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
 from qcode.config.schema import Key, find_key
 from qcode.config.settings import Origin, Settings
-from qcode.config.show import Shown, show
+from qcode.config.show import SettingRow, show
 from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
@@ -109,7 +109,7 @@ class SettingsService:
         own = file_layer(self._file, "user")
         return settings, {path: found.value for path, found in own.values.items()}
 
-    def _setting(self, row: Shown, settings: Settings, own: Mapping[tuple[str, ...], object]) -> Setting:
+    def _setting(self, row: SettingRow, settings: Settings, own: Mapping[tuple[str, ...], object]) -> Setting:
         from qcode.config.edit import is_changeable
 
         path = parse_key(row.key)

@@ -20,7 +20,7 @@ from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.outcomes import answer_shortfall
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
-from qcode.agent.subagent_kinds import MAX_STEPS, Kind
+from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind
 from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import Append, ApprovalAnswered, Compact, CompactionSettings, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import Learn
@@ -49,7 +49,7 @@ from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.output import Collector
-from qcode.tools.subagent import SMALL, Agent, Task
+from qcode.tools.subagent import SMALL, SubagentTool, Task
 from qcode.tools.tool import failed
 from qcode.values import dataclass
 
@@ -59,7 +59,7 @@ MAX_CONCURRENT = 4
 class Agents:
     """The sub-agents of one turn. `clients` has the model for plain work, if there is one."""
 
-    def __init__(self, tool: Agent, kinds: tuple[Kind, ...], parent: Parent, clients: Clients) -> None:
+    def __init__(self, tool: SubagentTool, kinds: tuple[SubagentKind, ...], parent: Parent, clients: Clients) -> None:
         self._tool = tool
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
@@ -140,7 +140,13 @@ class AgentRun:
     """One sub-agent: the `Services` of its driver. `client` is its model."""
 
     def __init__(
-        self, parent: Parent, call: ToolCall, task: Task, kind: Kind, client: ModelClient, settings: TurnSettings
+        self,
+        parent: Parent,
+        call: ToolCall,
+        task: Task,
+        kind: SubagentKind,
+        client: ModelClient,
+        settings: TurnSettings,
     ) -> None:
         self._parent = parent
         self._call_id = call.call_id

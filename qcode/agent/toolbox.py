@@ -37,9 +37,9 @@ from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.jobs import Jobs
 from qcode.tools.shell import MAX_COMMAND_S, Shell
-from qcode.tools.subagent import Agent
+from qcode.tools.subagent import SubagentTool
 from qcode.tools.tool import Preview, Tool, ToolContext
-from qcode.tools.web import Fetch, Gate, Target
+from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Workspace
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Toolbox:
         shell_settings: Callable[[str], Mapping[str, str]] = lambda _: {},
         sandbox: SessionSandbox | None = None,
         gate: Gate | None = None,
-        agent: Agent | None = None,
+        agent: SubagentTool | None = None,
         search: WebSearch | None = None,
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
@@ -279,17 +279,17 @@ class FetchGate:
     def __init__(self, policy: Callable[[], Policy]) -> None:
         self._policy = policy
 
-    def target(self, url: str) -> Target | str:
+    def target(self, url: str) -> RequestTarget | str:
         from qcode.safety.addresses import read_url  # loads with the first URL, not at start
 
         found = read_url(url)
-        return found if isinstance(found, str) else Target(found.scheme, found.host, found.port)
+        return found if isinstance(found, str) else RequestTarget(found.scheme, found.host, found.port)
 
     def refusal(self, url: str) -> str:
         verdict = self._policy().judge_url(url)
         return "" if verdict.is_allowed else verdict.reason
 
-    def accepts(self, target: Target, address: str) -> bool:
+    def accepts(self, target: RequestTarget, address: str) -> bool:
         """Return whether an address is public, or is this machine and the URL, which a rule allowed, names it."""
         from qcode.safety.addresses import is_global, read_url
 

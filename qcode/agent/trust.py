@@ -39,7 +39,7 @@ _MAX_DIFF_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TrustedFileChange:
     """A file that differs from its pin: `before` is None for a new file, `now` for a deleted one."""
 
     name: str
@@ -73,7 +73,7 @@ class TrustStatus:
 
     kind: Literal["unknown", "trusted", "changed", "unpinned", "unpinnable"]
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[TrustedFileChange, ...] = ()
     problem: str = ""
 
     @property
@@ -198,10 +198,10 @@ def _inside(root: Path, target: str) -> str:
     return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(folder) else ""
 
 
-def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[Change, ...]:
+def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
     """Return the changed, new and deleted files in the order of their names."""
     names = sorted({*before, *now})
-    changes = (Change(name, before.get(name), now.get(name)) for name in names)
+    changes = (TrustedFileChange(name, before.get(name), now.get(name)) for name in names)
     return tuple(change for change in changes if _hash(change.before) != _hash(change.now))
 
 

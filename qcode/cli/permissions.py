@@ -73,7 +73,7 @@ def _context(options: Options) -> RunContext:
     return run_context(options, working_folder(options.cwd), is_attended=False)
 
 
-def _judge(context: RunContext) -> Judge:
+def _judge(context: RunContext) -> PermissionCheck:
     """Return the judge of a session, with the sandbox of this machine, which is detected for the first command."""
     policy = permissions_of(context).policy
     has_mode = context.settings.origin("permissions.mode").kind != "default"
@@ -84,7 +84,9 @@ def _judge(context: RunContext) -> Judge:
         sandbox = find_sandbox() if wanted != "off" else None
         return SandboxSupport() if sandbox is None else sandbox.support
 
-    return Judge(replace(policy, probes=replace(policy.probes, sandbox=support, contents=index.look)), has_mode)
+    return PermissionCheck(
+        replace(policy, probes=replace(policy.probes, sandbox=support, contents=index.look)), has_mode
+    )
 
 
 def listed(permissions: Permissions) -> Iterator[str]:
@@ -100,7 +102,7 @@ def listed(permissions: Permissions) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class PermissionCheck:
     """Judges calls of one run.
 
     If no mode was chosen, a path gets the verdict that holds in every mode: default mode asks before every edit,
@@ -117,7 +119,7 @@ class Judge:
         )
 
 
-def _answer(judge: Judge, line: bytes) -> JsonObject:
+def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError):

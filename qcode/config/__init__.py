@@ -1,6 +1,6 @@
 """Settings: files, environment and flags merged into frozen values, with the origin of each kept.
 
 Start at `load.load`. `settings` has the values and the list of all keys, `caps` determines the requested output cap,
-and `show` lists all settings with secrets hidden. Of the other packages only `protocol` and `text` are imported, and no
-third-party package but platformdirs, to find a folder.
+and `show` lists all settings with secrets hidden. This room imports only `protocol` and `text`, and one third-party
+package: platformdirs, to find a folder.
 """

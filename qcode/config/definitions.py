@@ -74,7 +74,7 @@ class CustomCommand:
 
 @dataclass(frozen=True, slots=True)
 class CustomCommands:
-    """What was found. `problems` are lines for a person, each naming its file."""
+    """The commands from files. `problems` are lines for the user, each naming its file."""
 
     commands: tuple[CustomCommand, ...] = ()
     problems: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ class CustomAgent:
 
 @dataclass(frozen=True, slots=True)
 class CustomAgents:
-    """What was found. `problems` are lines for a person, each naming its file."""
+    """The agents from files. `problems` are lines for the user, each naming its file."""
 
     agents: tuple[CustomAgent, ...] = ()
     problems: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ def is_server_name(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A kind of value. `words` completes "must be …"; `accept` returns the converted value or raises `ValueError`.
 
     `choices` are the allowed strings, empty if any is allowed.
@@ -41,7 +41,7 @@ class Kind:
     choices: tuple[str, ...] = ()
 
 
-def whole(least: int) -> Kind:
+def whole(least: int) -> ValueKind:
     """A whole number of at least `least`."""
 
     def accept(value: object) -> int:
@@ -49,10 +49,10 @@ def whole(least: int) -> Kind:
             raise ValueError
         return value
 
-    return Kind(f"a whole number of at least {least}", accept)
+    return ValueKind(f"a whole number of at least {least}", accept)
 
 
-def number(least: float, *, above: bool = False) -> Kind:
+def number(least: float, *, above: bool = False) -> ValueKind:
     """A finite number of at least `least`, or greater than it if `above` is set."""
 
     def accept(value: object) -> float:
@@ -61,10 +61,10 @@ def number(least: float, *, above: bool = False) -> Kind:
             raise ValueError
         return found
 
-    return Kind(f"a number {'greater than' if above else 'of at least'} {least:g}", accept)
+    return ValueKind(f"a number {'greater than' if above else 'of at least'} {least:g}", accept)
 
 
-def price() -> Kind:
+def price() -> ValueKind:
     """USD per million tokens, exact."""
 
     def accept(value: object) -> Decimal:
@@ -73,24 +73,24 @@ def price() -> Kind:
             raise ValueError
         return found
 
-    return Kind("a number of at least 0 (USD per million tokens)", accept)
+    return ValueKind("a number of at least 0 (USD per million tokens)", accept)
 
 
-def boolean() -> Kind:
+def boolean() -> ValueKind:
     def accept(value: object) -> bool:
         if not isinstance(value, bool):
             raise ValueError
         return value
 
-    return Kind("true or false", accept)
+    return ValueKind("true or false", accept)
 
 
-def text() -> Kind:
+def text() -> ValueKind:
     """One line of text that is not blank."""
-    return Kind("text", _line)
+    return ValueKind("text", _line)
 
 
-def raw_text() -> Kind:
+def raw_text() -> ValueKind:
     """Any text, also empty or with several lines."""
 
     def accept(value: object) -> str:
@@ -98,25 +98,25 @@ def raw_text() -> Kind:
             raise ValueError
         return value
 
-    return Kind("text", accept)
+    return ValueKind("text", accept)
 
 
-def choice(*choices: str) -> Kind:
+def choice(*choices: str) -> ValueKind:
     def accept(value: object) -> str:
         if not isinstance(value, str) or value not in choices:
             raise ValueError
         return value
 
-    return Kind("one of " + ", ".join(f'"{one}"' for one in choices), accept, choices)
+    return ValueKind("one of " + ", ".join(f'"{one}"' for one in choices), accept, choices)
 
 
-def texts() -> Kind:
+def texts() -> ValueKind:
     """A list of strings, converted to a tuple."""
 
-    return Kind("a list of strings", _texts)
+    return ValueKind("a list of strings", _texts)
 
 
-def rules() -> Kind:
+def rules() -> ValueKind:
     """A list of rules, each a string or a table with examples, converted to a tuple of strings and `WrittenRule`."""
 
     def accept(value: object) -> tuple[str | WrittenRule, ...]:
@@ -124,7 +124,7 @@ def rules() -> Kind:
             raise ValueError
         return tuple(_rule(one) for one in value)
 
-    return Kind('a list of rules: strings, or tables such as { rule = "...", examples = ["..."] }', accept)
+    return ValueKind('a list of rules: strings, or tables such as { rule = "...", examples = ["..."] }', accept)
 
 
 def _rule(value: object) -> str | WrittenRule:
@@ -142,7 +142,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(_line(one) for one in value)
 
 
-def words() -> Kind:
+def words() -> ValueKind:
     """A list of arbitrary strings, such as the arguments of a program, converted to a tuple."""
 
     def accept(value: object) -> tuple[str, ...]:
@@ -150,10 +150,10 @@ def words() -> Kind:
             raise ValueError
         return tuple(value)
 
-    return Kind("a list of strings", accept)
+    return ValueKind("a list of strings", accept)
 
 
-def url() -> Kind:
+def url() -> ValueKind:
     """An http or https address with a host."""
 
     def accept(value: object) -> str:
@@ -163,16 +163,16 @@ def url() -> Kind:
             raise ValueError
         return found
 
-    return Kind("a URL that starts with http:// or https://", accept)
+    return ValueKind("a URL that starts with http:// or https://", accept)
 
 
-def variable() -> Kind:
+def variable() -> ValueKind:
     """The name of an environment variable."""
-    return Kind("the name of an environment variable, not a key", _matching(_VARIABLE))
+    return ValueKind("the name of an environment variable, not a key", _matching(_VARIABLE))
 
 
-def field_name() -> Kind:
-    return Kind("the name of a field", _matching(_FIELD))
+def field_name() -> ValueKind:
+    return ValueKind("the name of a field", _matching(_FIELD))
 
 
 def _matching(pattern: re.Pattern[str]) -> Callable[[object], str]:

@@ -11,14 +11,14 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from qcode.config import kinds
-from qcode.config.kinds import Kind
+from qcode.config.kinds import ValueKind
 from qcode.config.settings import (
+    KeySchema,
     McpServer,
-    Meta,
     ModelSettings,
     Network,
     Output,
-    Permissions,
+    PermissionSettings,
     ProviderSettings,
     Sessions,
     Settings,
@@ -54,7 +54,7 @@ class Key:
     """One key. `name` is its name in the documentation."""
 
     path: Path
-    meta: Meta
+    meta: KeySchema
     default: object
 
     @property
@@ -63,7 +63,7 @@ class Key:
         return ".".join(shown)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ValueKind:
         return self.meta.kind
 
     @property
@@ -87,7 +87,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Settings, ())
     yield from _keys_of(Output, ("output",))
     yield from _keys_of(Network, ("network",))
-    yield from _keys_of(Permissions, ("permissions",))
+    yield from _keys_of(PermissionSettings, ("permissions",))
     yield from _keys_of(Tools, ("tools",))
     yield from _keys_of(Ui, ("ui",))
     yield from _keys_of(Sessions, ("sessions",))
@@ -100,13 +100,13 @@ def _all_keys() -> Iterator[Key]:
         yield _inherited(one, ("models", "*", "output"), "as in [output], for this model")
     for name, meaning in _PRICES.items():
         # A project that sets a price could make any budget last forever.
-        yield Key(("models", "*", "price", name), Meta(kinds.price(), meaning, is_project_allowed=False), None)
+        yield Key(("models", "*", "price", name), KeySchema(kinds.price(), meaning, is_project_allowed=False), None)
     yield from _keys_of(McpServer, ("mcp_servers", "*"))
 
 
 def _inherited(one: Key, prefix: Path, meaning: str, *, is_project_allowed: bool = True) -> Key:
     """Return a global key as a key of one provider or model, without flag and default, because it falls back."""
-    return Key((*prefix, *one.path), Meta(one.kind, meaning, is_project_allowed=is_project_allowed), None)
+    return Key((*prefix, *one.path), KeySchema(one.kind, meaning, is_project_allowed=is_project_allowed), None)
 
 
 KEYS: tuple[Key, ...] = tuple(_all_keys())

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 from qcode.config import kinds
-from qcode.config.kinds import Kind
+from qcode.config.kinds import ValueKind
 from qcode.protocol.approvals import ApprovalMode, WrittenRule
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
@@ -24,10 +24,10 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class KeySchema:
     """The schema data of a key. `is_joined`: the lists of all layers are joined."""
 
-    kind: Kind
+    kind: ValueKind
     meaning: str
     flag: str = ""
     is_secret: bool = False
@@ -37,7 +37,7 @@ class Meta:
 
 def key(
     default: _T,
-    kind: Kind,
+    kind: ValueKind,
     meaning: str,
     *,
     flag: str = "",
@@ -46,7 +46,7 @@ def key(
     is_project_allowed: bool = True,
 ) -> _T:
     """Declare a field as a key of the configuration."""
-    meta = Meta(kind, meaning, flag, is_secret, is_joined, is_project_allowed)
+    meta = KeySchema(kind, meaning, flag, is_secret, is_joined, is_project_allowed)
     if isinstance(default, Mapping):
         empty: object = field(default_factory=lambda: MappingProxyType({}), metadata={"key": meta}, repr=not is_secret)
         return cast(_T, empty)
@@ -108,7 +108,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Permissions:
+class PermissionSettings:
     """Permission rules as text, parsed by `safety`. The lists of all files and flags are joined."""
 
     mode: ApprovalMode = key(  # the call creates the field itself
@@ -303,7 +303,7 @@ class Settings:
     )
     output: Output = field(default_factory=Output)
     network: Network = field(default_factory=Network)
-    permissions: Permissions = field(default_factory=Permissions)
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
     tools: Tools = field(default_factory=Tools)
     ui: Ui = field(default_factory=Ui)
     sessions: Sessions = field(default_factory=Sessions)

@@ -21,7 +21,7 @@ _SECRET = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SettingRow:
     """A row: `value` is a TOML literal, `(not set)` or `(hidden)`."""
 
     key: str
@@ -29,9 +29,9 @@ class Shown:
     origin: Origin
 
 
-def show(settings: Settings) -> tuple[Shown, ...]:
+def show(settings: Settings) -> tuple[SettingRow, ...]:
     """Return all global keys, set or not, and then the settings of providers, models and servers."""
-    rows = [Shown(one.name, _value(one, _read(settings, one)), settings.origin(one.name)) for one in _single()]
+    rows = [SettingRow(one.name, _value(one, _read(settings, one)), settings.origin(one.name)) for one in _single()]
     rows.extend(_named(settings))
     return tuple(rows)
 
@@ -47,11 +47,11 @@ def _read(settings: Settings, key: Key) -> object:
     return value
 
 
-def _named(settings: Settings) -> Iterator[Shown]:
+def _named(settings: Settings) -> Iterator[SettingRow]:
     for name in sorted(settings.given):
         key = find_key(parse_key(name))
         if key is not None and "*" in key.path:
-            yield Shown(name, _value(key, settings.given[name]), settings.origin(name))
+            yield SettingRow(name, _value(key, settings.given[name]), settings.origin(name))
 
 
 def _value(key: Key, value: object) -> str:

@@ -1,6 +1,6 @@
-"""Private files that qcode keeps for itself: read only if nobody else could have written them, replaced atomically.
+"""Private state files of qcode: trusted only if no other user could have written them, replaced atomically.
 
-All of them go through here, except what has a format and locks of its own (`agent.sessions.file`).
+All state goes through here, except session files, which have their own format and locks (`agent.sessions.file`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file that belongs to this user and that nobody else can write; b"" for any other."""
+    """Return the content of a file that only this user can write; b"" for any other."""
     try:
         handle = os.open(path, _OPEN)
     except OSError:

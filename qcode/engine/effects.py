@@ -179,14 +179,14 @@ MAX_ANSWER_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class InvalidAnswer:
     """Why an answer is invalid: `reason` is one line for the user, `request` is the message to the model."""
 
     reason: str
     request: str
 
 
-AnswerCheck: TypeAlias = Callable[[str], Complaint | None]
+AnswerCheck: TypeAlias = Callable[[str], InvalidAnswer | None]
 """Checks a complete final answer; returns None if it is valid. Pure."""
 
 
@@ -194,7 +194,7 @@ class Review:
     """The checks of one turn's answers. `complaint` is about the last answer, None if it was valid."""
 
     def __init__(self, check: AnswerCheck | None) -> None:
-        self.complaint: Complaint | None = None
+        self.complaint: InvalidAnswer | None = None
         self.tries = 0
         self._check = check
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from qcode import __version__
 from qcode.agent import outcomes
-from qcode.agent.outcomes import CHANGE_APPROACH, NOBODY, NOBODY_ANSWERS, denial_line, shortfall, summary
+from qcode.agent.outcomes import CHANGE_APPROACH, UNANSWERED, UNAPPROVED, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import (
     InitFacts,
@@ -280,12 +280,12 @@ class Run:
         """Return the decision for an approval without a user, and record the denied calls."""
         match approval:
             case Question():
-                return Answer(NOBODY_ANSWERS)
+                return Answer(UNANSWERED)
             case RepeatedCall():
                 return Answer(CHANGE_APPROACH)
             case ToolApproval() | PlanApproval():
                 self._denied.append(approval.call)
-                return Deny(NOBODY)
+                return Deny(UNAPPROVED)
 
     async def _tell(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
@@ -373,7 +373,7 @@ class Run:
 
     def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
         listed = {denial.call.call_id for denial in known}
-        ours = [Denial(call, NOBODY) for call in self._denied if call.call_id not in listed]
+        ours = [Denial(call, UNAPPROVED) for call in self._denied if call.call_id not in listed]
         return (*known, *ours)
 
     async def _tick(self) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from math import ceil
 from typing import BinaryIO
 
+from qcode.agent.outcomes import retry_text
 from qcode.headless.output import OutputLostError, Pipe
 from qcode.protocol import events as ev
 from qcode.protocol.events import AgentEvent, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.text.clean import clean, single_spaced
+from qcode.text.numbers import retry_countdown
 
 _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
@@ -103,17 +106,15 @@ class Progress:
                 self.status = f"preparing {name}, {size:,} characters"
             case ev.CompactionStarted():
                 self.status = "compacting the conversation"
-            case ev.Retry(reason="context"):
-                self.status = "continuing with the compacted conversation"
             case ev.Retry():
                 self._size = self._size if event.is_continuation else 0
-                self.status = f"{_cause(event)}, {_remedy(event)}"
+                self.status = retry_text(event)
             case ev.AgentEvent(event=ev.ToolStarted(call=call)):
                 self.status = f"a sub-agent is running {call.name}"
             case ev.ToolStarted(call=call):
                 self.status = f"running {call.name}"
-            case ev.Waiting(seconds=seconds, why=why):
-                self.status = f"waiting {seconds:.0f} s: {why}"
+            case ev.Waiting(seconds=seconds, why=why, attempt=attempt):
+                self.status = f"{why}, {retry_countdown(attempt, ceil(seconds))}"
             case _:
                 pass
 
@@ -131,46 +132,17 @@ def verbose_message(event: TurnEvent) -> str:
             return f"searched the web for {'; '.join(event.queries)}" + (f"; cited: {cited}" if cited else "")
         case ev.Compacted():
             return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
-        case ev.Retry(reason="context"):
-            return "the context window was full: continuing with the compacted conversation"
         case ev.Retry():
-            return f"{_cause(event)}: {_remedy(event)}"
+            return retry_text(event)
         case ev.PartialRestored():
             return "the new attempt failed: the earlier text is kept"
         case ev.Waiting():
-            return f"waiting {event.seconds:.1f} s before retry {event.attempt}: {event.why}"
+            return f"{event.why}, {retry_countdown(event.attempt, ceil(event.seconds))}"
         case ev.ToolFinished():
             detail = event.outcome.summary
             return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")
         case _:
             return ""
-
-
-def _cause(retry: ev.Retry) -> str:
-    """Return words for the cause of a retry."""
-    match retry.reason:
-        case "max_tokens":
-            return "the reply was truncated by the output limit"
-        case "transport":
-            return "the connection was lost"
-        case "thinking":
-            return "thinking used up the output limit"
-        case "call":
-            return "a tool call was incomplete"
-        case _:
-            return retry.reason
-
-
-def _remedy(retry: ev.Retry) -> str:
-    match retry.reason, retry.is_continuation:
-        case "max_tokens", False:
-            return f"starting over with up to {retry.max_tokens:,} tokens"
-        case "thinking", _:
-            return "asking for the answer"
-        case "call", _:
-            return f"asking for the rest, attempt {retry.attempt}"
-        case _, is_continuation:
-            return f"{'continuing' if is_continuation else 'starting over'}, attempt {retry.attempt}"
 
 
 def elapsed(seconds: float) -> str:

@@ -116,7 +116,7 @@ class ServerApproval:
 
 
 CallApproval: TypeAlias = ToolApproval | RepeatedCall | Question | PlanApproval
-"""What a turn waits for: each is about one call of the model."""
+"""A question during a turn; each is about one call of the model."""
 
 Approval: TypeAlias = CallApproval | ServerApproval
 
@@ -160,12 +160,11 @@ def misfit(approval: Approval, decision: Decision) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """What holds for one turn only. `model` is `provider/model`, empty for the one in use.
+    """Options of one turn. `model` is `provider/model`, empty for the current one.
 
-    `output` maps keys of the table `[output]` of the configuration to values that were checked already. `foreign` are
-    the parts of the prompt, as start and end, that a file of the project wrote and not the user: `@path` in them
-    attaches only what the model may read without asking. `shown` is how the front end shows the prompt,
-    if not as it is.
+    `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt, as
+    start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
+    the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
     """
 
     model: str = ""

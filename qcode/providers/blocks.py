@@ -29,7 +29,7 @@ from qcode.protocol.tools import Fetches, ToolSpec
 from qcode.text.json import JsonObject, object_in
 
 
-class Kind(Enum):
+class BlockKind(Enum):
     TEXT = "text"
     REASONING = "reasoning"
     CALL = "call"
@@ -40,7 +40,7 @@ class BlockWriter:
 
     def __init__(self) -> None:
         self._next = 0
-        self._open: dict[int, Kind] = {}
+        self._open: dict[int, BlockKind] = {}
         self._held: dict[int, str] = {}
         self._opaque: dict[int, Opaque] = {}
         self._flowing: int | None = None
@@ -50,7 +50,7 @@ class BlockWriter:
         """The number of blocks started."""
         return self._next
 
-    def flow(self, kind: Kind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
+    def flow(self, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
         """Append to the open block of `kind`, or start one if none of this kind is open; empty text starts none.
 
         `is_signed`: the text has a signature, so even empty text needs a block.
@@ -74,7 +74,7 @@ class BlockWriter:
         block, self._flowing = self._flowing, None
         return [] if block is None else self.end(block)
 
-    def begin(self, kind: Kind) -> int:
+    def begin(self, kind: BlockKind) -> int:
         block, self._next = self._next, self._next + 1
         self._open[block] = kind
         return block
@@ -82,7 +82,7 @@ class BlockWriter:
     def begin_call(self, call_id: str, name: str) -> tuple[int, list[ReplyEvent]]:
         """Start a call; the open text or reasoning block ends first."""
         events = self.end_flow()
-        block = self.begin(Kind.CALL)
+        block = self.begin(BlockKind.CALL)
         return block, [*events, ToolCallStarted(block, call_id, name)]
 
     def write(self, block: int, text: str) -> list[ReplyEvent]:
@@ -147,13 +147,13 @@ class PrefilledSpace:
         return text
 
 
-def _delta(kind: Kind, block: int, text: str) -> ReplyEvent:
+def _delta(kind: BlockKind, block: int, text: str) -> ReplyEvent:
     match kind:
-        case Kind.TEXT:
+        case BlockKind.TEXT:
             return TextDelta(block, text)
-        case Kind.REASONING:
+        case BlockKind.REASONING:
             return ReasoningDelta(block, text)
-        case Kind.CALL:
+        case BlockKind.CALL:
             return ToolArgsDelta(block, text)
 
 

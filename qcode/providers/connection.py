@@ -17,7 +17,7 @@ from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ConnectionOrigin:
     """The origin of a request's address and key, for error messages.
 
     `key_source` and `address_source` are the variables, settings or commands that supplied the key and the address,
@@ -69,8 +69,8 @@ class Connection:
     ca_file: str = ""
 
     @property
-    def origin(self) -> Origin:
-        return Origin(
+    def origin(self) -> ConnectionOrigin:
+        return ConnectionOrigin(
             provider=self.name,
             address=self.base_url,
             address_source=self.base_url_source,

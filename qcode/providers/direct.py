@@ -33,7 +33,7 @@ from qcode.providers.sdk import (
     tls_context,
     unreachable,
 )
-from qcode.providers.streaming import Answer, ClientT, SdkProvider
+from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
@@ -60,7 +60,7 @@ class BadHeader(Exception):  # noqa: N818 - describes the request
     """A header of the request cannot be sent."""
 
 
-class Refused(Exception):  # noqa: N818
+class ErrorResponse(Exception):  # noqa: N818
     """The host answered with a status other than 2xx."""
 
     def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
@@ -70,7 +70,7 @@ class Refused(Exception):  # noqa: N818
         self.content = content
 
 
-_FAILURES = (NotReached, BrokenOff, BadHeader, Refused)
+_FAILURES = (NotReached, BrokenOff, BadHeader, ErrorResponse)
 
 
 class DirectAnswer:
@@ -127,14 +127,14 @@ class DirectClient:
     async def open(self, post: Post) -> AsyncIterator[DirectAnswer]:
         """Send `post`. On exit, the connection is kept for the next request or closed at once.
 
-        Raise `NotReached`, `BrokenOff`, `BadHeader`, or `Refused` for a status other than 2xx.
+        Raise `NotReached`, `BrokenOff`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
         """
         answer = await self._exchange(post.url, _written(post))
         is_free = False
         try:
             reader = answer.reader
             if not 200 <= reader.status < 300:
-                raise Refused(reader.status, reader.headers, await _content(answer))
+                raise ErrorResponse(reader.status, reader.headers, await _content(answer))
             yield answer
             is_free = answer.leaves_wire_free
         finally:
@@ -297,7 +297,7 @@ class DirectProvider(SdkProvider[ClientT]):
         await super().close()
 
     @asynccontextmanager
-    async def _answer(self, request: ModelRequest) -> AsyncIterator[Answer]:
+    async def _answer(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
         opened = super()._answer(request) if self._direct is None else self._direct.open(self._post(request))
         async with opened as answer:
             yield answer
@@ -310,7 +310,7 @@ class DirectProvider(SdkProvider[ClientT]):
 
     def _failure(self, error: Exception) -> ProviderError:
         match error:
-            case Refused():
+            case ErrorResponse():
                 return refusal(self._connection, error.status, error.headers, error.content)
             case NotReached(seconds=float(seconds)):
                 return unreachable(self._connection, late_reason(seconds))

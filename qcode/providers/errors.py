@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import Origin, is_command, key_words
+from qcode.providers.connection import ConnectionOrigin, is_command, key_words
 from qcode.text.clean import single_spaced
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 from qcode.values import dataclass
@@ -91,7 +91,7 @@ _BY_AWS_TYPE: Mapping[str, ErrorKind] = {
 
 
 def from_answer(
-    origin: Origin, status: int, headers: Mapping[str, str], content: bytes, *, now: datetime
+    origin: ConnectionOrigin, status: int, headers: Mapping[str, str], content: bytes, *, now: datetime
 ) -> ProviderError:
     """Convert a response with a status other than 2xx. A `Retry-After` date is relative to `now`, which has a zone."""
     body = read_body(status, content)
@@ -126,7 +126,7 @@ def from_stream(sent: JsonObject) -> ProviderError:
     )
 
 
-def attributed(error: ProviderError, origin: Origin) -> ProviderError:
+def attributed(error: ProviderError, origin: ConnectionOrigin) -> ProviderError:
     """Return an error of a decoder or parser with the provider's name added and the key removed."""
     return ProviderError(
         error.kind,
@@ -246,7 +246,7 @@ def _is_quota(body: ErrorBody) -> bool:
     return re.search(_QUOTA, body.everything) is not None
 
 
-def _compose(origin: Origin, kind: ErrorKind, message: str, status: int | None) -> str:
+def _compose(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: int | None) -> str:
     text = redact(single_spaced(message, MAX_MESSAGE), origin.key) or "no reason given"
     match kind:
         case ErrorKind.AUTH:

@@ -39,7 +39,7 @@ ClientT = TypeVar("ClientT")
 _log = logging.getLogger(__name__)
 
 
-class Answer(Protocol):
+class ResponseStream(Protocol):
     """A response with an unread body, such as that of httpx2."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]: ...
@@ -116,7 +116,11 @@ def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
 
 
 async def read_reply(
-    answer: Answer, decoder: Decoder, connection: Connection, parser: Parser, breaks: tuple[type[Exception], ...]
+    answer: ResponseStream,
+    decoder: Decoder,
+    connection: Connection,
+    parser: Parser,
+    breaks: tuple[type[Exception], ...],
 ) -> AsyncGenerator[ReplyEvent, None]:
     """Yield the events of a streamed response with status 200. Raise `ProviderError` if it stalls or is invalid.
 
@@ -294,7 +298,7 @@ class SdkProvider(ABC, Generic[ClientT]):
             await self._close_client(client)
 
     @asynccontextmanager
-    async def _answer(self, request: ModelRequest) -> AsyncIterator[Answer]:
+    async def _answer(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
         """Send the request. The response is open and unread inside the context, and closed at once on exit."""
         client = await self._connected()
         async with self._open(client, request) as response:

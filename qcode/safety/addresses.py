@@ -39,7 +39,7 @@ _LOOPBACK_NAME = re.compile(r"(.+\.)?localhost")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class UrlTarget:
     """Where a URL leads. `host` is lower case ASCII, an IPv6 address in brackets."""
 
     scheme: str
@@ -60,7 +60,7 @@ class Target:
         return tuple(dict.fromkeys((self.name, f"{self.host}:{self.port}")))
 
 
-def read_url(url: str) -> Target | str:
+def read_url(url: str) -> UrlTarget | str:
     """Return where `url` leads, or why it is never fetched."""
     if any(char <= " " or char == "\\" or not char.isprintable() for char in url):
         return "the URL contains a space, backslash, control or invisible character"
@@ -80,7 +80,7 @@ def read_url(url: str) -> Target | str:
     return _target(parts.scheme, host, port or _PORTS[parts.scheme], is_bracketed=parts.netloc.startswith("["))
 
 
-def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> Target | str:
+def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> UrlTarget | str:
     if is_bracketed:
         try:
             address: Address = IPv6Address(host)
@@ -88,7 +88,7 @@ def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> Target 
             return "the IP address in the URL is invalid"
         if "%" in host:
             return "an address with a zone is on the local network"
-        return Target(scheme, f"[{address}]", port, is_global(address), _is_loopback(address))
+        return UrlTarget(scheme, f"[{address}]", port, is_global(address), _is_loopback(address))
     name = _ascii(host)
     if name is None:
         return "the host is not a valid internet name"
@@ -98,9 +98,9 @@ def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> Target 
             address = IPv4Address(name)
         except ValueError:
             return "an IP address is written in an unusual form"
-        return Target(scheme, str(address), port, is_global(address), _is_loopback(address))
+        return UrlTarget(scheme, str(address), port, is_global(address), _is_loopback(address))
     is_local = _PRIVATE_NAMES.fullmatch(name) is not None or len(labels) == 1
-    return Target(scheme, name, port, not is_local, _LOOPBACK_NAME.fullmatch(name) is not None)
+    return UrlTarget(scheme, name, port, not is_local, _LOOPBACK_NAME.fullmatch(name) is not None)
 
 
 def _ascii(host: str) -> str | None:

@@ -43,7 +43,7 @@ from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.safety.shell.flow import Flow, Part
+    from qcode.safety.shell.flow import Flow, FlowPart
     from qcode.safety.shell.judge import Judge
 
 _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
@@ -288,7 +288,7 @@ class Policy:
 
     def _judge_parts(self, flow: Flow) -> Verdict:
         """Allow if each part only reads or a rule allows it; else ask, proposing a rule if only one part is left."""
-        left: list[tuple[Part, Verdict]] = []
+        left: list[tuple[FlowPart, Verdict]] = []
         used: Rule | None = None
         parts, judge = flow.parts, self._judge_of(flow)
         for part in parts:
@@ -316,7 +316,7 @@ class Policy:
         verdict = next((one for _, one in left if one.rule == SHELL_PATH), left[0][1])
         return replace(verdict, proposed_rule=proposed)
 
-    def _exposed(self, flow: Flow) -> list[tuple[Part, Verdict]]:
+    def _exposed(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
         """Return the parts that only read as long as a sandbox holds them.
 
         A rule that allows one part of a command lets all of it run without a sandbox.
@@ -345,7 +345,7 @@ class Policy:
             probes = replace(probes, sandbox=lambda: support)
         return Judge.of(flow, self._ground, probes, self.search_path, self._reader())
 
-    def _with_outputs(self, parts: tuple[Part, ...], verdict: Verdict) -> Verdict:
+    def _with_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return the verdict with that of every file the parts write to; a shell may be asked for more than a tool."""
         found = [verdict]
         for word, path in self._outputs(parts):
@@ -355,7 +355,7 @@ class Policy:
             found.append(Verdict(decision, f"it writes to {word.text}: {one.reason}", one.rule))
         return strictest(*found)
 
-    def _unless_protected(self, parts: tuple[Part, ...], verdict: Verdict) -> Verdict:
+    def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return the verdict unless a part writes where nothing may: that holds in every mode and for every rule."""
         for word, path in self._outputs(parts):
             one = judge_on(self._ground, path, "write")
@@ -363,7 +363,7 @@ class Policy:
                 return Verdict("deny", f"it writes to {word.text}: {one.reason}", one.rule)
         return verdict
 
-    def _outputs(self, parts: tuple[Part, ...]) -> list[tuple[Word, str]]:
+    def _outputs(self, parts: tuple[FlowPart, ...]) -> list[tuple[Word, str]]:
         from qcode.safety.shell.judge import resolve
 
         found = [(word, part.folders) for part in parts for word in part.command.outputs]
@@ -374,7 +374,7 @@ class Policy:
         complaint = self.probes.syntax(command) if verdict.is_allowed else ""
         return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
 
-    def _allowing(self, part: Part, verdict: Verdict, judge: Judge) -> Rule | None:
+    def _allowing(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
         # A rule is about the workspace folder: the same words below it may run something else.
         if part.folders != {str(self.root)}:
             return None

@@ -1,8 +1,8 @@
 """What only a process or a walk over the disk can tell the judges: values, and the questions that return them.
 
-`Repository` is what is known of a git repository, `Contents` what a workspace holds. `launcher`, `git_repository`,
-`sandbox` and the session answer the questions; nothing is asked here. A judge without answers allows nothing that
-depends on them.
+`Repository` is what is known of a git repository, `WorkspaceContents` what a workspace holds. `launcher`,
+`git_repository`, `sandbox` and the session answer the questions; nothing is asked here. A judge without answers
+allows nothing that depends on them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def _unseen() -> Repository:
     return Repository("the configuration of the repository was not checked")
 
 
-def _unwalked() -> Contents:
-    return Contents(is_complete=False)
+def _unwalked() -> WorkspaceContents:
+    return WorkspaceContents(is_complete=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Probes:
     syntax: Callable[[str], str] = _unchecked
     repository: Callable[[], Repository] = _unseen
     sandbox: Callable[[], SandboxSupport] = SandboxSupport
-    contents: Callable[[], Contents] = _unwalked
+    contents: Callable[[], WorkspaceContents] = _unwalked
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ MAX_MASKED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class WorkspaceContents:
     """What a workspace holds. Paths are absolute, below the real path of a root, and sorted."""
 
     secrets: tuple[str, ...] = ()

@@ -16,13 +16,13 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import WrittenRule
-from qcode.safety.shell.ast import Command, NotPlain, Word
+from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
 from qcode.safety.verdict import Verdict
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.safety.addresses import Target
-    from qcode.safety.shell.table import Program
+    from qcode.safety.addresses import UrlTarget
+    from qcode.safety.shell.table import ProgramSpec
 
 KINDS = ("shell", "edit", "read", "fetch", "mcp")
 
@@ -250,7 +250,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     return does_more and not is_script and all(has_option(program, text) for text in options)
 
 
-def _names_command(program: Program, literal: list[str]) -> bool:
+def _names_command(program: ProgramSpec, literal: list[str]) -> bool:
     """Return whether a rule names a command below one that takes no operands, as `git remote add`."""
     words = [text for text in literal[1:] if not text.startswith("-")]
     return not program.operands.roles and len(words) > program.name.count("/") + (literal[0] == "git")
@@ -276,7 +276,7 @@ def is_rule(text: str) -> bool:
     return True
 
 
-def covers_target(rule: Rule, target: Target, restricts: bool) -> bool:
+def covers_target(rule: Rule, target: UrlTarget, restricts: bool) -> bool:
     """An allow rule is about a port, the usual one where it names none; one that restricts is about the whole host."""
     names = (*target.names, target.host) if restricts else target.names
     return any(rule.matches_name(name) for name in names)
@@ -291,7 +291,7 @@ def ruled(rule: Rule, verdict: str) -> Verdict:
     return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
 
 
-def reaches(rule: Rule, part: Command) -> bool:
+def reaches(rule: Rule, part: SimpleCommand) -> bool:
     """Return whether a rule that restricts covers a command, also behind a wrapper or by the path of its program."""
     words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
     if any(rule.matches_words(spelled) for spelled in _without_options(words)):
@@ -306,7 +306,7 @@ def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
         yield from ((words[0], *words[start:]) for start in range(2, len(words)))
 
 
-def may_reach(rule: Rule, part: Command) -> bool:
+def may_reach(rule: Rule, part: SimpleCommand) -> bool:
     """Return whether a rule that restricts covers a command, or may: where words are not known, its program decides."""
     if not any(word.is_open for word in part.words):
         return reaches(rule, part)
@@ -408,7 +408,7 @@ _RUNNERS = frozenset({"uv", "poetry", "pipenv", "hatch", "pdm", "rye", "pixi"})
 _MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"})
 
 
-def propose_shell(command: Command) -> str:
+def propose_shell(command: SimpleCommand) -> str:
     """Return the rule that allows exactly this command again, or nothing."""
     words = [word.text for word in command.words]
     name = words[0]

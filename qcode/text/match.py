@@ -1,4 +1,4 @@
-"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `Catalogue` and `Search` for the paths of a tree. Pure.
+"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `Catalogue` and `FuzzySearch` for paths. Pure.
 
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
 in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
@@ -107,7 +107,7 @@ class Catalogue:
         )
 
 
-class Search:
+class FuzzySearch:
     """Searches one catalogue. It keeps the candidates of the last query, because the next often extends it."""
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -178,7 +178,7 @@ class Search:
 
 
 def _rank(name: str, path: str, words: str) -> int | None:
-    """Return the rank of one path, as used by `Search`; None if it does not match."""
+    """Return the rank of one path, as used by `FuzzySearch`; None if it does not match."""
     has_folder, scattered = "/" in words, _scattered(words).search
     tests: tuple[Callable[[], object], ...] = (
         lambda: path.startswith(words) if has_folder else name.startswith(words),

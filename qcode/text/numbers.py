@@ -39,6 +39,11 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
 
 
+def retry_countdown(attempt: int, seconds: float) -> str:
+    """Format the wait before a retry: `retry 1 in 3 s`."""
+    return f"retry {attempt} in {duration_text(seconds)}"
+
+
 def age_text(seconds: float) -> str:
     """Format an age in its largest unit: `3 s`, `9 min`, `5 h`, `12 days`."""
     whole = max(0, int(seconds))

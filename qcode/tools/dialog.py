@@ -22,7 +22,7 @@ MAX_CHOICES = 8
 _MAX_LINE = 200
 
 
-class AskPerson:
+class AskUser:
     spec = ToolSpec(
         name="ask_person",
         description=(

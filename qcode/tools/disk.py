@@ -102,7 +102,7 @@ def load(folder: int, name: str, shown: str) -> Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FileSlice:
     """Lines of a large file, with their endings. `size` is the size of the file; `is_end`: no line follows."""
 
     lines: list[bytes]
@@ -110,7 +110,7 @@ class Part:
     is_end: bool
 
 
-def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_bytes: int) -> Part:
+def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_bytes: int) -> FileSlice:
     """Return up to `count` lines, starting at line `first` (from 1), without reading the whole file."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
     with os.fdopen(descriptor, "rb", buffering=_CHUNK) as file:
@@ -125,9 +125,9 @@ def load_lines(folder: int, name: str, shown: str, first: int, count: int, most_
                 lines.append(line)
                 size += len(line)
                 if len(lines) == count or size > most_bytes:
-                    return Part(lines, info.st_size, file.tell() == info.st_size)
+                    return FileSlice(lines, info.st_size, file.tell() == info.st_size)
             number += 1
-    return Part(lines, info.st_size, True)
+    return FileSlice(lines, info.st_size, True)
 
 
 def replace_file(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
 from qcode.tools.output import MAX_STORED_BYTES
-from qcode.tools.processes import Ended, run_program
+from qcode.tools.processes import ProcessExit, run_program
 from qcode.values import dataclass
 
 MAX_JOBS = 10
@@ -33,7 +33,7 @@ class Job:
     command: str
     path: Path | None
     limit: int
-    ended: Ended | None = None
+    ended: ProcessExit | None = None
     problem: str = ""
     unread: str = ""
     dropped: int = 0
@@ -123,14 +123,14 @@ class Jobs:
         self.check_room()
         job = self._add(command, scratch, limit)
 
-        def begin() -> Awaitable[Ended]:
+        def begin() -> Awaitable[ProcessExit]:
             return run_program(launch, cwd=cwd, environment=environment, on_output=job.take, timeout_s=MAX_JOB_S)
 
         job.task = asyncio.ensure_future(_follow(job, begin))
         return job
 
     def adopt(
-        self, command: str, program: asyncio.Task[Ended], whole: bytes, half: bytes, *, scratch: Path, limit: int
+        self, command: str, program: asyncio.Task[ProcessExit], whole: bytes, half: bytes, *, scratch: Path, limit: int
     ) -> Job:
         """Add a program that already runs, with its output so far in `whole`; pass later output to `take`.
 
@@ -176,7 +176,7 @@ class Jobs:
                 job.task.cancel()
 
 
-async def _follow(job: Job, begin: Callable[[], Awaitable[Ended]]) -> None:
+async def _follow(job: Job, begin: Callable[[], Awaitable[ProcessExit]]) -> None:
     """Wait for the program of a job; cancelling this ends the program."""
     try:
         job.ended = await begin()

@@ -34,7 +34,7 @@ _CHUNK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessExit:
     """The end of a program: its exit code (negative: the signal), and whether qcode ended it or leftovers of it."""
 
     exit_code: int
@@ -207,7 +207,7 @@ async def run_program(
     environment: Mapping[str, str],
     on_output: Callable[[bytes], None],
     timeout_s: float | TimeLimit,
-) -> Ended:
+) -> ProcessExit:
     """Run a program without input until it exits; its output and errors are passed to `on_output`.
 
     When this returns or raises, its process group has ended and `launch.finish` was called; the lines that it returns
@@ -253,18 +253,18 @@ async def _finish(finish: Callable[[], tuple[str, ...]], on_output: Callable[[by
                 on_output(f"\n[{line}]\n".encode(errors="replace"))
 
 
-async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -> Ended:
+async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -> ProcessExit:
     try:
         exit_code = await limit.wait(process)
     except TimeoutError:
         await end_surely(process)
-        return Ended(await process.wait(), is_timed_out=True)
+        return ProcessExit(await process.wait(), is_timed_out=True)
     had_leftovers = False
     try:
         await asyncio.wait_for(is_drained.wait(), _OUTPUT_GRACE_S)
     except TimeoutError:
         had_leftovers = True
-    return Ended(exit_code, had_leftovers=had_leftovers or await _stays(process.pid))
+    return ProcessExit(exit_code, had_leftovers=had_leftovers or await _stays(process.pid))
 
 
 async def _stays(group: int) -> bool:

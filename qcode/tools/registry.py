@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from qcode.protocol.tools import ToolSpec
-from qcode.tools.dialog import AskPerson, Todo
+from qcode.tools.dialog import AskUser, Todo
 from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.editing.edit import Edit, MultiEdit, Write
 from qcode.tools.editing.patch import ApplyPatch
@@ -30,7 +30,7 @@ BUILTIN: tuple[Tool, ...] = (
     JobsTool(),
     Diagnostics(),
     Todo(),
-    AskPerson(),
+    AskUser(),
 )
 
 # OpenAI trains these on the patch format (its prompting guides for GPT-4.1 and GPT-5); all others replace passages.

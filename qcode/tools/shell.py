@@ -21,7 +21,7 @@ from qcode.text.json import JsonObject
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import Collector, Live
-from qcode.tools.processes import Ended, TimeLimit, passed_on, required_program, run_program
+from qcode.tools.processes import ProcessExit, TimeLimit, passed_on, required_program, run_program
 from qcode.tools.tool import Preview, ToolContext, failed, off_loop
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
@@ -191,7 +191,7 @@ def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
 
 
 def _outcome(
-    text: str, ended: Ended, timeout_s: float, confinement: str = "", masked: frozenset[str] = frozenset()
+    text: str, ended: ProcessExit, timeout_s: float, confinement: str = "", masked: frozenset[str] = frozenset()
 ) -> ToolOutcome:
     notes = list(_note_on_masked(text, masked))
     if ended.had_leftovers:
@@ -223,7 +223,7 @@ class Waited:
     """The result of waiting. `text` is the output for the model; `ended` is None if `job` continues the command."""
 
     text: str
-    ended: Ended | None = None
+    ended: ProcessExit | None = None
     job: Job | None = None
 
 
@@ -269,7 +269,7 @@ async def wait_for(
         live.flush()
 
 
-async def _is_over(program: asyncio.Task[Ended], context: ToolContext) -> bool:
+async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> bool:
     """Wait until the program has ended; return False if the user moves it to the background before that."""
     asked = asyncio.ensure_future(_asked(context))
     try:

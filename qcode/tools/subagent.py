@@ -30,7 +30,7 @@ class Task:
     model: str
 
 
-class Agent:
+class SubagentTool:
     """`kinds` are names with what each is for, `readers` those that change nothing.
 
     `has_small`: there is a second, smaller model to choose.

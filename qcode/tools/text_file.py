@@ -57,28 +57,28 @@ def decode(data: bytes, shown: str) -> Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DisplayText:
     """A document as it can be shown; `note` says so where it is in an encoding that cannot be edited."""
 
     document: Document
     note: str = ""
 
 
-def decode_to_show(data: bytes, shown: str) -> Shown:
+def decode_to_show(data: bytes, shown: str) -> DisplayText:
     """`decode`, also for text in other encodings, which can be shown and not edited."""
     try:
-        return Shown(decode(data, shown))
+        return DisplayText(decode(data, shown))
     except Refused:
         encoding = _other_encoding(data)
         if not encoding:
             raise
     name = "UTF-16 without a byte order mark" if encoding.startswith("utf-16") else "not UTF-8; shown as Latin-1"
     note = f"this file is {name}, and cannot be edited before it is converted, for example with iconv in the shell"
-    return Shown(from_text(data.decode(encoding)), note)
+    return DisplayText(from_text(data.decode(encoding)), note)
 
 
 def _other_encoding(data: bytes) -> str:
-    """Return the encoding that bytes which are no UTF-8 most likely have, empty where they are no text."""
+    """Return the most likely encoding of bytes that are not UTF-8, empty if they are not text."""
     sample = data[:_SAMPLE]
     if b"\0" not in data:
         return "" if _CONTROLS.search(sample) else "latin-1"
@@ -144,7 +144,7 @@ def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, i
 def diff_of(name: str, old: Document | None, new: Document | None, *, was: str = "") -> str:
     """Return the whole unified diff from `old` (None: a new file) to `new` (None: it is deleted), empty for no change.
 
-    `was` is the name the file had before, if it had another. Line endings are shown, as a mark, only where the diff
+    `was` is the name the file had before, if it had another. Line endings are shown, as a mark, only if the diff
     would otherwise hide that they change.
     """
     shows_endings = old is not None and new is not None and bool(old.endings) and set(old.endings) != set(new.endings)

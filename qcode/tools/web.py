@@ -45,7 +45,7 @@ _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """The target of a URL. `host` is as in the request, an IPv6 address in brackets."""
 
     scheme: str
@@ -56,7 +56,7 @@ class Target:
 class Gate(Protocol):
     """The rules for addresses. Consulted for every redirect."""
 
-    def target(self, url: str) -> Target | str:
+    def target(self, url: str) -> RequestTarget | str:
         """Return the target of `url`, or the reason why it is never fetched."""
         ...
 
@@ -64,7 +64,7 @@ class Gate(Protocol):
         """Return why `url` needs the user's approval, empty if it does not."""
         ...
 
-    def accepts(self, target: Target, address: str) -> bool:
+    def accepts(self, target: RequestTarget, address: str) -> bool:
         """Return whether a connection to `address`, to which the host of `target` resolved, is allowed."""
         ...
 
@@ -140,7 +140,7 @@ class Fetch:
         raise Refused(f"more than {MAX_REDIRECTS} redirects")
 
     async def visit(
-        self, url: str, target: Target, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
+        self, url: str, target: RequestTarget, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> Page:
         """Send one request to `target`, a POST request if there is `content`. Raise `Refused` if it fails."""
         import httpx2
@@ -172,7 +172,7 @@ class Fetch:
         except (httpx2.InvalidURL, ValueError) as error:
             raise Refused(f"the URL cannot be fetched: {error}") from None
 
-    async def _checked_address(self, target: Target) -> str:
+    async def _checked_address(self, target: RequestTarget) -> str:
         """Resolve the host once and return one address. Raise `Refused` if any address is not acceptable."""
         name = target.host.strip("[]")
         try:
@@ -242,7 +242,7 @@ def _addresses(name: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
-def _proxy(target: Target) -> str | None:
+def _proxy(target: RequestTarget) -> str | None:
     """Return the proxy for a host from the environment, None if there is none or the host is this machine."""
     from urllib.request import getproxies, proxy_bypass
 

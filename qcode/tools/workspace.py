@@ -1,8 +1,8 @@
 """The folders of a session, and the files that the model has read: all disk access of tools goes through here.
 
 A `Workspace` resolves a path from the model to a place inside, remembers what the model has read, and writes files.
-The policy decides whether the user must approve; a refusal here is final. `Seen` detects that a file was changed from
-outside since the model saw it, and shows the difference. Read `disk` next.
+The policy decides whether the user must approve; a refusal here is final. `SeenFiles` detects that a file was changed
+from outside since the model saw it, and shows the difference. Read `disk` next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal, Protocol, TypeAlias
 from qcode.protocol.tools import Refused
 from qcode.text.diff import unified_diff
 from qcode.tools import disk, text_file
-from qcode.tools.disk import Loaded, Part, Snapshot, explain
+from qcode.tools.disk import FileSlice, Loaded, Snapshot, explain
 from qcode.values import dataclass
 
 Access: TypeAlias = Literal["read", "write"]
@@ -74,7 +74,7 @@ UNRECORDED: ChangeRecorder = _Unrecorded()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkspacePath:
     """A path inside the workspace with all links resolved: `parts` below `base`.
 
     `name` is relative to the root, or absolute in an added folder; `shown` is the `printable` name for the model.
@@ -91,10 +91,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FileChange:
     """A change of one file: from `old` (None: create) to `data` (None: delete). A new file gets the mode of `like`."""
 
-    place: Place
+    place: WorkspacePath
     old: Loaded | None
     data: bytes | None
     like: Loaded | None = None
@@ -122,7 +122,7 @@ class Workspace:
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._owns_scratch = False
-        self._seen = Seen()
+        self._seen = SeenFiles()
         self._changed: dict[Path, None] = {}
         self._lock = threading.Lock()
 
@@ -148,10 +148,10 @@ class Workspace:
         other._scratch = self.scratch
         other._owns_scratch = False
         other._judge = judge
-        other._seen = Seen()
+        other._seen = SeenFiles()
         return other
 
-    def resolve(self, path: str, access: Access = "read") -> Place:
+    def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
         """Resolve `path` and its links to a place. Raise `Refused` if it may not be used."""
         shown = printable(path)
         if not path.strip():
@@ -199,7 +199,7 @@ class Workspace:
         """Return whether a search may show the content of `path`, although no call named it."""
         return self._judge is None or self._judge(str(path), "read").verdict == "allow"
 
-    def load(self, place: Place) -> Loaded:
+    def load(self, place: WorkspacePath) -> Loaded:
         """Return the file at `place`. Raise `Refused` if it is not a readable file."""
         if not place.parts:
             raise Refused(f"{place.shown} is a folder")
@@ -213,7 +213,7 @@ class Workspace:
             self._check(str(place.path), "read", place.path, place.shown)
         return loaded
 
-    def load_lines(self, place: Place, first: int, count: int, most_bytes: int) -> Part:
+    def load_lines(self, place: WorkspacePath, first: int, count: int, most_bytes: int) -> FileSlice:
         """Return some lines of a file that is too large for `load`; a line has at most one megabyte."""
         try:
             with disk.open_folder(place.base, place.parts[:-1]) as folder:
@@ -221,14 +221,14 @@ class Workspace:
         except OSError as error:
             raise Refused(explain(error, place.shown)) from None
 
-    def size(self, place: Place) -> int:
+    def size(self, place: WorkspacePath) -> int:
         """Return the size of the file at `place` in bytes, 0 if it is unknown."""
         try:
             return place.path.stat(follow_symlinks=False).st_size
         except OSError:
             return 0
 
-    def exists(self, place: Place) -> bool:
+    def exists(self, place: WorkspacePath) -> bool:
         """Return whether anything is at `place`."""
         return os.path.lexists(place.path)
 
@@ -240,7 +240,7 @@ class Workspace:
         """Return whether `path` is a folder; False if it cannot be accessed."""
         return os.path.isdir(path)  # noqa: PTH112  # unlike pathlib's, it never raises
 
-    def remember(self, place: Place, loaded: Loaded) -> None:
+    def remember(self, place: WorkspacePath, loaded: Loaded) -> None:
         """Record that the model has seen the file at `place` as `loaded`."""
         self._seen.put(place.path, loaded.snapshot, loaded.data)
 
@@ -249,7 +249,7 @@ class Workspace:
         with self._lock:
             return [path for path in self._changed if path.is_file()]
 
-    def check_fresh(self, place: Place, now: Loaded, *, is_required: bool = True) -> None:
+    def check_fresh(self, place: WorkspacePath, now: Loaded, *, is_required: bool = True) -> None:
         """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
         if self._seen.knows(place.path):
             changed = self._seen.changed(place.path, now, place.shown)
@@ -258,7 +258,7 @@ class Workspace:
         elif is_required:
             raise Refused(f"{place.shown} has not been read yet: read it first, then change it. Nothing was changed")
 
-    def check_writable(self, place: Place, old: Loaded) -> None:
+    def check_writable(self, place: WorkspacePath, old: Loaded) -> None:
         """Raise `Refused` if replacing the file would lose something, such as a hard link."""
         if old.links > 1:
             raise Refused(
@@ -269,17 +269,17 @@ class Workspace:
         if not old.mode & 0o222 or (is_there and not os.access(place.path, os.W_OK)):
             raise Refused(f"{place.shown} is read-only (mode {old.mode:04o}). Nothing was changed")
 
-    def write(self, place: Place, data: bytes, old: Loaded | None) -> None:
+    def write(self, place: WorkspacePath, data: bytes, old: Loaded | None) -> None:
         """Replace `old` with `data` (None: create the file and missing folders), and record it as seen."""
-        self.apply((Step(place, old, data),))
+        self.apply((FileChange(place, old, data),))
 
-    def apply(self, steps: Sequence[Step]) -> None:
+    def apply(self, steps: Sequence[FileChange]) -> None:
         """Make all changes or none: if one fails, undo those before it and raise `Refused`."""
         for step in steps:
             if step.old is not None:
                 self.check_writable(step.place, step.old)
         with self._lock:
-            done: list[Step] = []
+            done: list[FileChange] = []
             try:
                 for step in steps:
                     self._perform(step)
@@ -291,7 +291,7 @@ class Workspace:
                     raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {told}") from None
                 raise
 
-    def _perform(self, step: Step) -> None:
+    def _perform(self, step: FileChange) -> None:
         place = step.place
         self._changed[place.path] = None
         name = place.parts[-1]
@@ -307,12 +307,12 @@ class Workspace:
                 snapshot = disk.replace_file(folder, name, step.data, step.old, place.shown, like=step.like)
                 self._seen.put(place.path, snapshot, step.data)
 
-    def _take_back(self, step: Step) -> bool:
+    def _take_back(self, step: FileChange) -> bool:
         """Undo a step; return whether that succeeded."""
         try:
             now = None if step.data is None else self.load(step.place)
             old = step.old
-            back = Step(step.place, now, None if old is None else old.data, like=old)
+            back = FileChange(step.place, now, None if old is None else old.data, like=old)
             self._perform(back)
         except (OSError, Refused):
             return False
@@ -334,20 +334,20 @@ class Workspace:
         expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
         return os.path.join(self.root, expanded)  # noqa: PTH118  # as text: `..` after a link is its target's parent
 
-    def _place(self, real: Path) -> Place | None:
+    def _place(self, real: Path) -> WorkspacePath | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
             raise Refused(f"{printable(str(real))} is a device or kernel interface, not a file")
         bases = [*self.added, *((self._scratch,) if self._scratch is not None else ())]
         for base in (self.root, *sorted(bases, key=lambda base: -len(base.parts))):
             if real.is_relative_to(base):
-                return Place(base, real.relative_to(base).parts, self._name(real), self.show(real))
+                return WorkspacePath(base, real.relative_to(base).parts, self._name(real), self.show(real))
         return None
 
     def _bases(self) -> str:
         return " or ".join(str(folder) for folder in (self.root, *self.added))
 
 
-def _refuse_write(place: Place, shown: str, path: str) -> None:
+def _refuse_write(place: WorkspacePath, shown: str, path: str) -> None:
     if not place.parts or path.endswith("/"):
         raise Refused(f"{shown} names a folder; name a file")
     if any(part.casefold().rstrip(". ") == ".git" for part in place.parts):
@@ -365,7 +365,7 @@ class _Sight:
     packed: bytes | None
 
 
-class Seen:
+class SeenFiles:
     """The files as the model last saw or wrote them. The latest texts are kept to show differences."""
 
     def __init__(self) -> None:

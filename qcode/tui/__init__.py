@@ -1,5 +1,5 @@
-"""The Textual app: what a person sees and types.
+"""The Textual app: everything the user sees and types.
 
-It knows `TurnEvent` values and a `Conversation`, never the engine, a provider or an SDK. Textual is imported in this
-room only. Read `app` first (the screen), then `presenter` (events to widget calls) and `commands` (the one table).
+It uses `TurnEvent` values and a `Conversation`, never the engine, a provider or an SDK. No other room imports Textual.
+Read `app` first (the screen), then `presenter` (events to widget calls) and `commands` (the table of commands).
 """

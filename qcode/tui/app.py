@@ -1,8 +1,8 @@
-"""The Textual app: one screen, its life, its theme and the messages of its widgets.
+"""The Textual app: its one screen, life cycle, theme, and the messages of its widgets.
 
-`presenter` turns events into what is shown, `turns` runs a turn, `view` is what commands and keys do to the screen.
-This module must not touch the engine, a provider or the disk. Its top-level imports are loaded before the first
-paint; everything else is imported in functions.
+`presenter` shows events, `turns` runs turns, `view` has the actions of commands and keys on the screen. This module
+must not use the engine, a provider or the disk. Its top-level imports delay the first paint; everything else is
+imported in functions.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from textual.widgets import Static
 
 from qcode.protocol.errors import QcodeError
 from qcode.text.numbers import count_text
-from qcode.tui.failures import itself, last_words
+from qcode.tui.failures import crash_text, unwrapped
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
 from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import Announcer, TerminalApp, outliving
-from qcode.tui.terminal.input import GroundReported, asking, is_askable
+from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
+from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
 from qcode.tui.terminal.textual_internals import (
     is_closing,
     is_mounted,
@@ -57,54 +57,55 @@ if TYPE_CHECKING:
     from qcode.tui.turns import State
 
 
-class DressedApp(TerminalApp, inherit_bindings=False):
-    """`theme_names` and `theme_problems` are empty until `add_themes` was called.
+class ThemedApp(TerminalApp, inherit_bindings=False):
+    """An app with qcode's themes.
 
-    `theme_wanted` is what the user set or chose, `user_themes` the folder of the user's own theme files.
+    `theme_wanted` is the theme that the user set, `user_themes` the folder of the user's theme files. `theme_names` and
+    `theme_problems` are empty until `add_themes` was called.
     """
 
     def __init__(self, theme_wanted: str, user_themes: Path) -> None:
-        # Before the rest: the class of the driver depends on it.
+        # Before `super().__init__`, which calls `get_driver_class`.
         self.theme_wanted = theme_wanted
         self._user_themes = user_themes
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
         self.theme_problems: tuple[str, ...] = ()
-        self._dress()
+        self._apply_first_theme()
 
     @property
     def has_chosen_theme(self) -> bool:
-        """Whether the person has chosen a theme since the start."""
+        """Whether the user has chosen a theme since the start."""
         return False
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
-        return asking(driver) if self.theme_wanted == AUTO and is_askable(os.environ) else driver
+        return query_background(driver) if self.theme_wanted == AUTO and can_query_background(os.environ) else driver
 
-    @on(GroundReported)
-    def _follow_ground(self, event: GroundReported) -> None:
-        """Follow the terminal, unless the person has chosen a theme."""
+    @on(TerminalBackgroundChanged)
+    def _follow_background(self, event: TerminalBackgroundChanged) -> None:
+        """Follow the terminal, unless the user has chosen a theme."""
         if not self.has_chosen_theme:
             self.add_themes()
             self.theme = choose_theme("dark" if event.is_dark else "light", self.theme_names, {})
 
-    def _dress(self) -> None:
-        """Put on the theme to start with; the others are read after the first paint where they do not matter for it."""
+    def _apply_first_theme(self) -> None:
+        """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
         first = first_theme(self.theme_wanted, self._user_themes, os.environ)
         if first is None:
             self.add_themes()
             first = self.available_themes[choose_theme(self.theme_wanted, self.theme_names, os.environ)]
         else:
             self.register_theme(first)
-        # Setting it the usual way would have the style sheet parsed a second time before anything is shown.
+        # Setting `self.theme` would parse the style sheet a second time before the first paint.
         self.set_reactive(App.theme, first.name)
         self.set_class(first.dark, "-dark-mode", update=False)
         self.set_class(not first.dark, "-light-mode", update=False)
         refresh_ansi_colors(self)
         self.stylesheet.set_variables(self.get_css_variables())
 
-    def wear(self, name: str) -> None:
-        """Put on the theme a setting names."""
+    def apply_theme(self, name: str) -> None:
+        """Apply the theme that a setting names."""
         self.theme = choose_theme(name, self.theme_names, os.environ)
 
     def all_theme_problems(self) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ class DressedApp(TerminalApp, inherit_bindings=False):
         return (*self.theme_problems, missing)
 
     def add_themes(self) -> None:
-        """Read all themes, once."""
+        """Load all themes, once."""
         if self.theme_names:
             return
         themes, self.theme_problems = load_themes(self._user_themes)
@@ -129,10 +130,10 @@ _LEAVE_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class AppOptions:
-    """What the app is given beside the context of the run.
+    """Options of the app beside the context of the run.
 
-    `history_file` keeps prompts across sessions, None for this run only. `painted` is called once the first screen is
-    painted. Of `clock`, in seconds, only differences are used.
+    `history_file` keeps prompts across sessions, None for this run only. `painted` is called after the first paint.
+    `clock` returns seconds from any starting point.
     """
 
     history_file: Path | None = None
@@ -140,10 +141,10 @@ class AppOptions:
     clock: Callable[[], float] = time.monotonic
 
 
-class QcodeApp(DressedApp, inherit_bindings=False):
+class QcodeApp(ThemedApp, inherit_bindings=False):
     """The app. It opens its agent after the first paint, and owns it until `run()` returns the exit code.
 
-    `is_at_work` is False until the agent is open and what keys and commands act through is there.
+    `is_ready` is False until the agent is open and the objects behind keys and commands exist.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -174,9 +175,11 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
         self.parts = Widgets(status, sent, ui.show_thinking, self.options.clock)
-        self.announcer = Announcer(welcome.folder, self._write, self._ring, has_title=ui.title, has_bell=ui.bell)
+        self.terminal_title = TerminalTitle(
+            welcome.folder, self._write, self._ring, has_title=ui.title, has_bell=ui.bell
+        )
         self.failure: QcodeError | None = None
-        self.is_at_work = False
+        self.is_ready = False
         self._agent: Agent | None = None
         self._crash: str | None = None
         self._early: list[events.Event] = []
@@ -188,30 +191,30 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         return self._agent
 
     def open_agent(self) -> Agent:
-        """Open the agent; it blocks. Raise `QcodeError`."""
+        """Open the agent, blocking. Raise `QcodeError`."""
         from qcode.tui.opening import open_agent
 
         return open_agent(self.context, self._selection)
 
-    def _begin_work(self, commands: tuple[Command, ...]) -> None:
-        """Make what acts on the widgets. Loading that takes as long as the first paint, so it comes after it."""
+    def _add_commands(self, commands: tuple[Command, ...]) -> None:
+        """Create the objects behind keys and commands, whose imports take as long as the first paint."""
         from qcode.tui.commands.command import CommandContext, choices_for
         from qcode.tui.commands.help import bindings
         from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
-        from qcode.tui.prompt.attachments import Attaching
+        from qcode.tui.prompt.attachments import AttachmentFinder
         from qcode.tui.shell_lines import ShellLines
         from qcode.tui.turns import Turns
         from qcode.tui.view import AppView, SessionName
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        attaching = Attaching(
+        finder = AttachmentFinder(
             agent,
             say=lambda level, text: self.view.say(level, text),
             changed=self._note_files,
         )
-        self.session_name = SessionName(agent.sessions, self.announcer.name, parts.status.add_turn)
+        self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
@@ -221,7 +224,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             parts,
             self.turns,
             self.shell,
-            attaching,
+            finder,
             self.server_watch,
             self.session_name,
             welcome=self.welcome,
@@ -235,23 +238,23 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), attaching.files, attaching.pictures))
+        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), finder.files, finder.pictures))
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
-        self.is_at_work = True
+        self.is_ready = True
         for problem in self.all_theme_problems():
             self.view.say("warning", problem)
 
     def get_driver_class(self) -> type[Driver]:
-        return outliving(super().get_driver_class(), self.exit)
+        return survive_hangup(super().get_driver_class(), self.exit)
 
     @property
     def has_chosen_theme(self) -> bool:
-        return self.is_at_work and self.view.has_chosen_theme
+        return self.is_ready and self.view.has_chosen_theme
 
     def compose(self) -> ComposeResult:
-        """Yield what is seen at once; what opens later is mounted after the first paint."""
+        """Yield the widgets of the first paint; panels are mounted after it."""
         parts = self.parts
         yield parts.transcript
         with Horizontal(id="prompt-row"):
@@ -290,27 +293,27 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         if self.failure is not None:
             raise self.failure
         if self._crash is not None:
-            sys.stderr.write(last_words(self._crash, self._kept_session()))
+            sys.stderr.write(crash_text(self._crash, self._kept_session()))
             return 1
         return code if code is not None else self.return_code or 1
 
     def _kept_session(self) -> str:
-        """Return the id of the session if it can be resumed, else an empty string."""
-        if not self.is_at_work or not self.context.options.keeps_session or not self.agent.conversation.messages:
+        """Return the id of the session if it can be resumed, otherwise an empty string."""
+        if not self.is_ready or not self.context.options.keeps_session or not self.agent.conversation.messages:
             return ""
         return self.agent.conversation.session_id
 
     def on_mount(self) -> None:
         if not self.is_headless:
             driver.on_signals(self._leave_at)
-        self.announcer.begin()
+        self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
-        """Keep what only the commands know what to do with, and what comes after it, until they are there."""
-        if not self.is_at_work and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+        """Hold back keys and submissions, with every later event, until the commands that handle them are loaded."""
+        if not self.is_ready and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             is_writing = isinstance(event, events.Key) and (event.character or "").isalnum()
             if self._early or not is_writing:
                 self._early.append(event)
@@ -318,9 +321,9 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         await super().on_event(event)
 
     def on_unmount(self) -> None:
-        if self.is_at_work:
+        if self.is_ready:
             self.view.failures.unwatch()
-        self.announcer.end()
+        self.terminal_title.end()
 
     @on(Prompt.Submitted)
     def _take_prompt(self, event: Prompt.Submitted) -> None:
@@ -341,20 +344,20 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         self.view.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy `text` the best way there is; the widgets' own copying comes here, too."""
+        """Copy `text` by the best available method. The widgets' own copying also calls this."""
         self._copy(text)
 
     @on(Prompt.KindChanged)
     def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
-        """Show what Enter will do: `!` runs a line in the shell."""
+        """Show the effect of Enter: `!` runs a line in the shell."""
         mark = self.query_one("#prompt-mark", Static)
         mark.update("!" if event.kind == "shell" else "›")
         mark.set_class(event.kind == "shell", "-shell")
 
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
-        """Put what was queued last back into the prompt; with nothing queued Up walks the history."""
-        shown = self.turns.take_back() if self.is_at_work else ""
+        """Return the last queued prompt to the prompt; with an empty queue, recall the history."""
+        shown = self.turns.take_back() if self.is_ready else ""
         if shown:
             self.parts.prompt.replace_text(shown)
         else:
@@ -366,10 +369,10 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             self.turns.answer(event.approval_id, event.decision)
 
     def on_key(self, event: events.Key) -> None:
-        """Send what is typed with nothing focused (after a click, say) to where a person expects it."""
+        """Send keys to the widget that should have the focus if none has it, as after a click on the transcript."""
         if self.focused is not None or len(self.screen_stack) > 1:
             return
-        if self.is_at_work and self.parts.approval.request is not None:
+        if self.is_ready and self.parts.approval.request is not None:
             self.parts.approval.focus()
             return
         self.parts.prompt.focus()
@@ -377,7 +380,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             self.parts.prompt.insert(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Let keys through to the palette while it is open, and to the prompt where a command does not apply."""
+        """Pass keys to the palette while it is open, and to the prompt if a command does not apply."""
         if action != "command":
             return super().check_action(action, parameters)
         from qcode.tui.commands.table import is_possible
@@ -390,7 +393,7 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         run_by_key(self.commands, command_id)
 
     def _show_conversation(self, notices: tuple[Notice, ...]) -> None:
-        """Show what is there already of the conversation, and what has to be said about it."""
+        """Show the messages of a resumed conversation, and the notices of the start."""
         transcript, conversation = self.parts.transcript, self.agent.conversation
         if conversation.messages:
             from qcode.tui.presenter import show_resumed
@@ -404,16 +407,16 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     async def _after_first_paint(self) -> None:
         if not self.screen.is_attached or self.return_value is not None:
-            return  # it was left before it was painted
+            return  # the user quit before the first paint
         await self.mount(*self.parts.add_panels(self.options.clock), before="#prompt-row")
         if self.options.painted is not None:
             self.options.painted()
         self._open()
 
-    # Beside the app's messages: what is typed meanwhile is shown at once.
+    # As a worker, so that typing is handled meanwhile.
     @work(group="opening")
     async def _open(self) -> None:
-        """Open the agent, in a thread: it loads much, and asks git."""
+        """Open the agent in a thread: it imports many modules and runs git."""
         try:
             commands, notices = await asyncio.to_thread(self._open_in_thread)
         except QcodeError as failure:
@@ -426,29 +429,29 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             mode=agent.conversation.mode,
             is_restricted=not agent.trust.is_trusted,
         )
-        self._begin_work(commands)
+        self._add_commands(commands)
         self._show_conversation(notices)
-        self._go_on()
+        self._start_work()
 
     def _open_in_thread(self) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
-        """Open the agent, and return the commands and what is said at the start.
+        """Open the agent; return the commands and the notices of the start.
 
-        An app that ended meanwhile keeps the agent, too, and releases it.
+        If the app ended meanwhile it still stores the agent, and closes it.
         """
         from qcode.tui.opening import read_commands
 
         self._agent = self.open_agent()
         return read_commands(self._agent)
 
-    def _go_on(self) -> None:
-        """Start what was waiting for the conversation."""
+    def _start_work(self) -> None:
+        """Start everything that needs the conversation, and replay the events that were held back."""
         agent, first_prompt = self.agent, self.context.options.prompt or ""
         if agent.servers is not None:
-            with self.view.failures.noticing():
+            with self.view.failures.guarded():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
-        self._run_aside(asyncio.to_thread(agent.warm_up), "warm-up")
-        self._run_aside(self.look_for_sandbox(), "sandbox")
+        self._run_in_background(asyncio.to_thread(agent.warm_up), "warm-up")
+        self._run_in_background(self.show_sandbox(), "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
         for event in self._early:
@@ -456,21 +459,24 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         if agent.keys.is_first:
             self._connect_first()
 
-    async def look_for_sandbox(self) -> None:
-        """Say in the status line whether there is one, once that is known."""
+    async def show_sandbox(self) -> None:
+        """Show in the status line whether there is a sandbox, once that is known."""
         found = await asyncio.to_thread(self.agent.toolbox.has_sandbox)
         self.parts.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
 
     def _connect_first(self) -> None:
-        """Open the connect screen once the prompt has what was typed; who sent something goes on with the demo."""
+        """Open the connect screen after the prompt has the held-back text.
+
+        If that included Enter, stay with the demo model.
+        """
         if any(isinstance(event, events.Key) and event.key == "enter" for event in self._early):
             self.agent.keys.finish("")
             return
         self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")
 
-    def _run_aside(self, work: Coroutine[Any, Any, None], group: str) -> None:
-        """Run `work` beside the app's messages; an error in it ends in a notice."""
-        self.run_worker(self.view.failures.noticed(work), group=group)
+    def _run_in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
+        """Run `work` as a worker; an error in it ends in a notice."""
+        self.run_worker(self.view.failures.guard(work), group=group)
 
     def _servers_changed(self) -> None:
         self.call_later(self.server_watch.refresh)
@@ -479,28 +485,32 @@ class QcodeApp(DressedApp, inherit_bindings=False):
         self.run_worker(coroutine, group="turn")
 
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._run_aside(coroutine, "shell")
+        self._run_in_background(coroutine, "shell")
 
     def _note_files(self) -> None:
-        """More files are known; called in a thread."""
+        """Update the completions: the file index has grown. Called from a thread."""
         self._in_app(lambda: self.parts.prompt.offer(is_news=True))
 
     def _in_app(self, work: Callable[[], object]) -> None:
-        """Have `work` done in the app's thread; asked for from any thread, maybe while the app ends."""
+        """Run `work` in the app's thread. Callable from any thread, even while the app ends."""
         if is_mounted(self) and not is_closing(self):
             self.call_later(work)
 
     def _leave_at(self, number: int) -> None:
-        """Leave, unless it is the Ctrl+C of a program that has the terminal."""
+        """Leave on a signal, except on Ctrl+C while another program has the terminal."""
         if not (self._is_lent and number == signal.SIGINT):
             self.exit(128 + number)
 
     def _apply(self, setting: Setting) -> bool:
-        """Let a changed setting hold here; return whether it does now."""
+        """Apply a changed setting; return False if only the next start reads it."""
         from qcode.tui.view import apply_setting
 
         return apply_setting(
-            setting, self.announcer, self.parts.transcript, show_theme=self.wear, use_mode=self.commands.use_mode
+            setting,
+            self.terminal_title,
+            self.parts.transcript,
+            show_theme=self.apply_theme,
+            use_mode=self.commands.use_mode,
         )
 
     def _begin_leaving(self) -> None:
@@ -509,25 +519,28 @@ class QcodeApp(DressedApp, inherit_bindings=False):
 
     @work(group="leave", exclusive=True)
     async def _leave(self) -> None:
-        """Give an interrupted turn the time to store what it has, then exit."""
+        """Give an interrupted turn time to store its result, then exit."""
         await self.shell.close()
         await self.turns.wait_until_idle(_LEAVE_SECONDS)
         self.exit(0)
 
     def _announce(self, state: State) -> None:
-        self.announcer.announce(state)
+        self.terminal_title.announce(state)
         if state == "idle":
-            self._run_aside(self.session_name.make(), "title")
+            self._run_in_background(self.session_name.make(), "title")
 
     def _ring(self, why: str) -> None:
-        """Call the person, with a notification where nobody looks."""
+        """Ring the bell, and send a notification if the terminal does not have the focus."""
         if is_mounted(self) and not self._is_lent:
             self.bell()
             if not self.app_focus:
                 self._write(driver.notify(why))
 
     def _copy(self, text: str) -> str:
-        """Copy `text` for pasting here and elsewhere; return how. Without a terminal no clipboard is touched."""
+        """Copy `text` for pasting here and elsewhere; return the method.
+
+        Without a terminal, leave the clipboard alone.
+        """
         set_local_clipboard(self, text)
         from qcode.tui.terminal.clipboard import Clipboard
 
@@ -541,4 +554,4 @@ class QcodeApp(DressedApp, inherit_bindings=False):
             from qcode.agent.crash import report_crash
 
             report = self._agent.report_crash if self._agent is not None else None
-            self._crash = report(itself(error)) if report else report_crash(itself(error), self.context.env)
+            self._crash = report(unwrapped(error)) if report else report_crash(unwrapped(error), self.context.env)

@@ -1,6 +1,6 @@
-"""What nobody foresaw, wherever in the app it breaks: a notice and a report, and only at worst the end of the app.
+"""Unexpected errors anywhere in the app: a notice and a crash report; in the worst case the app ends.
 
-This is the app's edge: the one place, with the turns, that catches everything. It keeps no failure from being told.
+Together with `turns` this is the only place that catches every exception. Each one is reported.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ if TYPE_CHECKING:
     from qcode.protocol.events import Level
 
 Report = Callable[[BaseException], str]
-"""Keeps the details of a failure where they can be read later; returns what it was and where they are, in one line."""
+"""Writes a crash report of an exception; returns one line with its type and the path of the report."""
 
 
-def what_happened(failure: BaseException, report: Report) -> str:
-    """Return the sentence about a failure that nobody foresaw, after reporting it."""
+def report_failure(failure: BaseException, report: Report) -> str:
+    """Report an unexpected error; return the sentence for the user."""
     return f"Internal error: {report(failure)}. The partial reply is kept. Send the prompt again."
 
 
-def itself(failure: Exception) -> Exception:
-    """Return a failure without what it came wrapped in: Textual wraps that of a worker."""
+def unwrapped(failure: Exception) -> Exception:
+    """Return the original exception of a failed worker, which Textual wraps."""
     inner = getattr(failure, "error", None)
     return inner if isinstance(inner, Exception) else failure
 
 
-def last_words(said: str, session_id: str) -> str:
-    """Return what is left on the terminal after the app ended on a failure; `session_id` empty: none is kept."""
+def crash_text(said: str, session_id: str) -> str:
+    """Return the text for the terminal after a crash of the app. `session_id` is empty if no session was stored."""
     going_on = f"To resume this session: qcode -r {session_id}\n" if session_id else ""
     return f"qcode stopped: {said}\n{going_on}"
 
 
 class Failures:
-    """Tells a person what broke; `say` shows a notice and is called in the app's thread only."""
+    """Reports unexpected errors. `say` shows a notice; it is called only in the app's thread."""
 
     def __init__(self, report: Report, say: Callable[[Level, str], None]) -> None:
         self._report = report
         self._say = say
         self._restore: list[Callable[[], None]] = []
 
-    def tell(self, failure: BaseException) -> None:
-        """Report a failure and show a notice about it."""
+    def show(self, failure: BaseException) -> None:
+        """Report an error and show a notice."""
         self._say("error", f"Internal error: {self._report(failure)}. The session continues.")
 
-    async def noticed(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await what is done beside the turns; where it fails, say so."""
+    async def guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await `work`; report an error it raises."""
         try:
             await work
         except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
-            self.tell(failure)
+            self.show(failure)
 
     @contextmanager
-    def noticing(self) -> Iterator[None]:
-        """Say so where what is done inside fails, and go on after it."""
+    def guarded(self) -> Iterator[None]:
+        """Report an error raised in the block, and continue after it."""
         try:
             yield
         except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
-            self.tell(failure)
+            self.show(failure)
 
     def watch(self, in_app: Callable[[Callable[[], None]], object]) -> None:
-        """Tell from now on of threads and tasks that fail with nobody waiting for them, until `unwatch`.
+        """Report uncaught errors of threads and tasks from now on, until `unwatch`.
 
         `in_app` runs a function in the app's thread; it is called from any thread.
         """
@@ -75,12 +75,12 @@ class Failures:
         def thread_failed(given: threading.ExceptHookArgs) -> None:
             failure = given.exc_value
             if failure is not None:
-                in_app(lambda: self.tell(failure))
+                in_app(lambda: self.show(failure))
 
         def task_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             failure = context.get("exception")
             if isinstance(failure, Exception):
-                in_app(lambda: self.tell(failure))
+                in_app(lambda: self.show(failure))
             else:
                 loop.default_exception_handler(context)
 

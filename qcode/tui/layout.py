@@ -1,7 +1,7 @@
-"""The widgets of the one screen, made together so that other modules can be given all of them.
+"""The widgets of the app's screen, created together so that other modules can receive them all.
 
-What is visible at once is imported at the top. The panels are imported when they are made, after the first paint.
-This is not part of `app` because `turns` and `view` use it, and `app` imports them.
+Widgets of the first paint are imported at the top, panels when they are created after it. This is not part of `app`
+because `turns` and `view` use it, and `app` imports them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Widgets:
-    """What is seen at once; `add_panels` makes what opens later. Nothing is mounted here.
+    """The widgets of the first paint; `add_panels` creates the others. `app` mounts them.
 
-    Only the prompt, an open question and a search ever have the focus.
+    Only the prompt, an open question and the search field can have the focus.
     """
 
     search: SearchBar
@@ -48,7 +48,7 @@ class Widgets:
         self.status = StatusLine(status, clock, id="status")
 
     def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
-        """Make the panels between transcript and prompt; return all of them from top to bottom."""
+        """Create the panels between transcript and prompt; return them from top to bottom."""
         from qcode.tui.panels.approval import ApprovalPanel
         from qcode.tui.panels.search import SearchBar
         from qcode.tui.panels.todos import TodoPanel

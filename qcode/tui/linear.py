@@ -1,8 +1,8 @@
-"""The app without a screen: line after line, each thing said once and in order, questions with numbers.
+"""The app without a screen: lines in order, each printed once, and questions with numbered answers.
 
 For screen readers, logs and simple terminals (`ui.linear`, TERM=dumb). It draws nothing and moves no cursor. The
-presenter decides what events mean; `linear_view` has the words. `LineTerminal` reads and writes the lines of this
-process's terminal without blocking the event loop.
+presenter interprets events; `linear_view` has the texts. `LineTerminal` reads and writes lines without blocking the
+event loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import Command, CommandContext, find, split_command, unknown_command
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.failures import Failures, what_happened
+from qcode.tui.failures import Failures, report_failure
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.approval import Form, Option, asked_by, form_of, question_line
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class LinearCommandView:
-    """The view of the linear mode for commands."""
+    """The `View` of the linear mode."""
 
     def __init__(self, app: LinearApp) -> None:
         self._app = app
@@ -99,14 +99,14 @@ class LinearCommandView:
         self._app.waiting = (text, replace(options, shown=shown))
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.following.append(Failures(self._app.agent.report_crash, self.say).noticed(work))
+        self._app.following.append(Failures(self._app.agent.report_crash, self.say).guard(work))
 
     def leave(self) -> None:
         self._app.is_over = True
 
 
 class LinearApp:
-    """One conversation in lines. `notices` are said below the `welcome`."""
+    """One conversation in lines. `notices` are printed below the `welcome`."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class LinearApp:
         self._presenter = Presenter(self.view, self.view, self, clock, max_continuations=max_continuations)
 
     async def run(self) -> int:
-        """Talk until the person leaves; return the exit code."""
+        """Run until the user quits; return the exit code."""
         self._greet()
         first_prompt = self.agent.context.options.prompt or ""
         if first_prompt.strip():
@@ -156,7 +156,7 @@ class LinearApp:
         return 0
 
     def stop(self) -> bool:
-        """Interrupt a line of the shell, or the turn and deny what it asks; return False where nothing runs."""
+        """Interrupt a shell line, or the turn and deny its open questions; return False if neither runs."""
         if self._shell.stop():
             return True
         if not self._commands.is_turn_running or self._is_cancelling:
@@ -166,7 +166,7 @@ class LinearApp:
         return True
 
     def ask(self, approval: CallApproval) -> None:
-        """Keep the question until the event that brought it has been shown."""
+        """Keep the question until its event has been shown."""
         self._questions.append(approval)
 
     def withdraw(self, approval_id: str) -> None:
@@ -191,7 +191,7 @@ class LinearApp:
             self.view.add_mark(f"todos: {in_short(self.todos)}")
 
     async def _prompt(self) -> str | None:
-        """Return what is typed; a backslash at the end of a line goes on in the next one."""
+        """Return the typed text. A backslash at the end of a line continues it on the next one."""
         lines: list[str] = []
         while True:
             line = await self._lines.ask("User: " if not lines else "")
@@ -233,8 +233,8 @@ class LinearApp:
         self._is_cancelling = False
         try:
             await self._show(self.agent.conversation.submit(text, options=options))
-        except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the session goes on
-            self._presenter.abandon(what_happened(failure, self.agent.report_crash))
+        except Exception as failure:  # noqa: BLE001  # the app's edge: after any error the session continues
+            self._presenter.abandon(report_failure(failure, self.agent.report_crash))
         finally:
             self._commands.is_turn_running = False
             self._questions.clear()
@@ -245,7 +245,7 @@ class LinearApp:
         try:
             async for event in events:
                 self._presenter.present(event)
-                self._see_todos(event)
+                self._show_todo_changes(event)
                 while self._questions:
                     await self._answer(self._questions[0])
                 if isinstance(event, TurnEnded):
@@ -255,8 +255,8 @@ class LinearApp:
             await close_events(events)
         self._presenter.abandon(BROKE_OFF)
 
-    def _see_todos(self, event: TurnEvent) -> None:
-        """Say what changed in the model's list; its card says no more than that there was a call."""
+    def _show_todo_changes(self, event: TurnEvent) -> None:
+        """Print the changes to the model's list; its card only shows that there was a call."""
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
             if told := changes(self.todos, items):
@@ -264,7 +264,7 @@ class LinearApp:
             self.todos = items
 
     async def _answer(self, approval: CallApproval) -> None:
-        """Put a question with its choices by number, until one of them is typed."""
+        """Ask a question with numbered choices until the user types one of them."""
         decision: Decision = Deny()
         if not self._is_cancelling:
             self.view.pause()
@@ -273,7 +273,7 @@ class LinearApp:
             self._lines.forget_typed()
             detail = ensure_visible(approval.detail)
             if form.format != "call":
-                # Words of the model: indented, so that no line of them passes for a choice.
+                # The model's text is indented, so that a line such as `1. Allow` in it cannot pass for a choice.
                 detail = "\n".join(f"  {line}" for line in detail.split("\n"))
             question = question_line(approval) if isinstance(approval, Question) else asked_by(approval)
             self.say("\n".join([f"Question: {question}", detail, *choices]))
@@ -303,19 +303,19 @@ class LinearApp:
 
 
 def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> int:
-    """Run in the terminal of this process to the end; return the exit code: 0, or 128 + n after signal n.
+    """Run in this process's terminal to the end; return the exit code: 0, or 128 + n after signal n.
 
     Raise `QcodeError` if the agent cannot be opened.
     """
     agent = open_agent(context, selection)
     try:
-        return talk_in_lines(agent, welcome)
+        return run_linear_with(agent, welcome)
     finally:
         agent.release()
 
 
-def talk_in_lines(agent: Agent, welcome: Welcome) -> int:
-    """`run_linear` on an agent that is open, and stays so."""
+def run_linear_with(agent: Agent, welcome: Welcome) -> int:
+    """Run the linear mode with an open agent; the caller closes it."""
     commands, notices = read_commands(agent)
 
     async def talk() -> int:
@@ -323,7 +323,7 @@ def talk_in_lines(agent: Agent, welcome: Welcome) -> int:
         app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
         terminal.on_interrupt(app.stop)
         with terminal.watching((signal.SIGTERM, signal.SIGHUP)):
-            return await terminal.until_told(app.run())
+            return await terminal.run_until_signal(app.run())
 
     return asyncio.run(talk())
 
@@ -332,7 +332,7 @@ _AGAIN_SECONDS = 2.0
 
 
 class LineTerminal:
-    """Standard input and output. The terminal's own line editing is what there is to edit with."""
+    """Standard input and output as lines, with the terminal's own line editing."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -342,7 +342,7 @@ class LineTerminal:
         self._pressed = float("-inf")
 
     def say(self, text: str) -> None:
-        """Write `text`, ended."""
+        """Write `text` and a line end."""
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.write(text if text == "\x07" else text.rstrip("\n") + "\n")
             sys.stdout.flush()
@@ -362,7 +362,7 @@ class LineTerminal:
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     def forget_typed(self) -> None:
-        """Drop what was typed before now: it was not meant for the question that follows."""
+        """Discard text typed before now: it was not an answer to the next question."""
         import termios
 
         self._pending = b""
@@ -370,23 +370,23 @@ class LineTerminal:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def on_interrupt(self, stop: Callable[[], bool]) -> None:
-        """Let Ctrl+C call `stop`; if that returns False, a second one within two seconds leaves."""
+        """Call `stop` on Ctrl+C; if it returns False, a second Ctrl+C within two seconds quits."""
         self._stop = stop
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
 
     @contextlib.contextmanager
     def watching(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
-        """End `until_told` with 128 + n when one of the signals comes."""
+        """End `run_until_signal` with 128 + n when one of the signals arrives."""
         for number in numbers:
-            self._loop.add_signal_handler(number, self._tell, 128 + number)
+            self._loop.add_signal_handler(number, self._end_with, 128 + number)
         try:
             yield
         finally:
             for number in (*numbers, signal.SIGINT):
                 self._loop.remove_signal_handler(number)
 
-    async def until_told(self, work: Coroutine[Any, Any, int]) -> int:
-        """Return what `work` returns, or the code of a signal that came first; then the work is cancelled."""
+    async def run_until_signal(self, work: Coroutine[Any, Any, int]) -> int:
+        """Return the result of `work`. If a signal arrives first, cancel `work` and return the signal's exit code."""
         task = asyncio.ensure_future(work)
         await asyncio.wait({task, self._told}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -396,7 +396,7 @@ class LineTerminal:
             await task
         return self._told.result()
 
-    def _tell(self, code: int) -> None:
+    def _end_with(self, code: int) -> None:
         if not self._told.done():
             self._told.set_result(code)
 
@@ -406,12 +406,12 @@ class LineTerminal:
             return
         now = self._loop.time()
         if now - self._pressed <= _AGAIN_SECONDS:
-            self._tell(0)
+            self._end_with(0)
         self._pressed = now
         self.say("Press Ctrl+C again to leave.")
 
     async def _read(self) -> bytes:
-        """Return what is there to read, as soon as there is something."""
+        """Wait for input and return it."""
         number = sys.stdin.fileno()
         ready: asyncio.Future[None] = self._loop.create_future()
 
@@ -427,5 +427,5 @@ class LineTerminal:
         try:
             return os.read(number, 65_536)
         except OSError:
-            # The terminal is gone.
+            # The terminal was closed.
             return b""

@@ -1,6 +1,6 @@
-"""The words of the linear mode: what the presenter shows, as sentences and lines.
+"""The texts of the linear mode: the presenter's calls as sentences and lines.
 
-Text is said line by line as it comes, everything else once it is known. Nothing said is ever taken back.
+Streamed text is printed line by line, everything else when it is complete. Printed lines are never changed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from math import ceil
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
-from qcode.text.numbers import count_text, duration_text
+from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Thoughts
 from qcode.values import dataclass
 
 Say = Callable[[str], None]
-"""Writes lines, which end where it adds an end."""
+"""Prints text; a line ends only at a line end in it."""
 
 _HEAD, _TAIL = 20, 20
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
@@ -34,7 +34,7 @@ _STATES = {
 
 
 @dataclass(slots=True)
-class _Call:
+class _ShownCall:
     name: str
     argument: str
     state: CardState = "waiting"
@@ -44,7 +44,7 @@ class _Call:
 
 
 class LinearView:
-    """Takes the calls of the presenter and says them."""
+    """The transcript and status line of the linear mode: prints the presenter's calls."""
 
     def __init__(self, say: Say, show_thinking: Thoughts, clock: Callable[[], float]) -> None:
         self._say = say
@@ -53,8 +53,8 @@ class LinearView:
         self._speaker = ""
         self._rest = ""
         self._thinking_since: float | None = None
-        self._calls: dict[str, _Call] = {}
-        self._ended: dict[str, _Call] = {}
+        self._calls: dict[str, _ShownCall] = {}
+        self._ended: dict[str, _ShownCall] = {}
 
     def add_user(self, text: str) -> None:
         self._end_calls()
@@ -90,7 +90,7 @@ class LinearView:
         self._speaker = ""
 
     def pause(self) -> None:
-        """Say what is left of the line that is being written."""
+        """Print the rest of the current line."""
         rest, self._rest = self._rest, ""
         if rest.strip():
             self._say(clean(rest))
@@ -113,7 +113,7 @@ class LinearView:
         self._say(f"{_LEVELS[level]}: {clean(text)}")
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
-        self._calls[call_id] = _Call(one_line(name, 60), argument)
+        self._calls[call_id] = _ShownCall(one_line(name, 60), argument)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         call = self._calls.get(call_id)
@@ -128,7 +128,7 @@ class LinearView:
         if update.state is not None and update.state != call.state:
             call.state = update.state
             if update.state == "running":
-                self._tell(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
+                self._print(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
         if call.state not in _STATES:
             return
         if update.state is None or update.output is not None or update.diff is not None:
@@ -139,15 +139,15 @@ class LinearView:
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
-            self._tell(f"Retrying in {seconds} s, attempt {activity.attempt}: {one_line(activity.text)}")
+            self._print(f"{one_line(activity.text)}, {retry_countdown(activity.attempt, seconds)}")
 
     def show_usage(self, event: UsageUpdated) -> None:
-        """Figures that change all the time are not read out."""
+        """Print nothing: a screen reader would read every change."""
 
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
-        """Figures that change all the time are not read out."""
+        """Print nothing: a screen reader would read every change."""
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._end_thinking()
         self._end_calls()
         self._speaker = ""
@@ -174,17 +174,17 @@ class LinearView:
             self._say(f"Thought for {duration_text(seconds)}.")
 
     def _end_calls(self) -> None:
-        """Say how calls ended of which nothing more has been told."""
+        """Print the state of each call that has not been reported yet."""
         self.pause()
         for call_id, call in tuple(self._ended.items()):
             if call_id in self._ended:
                 self._finish(call_id, call)
 
-    def _finish(self, call_id: str, call: _Call) -> None:
+    def _finish(self, call_id: str, call: _ShownCall) -> None:
         del self._calls[call_id]
         self._ended.pop(call_id, None)
         what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
-        self._tell("\n".join([what, *_shown(call.diff or "".join(call.output))]))
+        self._print("\n".join([what, *_shown(call.diff or "".join(call.output))]))
 
 
 def _shown(text: str) -> Sequence[str]:

@@ -1,6 +1,6 @@
-"""Messages of widgets that load after the first paint. The app names them in its handlers before that.
+"""Messages of widgets that load after the first paint. The app's handlers refer to them before that.
 
-The messages of all other widgets are classes inside the widget.
+Other widgets define their messages as inner classes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ApprovalDecided(Message):
-    """The user decided what the approval panel shows."""
+    """The user decided the question in the approval panel."""
 
     approval_id: str
     decision: Decision

@@ -1,4 +1,4 @@
-"""Opens the agent for the app and for the linear mode. It loads every room; the app runs it in a thread."""
+"""Opening the agent, for the app and the linear mode. It imports every room, so the app runs it in a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qcode.tui.commands.table import COMMANDS, as_command
 
 
 def open_agent(context: RunContext, selection: Selection) -> Agent:
-    """Return the agent, with the files given by flags attached; raise `QcodeError`."""
+    """Return the agent, with the files from flags attached; raise `QcodeError`."""
     _check_keys(context.settings)
     attached = attachments(context.options.files, "", context.folder)
     agent = Agent.begin(context, selection)
@@ -26,14 +26,17 @@ def open_agent(context: RunContext, selection: Selection) -> Agent:
 
 
 def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
-    """Return the commands of the table and those from files; and what is said at the start."""
+    """Return the commands of the table and of files, and the notices of the start."""
     custom = agent.custom_commands(typed_names(COMMANDS))
     notices = (*agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
     return (*COMMANDS, *map(as_command, custom.commands)), notices
 
 
 def _check_keys(settings: Settings) -> None:
-    """Raise `QcodeError` for keys of a command that does not exist and the like: bad config, as for any other key."""
+    """Raise `QcodeError` for invalid keys, such as those of an unknown command.
+
+    They are config errors like any other.
+    """
     for command_id, problem in problems(settings.ui.keys, COMMANDS):
         name = dotted(("ui", "keys", command_id))
         raise QcodeError(f"{settings.origin(name)}: {name}: {problem}", ExitCode.BAD_CONFIG)

@@ -22,7 +22,7 @@ MODES: dict[ApprovalMode, str] = {
     "default": "asks before it changes anything",
     "accept-edits": "edits inside the folder run without asking",
 }
-"""The modes a person can reach inside the app, in the order Shift+Tab goes. `auto` and `bypass` are flags."""
+"""The modes that Shift+Tab cycles through, in order. `auto` and `bypass` can only be set by flags."""
 
 
 def shown_effort(conversation: Conversation) -> str:
@@ -50,11 +50,11 @@ class ModelUse:
 
     @property
     def wanted(self) -> Effort | None:
-        """The effort the person asked for, also where the model in use gets none."""
+        """The effort that the user asked for, even if the current model does not support it."""
         return self._wanted
 
     def use(self, name: str) -> None:
-        """Switch to a model from the next turn on; where there is none of that name, say so."""
+        """Switch to a model from the next turn on; show an error if it does not exist."""
         talk = self._conversation
         try:
             talk.set_model(name)
@@ -73,7 +73,10 @@ class ModelUse:
         self._say("info", "\n".join(lines))
 
     def choose(self, name: str, effort: Effort | None) -> None:
-        """Switch to what was chosen together: the effort goes with the model where it thinks, else waits for one."""
+        """Switch model and effort together.
+
+        If the model does not support reasoning, keep the effort for the next that does.
+        """
         talk = self._conversation
         if effort != self._wanted:
             self._keep(effort)
@@ -90,7 +93,7 @@ class ModelUse:
         self._models.keep_effort(effort)
 
     def use_effort(self, effort: Effort | None) -> None:
-        """Have the model think so much from the next turn on; None: as much as it likes."""
+        """Set the effort from the next turn on; None restores the model's default."""
         talk = self._conversation
         talk.effort = effort
         self._keep(effort)

@@ -1,8 +1,8 @@
 """Turn the events of a turn into calls of the transcript and the status line.
 
-This is the only place that does so, for the app and for the linear mode. `Presenter` keeps what one turn needs to be
-shown (open cards, how much of the reply has been shown), never widgets or text. `AgentCards` shows the steps of a
-sub-agent in the card of the call that started it; `replay` shows a stored conversation as it was seen.
+App and linear mode share it. `Presenter` keeps the display state of one turn (open cards, whether the reply has shown
+text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call; `replay` shows the
+stored conversation as it was seen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from qcode.agent.context.attachments import split_attached
-from qcode.agent.outcomes import ending_notice, requests_note
+from qcode.agent.outcomes import ending_notice, requests_note, retry_cause, retry_text
 from qcode.agent.sessions.history import Thought
 from qcode.agent.sessions.replay import UserSaid, has_unfinished_turn, replayed
 from qcode.protocol.approvals import CallApproval, RepeatedCall, ToolApproval
@@ -60,15 +60,15 @@ if TYPE_CHECKING:
 
 
 class StatusView(Protocol):
-    """The part of the status line that events reach."""
+    """The part of the status line that events update."""
 
     def show_activity(self, activity: Activity | None) -> None: ...
     def show_usage(self, event: UsageUpdated) -> None: ...
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None: ...
 
 
-class Person(Protocol):
-    """Where events meet what the person does: questions, and what was typed meanwhile."""
+class Interaction(Protocol):
+    """The user's part in a turn: answers to questions, and prompts sent meanwhile."""
 
     def ask(self, approval: CallApproval) -> None: ...
     def withdraw(self, approval_id: str) -> None: ...
@@ -76,27 +76,27 @@ class Person(Protocol):
 
 
 class Presenter:
-    """One for the life of the app; `present` is called with the events of one turn after another.
+    """Shows the events of one turn after another. One instance serves the whole run.
 
-    `background_key` is what lets a command go on in the background, as it is printed on keyboards; empty: nothing does.
+    `background_key` is the key that moves a command to the background, such as `Ctrl+B`; empty if there is none.
     """
 
     def __init__(
         self,
         transcript: TranscriptView,
         status: StatusView,
-        person: Person,
+        interaction: Interaction,
         clock: Callable[[], float],
         *,
         max_continuations: int = 3,
     ) -> None:
         self._transcript = transcript
         self._status = status
-        self._person = person
+        self._interaction = interaction
         self._clock = clock
         self._max_continuations = max_continuations
         self._searches: list[WebSearched] = []
-        self._agents = AgentCards(transcript, clock, person.withdraw)
+        self._agents = AgentCards(transcript, clock, interaction.withdraw)
         self._open_cards: dict[str, None] = {}
         self._writing_cards: dict[str, None] = {}
         self._streamed: set[str] = set()
@@ -109,7 +109,7 @@ class Presenter:
         self.background_key = ""
 
     def present(self, event: TurnEvent) -> None:
-        """Show one event. Total: every kind of event has its place, also those that show nothing."""
+        """Show one event. It handles every kind of event, including those that show nothing."""
         if self._restarting is not None:
             self._restart(self._restarting, event.from_tokens if isinstance(event, OutputEscalated) else None)
         match event:
@@ -141,7 +141,7 @@ class Presenter:
             case ToolFinished():
                 self._finish_tool(event)
             case SteeringAdded():
-                self._person.take_steering(event.text)
+                self._interaction.take_steering(event.text)
             case UsageUpdated():
                 self._status.show_usage(event)
             case Waiting():
@@ -158,7 +158,7 @@ class Presenter:
                 _show_nothing(event)
 
     def abandon(self, why: str) -> None:
-        """Show that a turn broke off without its last event: `why` is one line."""
+        """Show that a turn ended without its last event. `why` is one line."""
         self._restarting = None
         self._note = ""
         self._doing = ""
@@ -190,14 +190,14 @@ class Presenter:
             case _:
                 self._card(approval.call, "waiting")
         self._set_activity("waiting for your answer", is_moving=False)
-        self._person.ask(approval)
+        self._interaction.ask(approval)
 
     def _show_beside(self, event: AgentEvent | WebSearched) -> None:
-        """Show what somebody else does for the reply: a sub-agent in its card, a search of the host under the text."""
+        """Show work beside the model's text: a sub-agent in its card, a web search of the provider below the text."""
         if isinstance(event, WebSearched):
             self._searches.append(event)
             return
-        # Its answer is the last thing that was said in it.
+        # The card has streamed the sub-agent's answer, so its result must not be shown again.
         self._streamed.add(event.call_id)
         if doing := self._agents.show(event):
             self._set_activity(doing)
@@ -220,28 +220,21 @@ class Presenter:
     def _show_retry(self, event: Retry) -> None:
         if event.is_continuation:
             self._recovery = f"continued {event.attempt}/{self._max_continuations}"
-            if event.reason == "call":
-                self._recovery = "requesting the rest of a truncated call"
-            elif event.reason == "context":
-                self._recovery = "the context window was full; continuing after compaction"
-            lead = "connection lost, " if event.reason == "transport" else ""
+            if event.reason in ("call", "context"):
+                self._recovery = retry_text(event)
+            lead = f"{retry_cause(event)}, " if event.reason == "transport" else ""
             self._transcript.add_mark(lead + self._recovery)
         else:
-            self._recovery = _RECOVERIES.get(event.reason, "asking again")
+            self._recovery = f"{retry_cause(event)}, retrying"
             self._restarting = event
         self._doing = ""
         self._set_activity("waiting for the model")
 
     def _restart(self, retry: Retry, cap: int | None) -> None:
-        """Start the reply over. `cap` is the one it was cut at: it follows a retry at once, in an event of its own."""
+        """Restart the reply. `cap` is the limit that truncated it; it arrives in the event after `Retry`."""
         self._restarting = None
-        label = _RESTARTS.get(retry.reason, "asking again")
-        if retry.reason == "max_tokens":
-            label = (
-                f"truncated at {f'{cap:,} tokens' if cap else 'the output limit'}; retrying with {retry.max_tokens:,}"
-            )
         if self._has_shown or retry.reason != "transport":
-            self._transcript.restart(label)
+            self._transcript.restart(retry_text(retry, cap))
         for call_id in self._writing_cards:
             self._open_cards.pop(call_id, None)
         self._writing_cards.clear()
@@ -262,21 +255,21 @@ class Presenter:
         self._note = event.note
 
     def _show_notice(self, event: Notice) -> None:
-        """Show a notice; one that repeats the note of the reply before it stands for both."""
+        """Show a notice, and drop the reply's note if it has the same text."""
         if event.text == self._note:
             self._note = ""
             self._has_said_why = True
         self._transcript.add_notice(event.level, event.text)
 
     def _say_note(self) -> None:
-        """Show the note of the last reply, unless a notice has said it."""
+        """Show the note of the last reply, unless a notice has shown it."""
         if self._note:
             self._transcript.add_notice("warning", self._note)
             self._has_said_why = True
             self._note = ""
 
     def _card(self, call: ToolCall, state: CardState) -> None:
-        """Make sure the call has its card, and set its state and argument."""
+        """Add a card for the call if it has none; set its state and argument."""
         argument = main_argument(call)
         if call.call_id not in self._open_cards:
             self._transcript.add_card(call.call_id, one_line(call.name, 60), argument)
@@ -292,12 +285,12 @@ class Presenter:
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
         self._agents.end(call.call_id)
-        self._person.withdraw(call.call_id)
+        self._interaction.withdraw(call.call_id)
         self._card(call, event.state)
-        # What was planned stays to be read; its result only says what the person decided.
+        # A plan stays visible. The result of its call is only the user's decision.
         content = plan_of(call) or (outcome.content if outcome.shown is None else outcome.shown)
         has_output = not outcome.diff and call.call_id not in self._streamed
-        # Of a call that did not run, the state says all that a summary could.
+        # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
         self._transcript.update_card(
             call.call_id,
@@ -335,12 +328,12 @@ class Presenter:
         for call_id in tuple(self._open_cards) if only is None else only:
             if call_id in self._open_cards:
                 self._transcript.update_card(call_id, CardUpdate(state=state))
-                self._person.withdraw(call_id)
+                self._interaction.withdraw(call_id)
                 self._agents.end(call_id)
                 del self._open_cards[call_id]
 
     def _set_activity(self, doing: str, *, is_moving: bool = True) -> None:
-        """Say what is happening; the clock starts anew only when that changes."""
+        """Show the current activity; the clock restarts only if it changes."""
         if doing != self._doing:
             self._doing = doing
             text = f"{self._recovery}: {doing}" if self._recovery else doing
@@ -364,16 +357,7 @@ def _compacted(event: Compacted) -> str:
 
 
 def _show_nothing(event: _Silent) -> None:
-    """Events for logs. That only these get here is checked by type."""
-
-
-_RECOVERIES = {"max_tokens": "reply truncated, retrying", "transport": "connection lost, retrying"}
-_RESTARTS = {
-    "transport": "connection lost; retrying",
-    "context": "the context window was full; retrying after compaction",
-    "thinking": "reasoning used the whole reply; requesting the answer",
-    "call": "a tool call was invalid; requesting it again",
-}
+    """Ignore an event that is only logged. The type checker rejects any other event here."""
 
 
 _AGENT_CALL_ICONS = {"done": "✓", "failed": "✗", "denied": "✗", "rejected": "✗", "cancelled": "–"}
@@ -390,7 +374,7 @@ class _Agent:
 
 
 class AgentCards:
-    """`withdraw` takes back a question that was settled in another way, by the id of its call."""
+    """The cards of running sub-agents. `withdraw` closes an open question by the id of its call."""
 
     def __init__(self, cards: TranscriptView, clock: Callable[[], float], withdraw: Callable[[str], None]) -> None:
         self._cards = cards
@@ -399,7 +383,7 @@ class AgentCards:
         self._agents: dict[str, _Agent] = {}
 
     def show(self, event: AgentEvent) -> str:
-        """Write what happened into its card; return what is being done now, empty where that is as it was."""
+        """Add an event to its card; return the new activity, empty if it has not changed."""
         call_id, inner = event.call_id, event.event
         agent = self._agents.setdefault(call_id, _Agent())
         if detail := _agent_detail(inner):
@@ -431,14 +415,14 @@ class AgentCards:
         return ""
 
     def ask(self, call: ToolCall) -> None:
-        """Note that a sub-agent waits for an answer about a call of it."""
+        """Show that a sub-agent's call is waiting for an answer."""
         owner = next((one for one in self._agents if call.call_id.startswith(f"{one}/")), None)
         if owner is not None:
             self._agents[owner].asked.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
     def end(self, call_id: str) -> None:
-        """The call is over, and with it all that its sub-agent asked."""
+        """Withdraw the open questions of a sub-agent whose call has ended."""
         agent = self._agents.pop(call_id, None)
         for asked in agent.asked if agent is not None else ():
             self._withdraw(asked)
@@ -460,7 +444,7 @@ def _call_line(call: ToolCall) -> str:
 
 
 def _agent_detail(event: TurnEvent) -> str:
-    """Return what the unfolded card shows of an event; empty for most."""
+    """Return the text for the unfolded card; empty for most events."""
     match event:
         case TurnStarted(prompt=prompt):
             return f"Task: {prompt.strip()}\n\n"
@@ -482,7 +466,7 @@ _MAX_SOURCES = 20
 
 
 def searched_text(search: WebSearched) -> str:
-    """Return what was searched for, and the pages the reply cites with their whole addresses."""
+    """Return the queries of a search, and the full URLs that the reply cites."""
     queries = "; ".join(f"\u201c{one_line(query, 120)}\u201d" for query in search.queries)
     lines = [f"Searched the web for {queries}." if queries else "Searched the web."]
     for number, source in enumerate(search.sources[:_MAX_SOURCES], 1):
@@ -527,7 +511,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
-    """Show what was typed, and the commands the user ran before it."""
+    """Show a prompt and the shell lines the user ran before it."""
     typed: list[str] = []
     for number, block in enumerate(said.message.blocks):
         if not isinstance(block, Text):
@@ -536,7 +520,7 @@ def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
         if attached is None:
             typed.append(block.text)
         elif attached.kind == "shell":
-            # The card is never changed again, so its id need not be one.
+            # This card is never updated, so its id need not match a call.
             card, state = f"!{number}", line_state(attached.result)
             transcript.add_card(card, "!", one_line(attached.name))
             result = one_line(attached.result) if state != "cancelled" else None

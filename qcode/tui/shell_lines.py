@@ -1,4 +1,4 @@
-"""Lines a person runs with `!`: each a card, its output kept for the model with what is said next."""
+"""Lines the user runs with `!`: each has a card, and its output is added to the next prompt for the model."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _STOPPED = "stopped by the user"
 
 
 def line_state(result: str) -> CardState:
-    """Return the state of the card of a line that came to `result`, as its block says."""
+    """Return the state of a line's card, from the `result` in its block."""
     if result == _STOPPED:
         return "cancelled"
     return "done" if result in ("", "exit 0") else "failed"
 
 
 def without_code(output: str) -> str:
-    """Return what a line printed without the note that it went well, which its mark says."""
+    """Return a line's output without the note "exit code 0", which the card's mark shows."""
     return output.removesuffix("[exit code 0]").rstrip("\n")
 
 
 class ShellLines:
-    """Runs them beside the turns; several may run at once. `spawn` runs a coroutine beside the app's messages."""
+    """Runs shell lines beside the turns; several may run at once. `spawn` starts a coroutine as a worker."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ShellLines:
         self._count = 0
 
     def start(self, line: str) -> None:
-        """Run a line; its card says what became of it."""
+        """Run a line; its card shows the result."""
         self._count += 1
         card = f"!{self._count}"
         self._transcript.add_card(card, "!", one_line(line))
@@ -63,19 +63,19 @@ class ShellLines:
         self._spawn(self._follow(card, line, task, seen))
 
     def stop(self) -> bool:
-        """End the line that was started last; return whether there was one."""
+        """Stop the latest running line; return whether there was one."""
         task = next((task for task in reversed(self._running) if not task.cancelling()), None)
         return task is not None and task.cancel()
 
     async def close(self) -> None:
-        """End all of them and return when nothing of them runs any more."""
+        """Stop all lines and wait until none runs."""
         for task in self._running:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
 
     async def _follow(self, card: str, line: str, task: asyncio.Task[ToolOutcome], seen: list[str]) -> None:
-        """Wait for a line to end; where this is cancelled, the line is ended too."""
+        """Wait for a line to end; stop the line if this is cancelled."""
         try:
             await asyncio.wait({task})
         finally:
@@ -87,7 +87,7 @@ class ShellLines:
             self._transcript.update_card(card, CardUpdate(state="cancelled", output=content))
         else:
             outcome = task.result()
-            # What came live may be a flood; what is kept of it is bounded.
+            # Live output is unbounded; the stored output is truncated.
             output = without_code(outcome.content)
             state: CardState = "failed" if outcome.is_error else "done"
             self._transcript.update_card(

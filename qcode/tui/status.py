@@ -1,7 +1,7 @@
 """The status line: current activity and its duration, then model, effort, mode, context, cost and more.
 
-`render_status` is pure. It fits any width by dropping parts, the least important first. `StatusLine` paints the
-result, keeps the totals of the session, and runs a timer only while something moves.
+`render_status` is pure. It fits any width by dropping parts, the least important first. `StatusLine` paints the result,
+keeps the session's totals, and runs a timer only while the activity moves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from qcode.text.clean import one_line
-from qcode.text.numbers import cost_text, duration_text, tokens_text
+from qcode.text.numbers import cost_text, duration_text, retry_countdown, tokens_text
 from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
@@ -51,14 +51,14 @@ _DROPPED = (
 )
 
 SANDBOX, NO_SANDBOX = "sandbox", "no sandbox: core only"
-"""Whether a command can be confined here. Without a sandbox only the core of the table runs unasked."""
+"""The sandbox notes. Without a sandbox only the shell judge's list of harmless commands runs without asking."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What is happening. `since` is when it began; `until` makes it a countdown to that moment.
+    """The current activity. `since` is its start; `until` makes it a countdown to that time.
 
-    `is_moving` False (waiting for a person): no spinner, no clock, no timer.
+    `is_moving` False (waiting for the user): no spinner, no clock, no timer.
     """
 
     text: str
@@ -70,10 +70,11 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All the line shows. `cost` None: unknown; `has_unknown_cost`: `cost` is a part of the sum only.
+    """All values of the status line.
 
-    `sandbox` says whether commands can run behind walls, empty while that is not known. `problem` is why the model
-    cannot be reached, `problem_until` when that is over (None: not known). `is_restricted`: the folder is not trusted.
+    `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `sandbox` is one of the sandbox notes,
+    empty until known. `problem` is the reason why the model cannot be reached, `problem_until` the end of it (None:
+    unknown). `is_restricted`: the folder is not trusted.
     """
 
     model: str = ""
@@ -94,11 +95,13 @@ class Status:
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
-    """Return the line for `width` cells: activity or hint on the left, facts on the right.
+    """Return the line for `width` columns: activity or hint on the left, facts on the right.
 
-    Dropped in this order where room is short: branch, that there is a sandbox, tokens, the provider's name, the bar,
-    cost, effort, that there is none, the Esc hint, the word about a full context, context, model, the restriction, the
-    problem. The mode and what is happening stay; they are cut last.
+    In a narrow terminal these are dropped, in this order: branch, "sandbox", tokens, the provider's name, the context
+    bar,
+    cost, effort, "no sandbox", the Esc hint, the warning of a full context, context, model, the restriction, the
+    problem.
+    Mode and activity always stay; they are truncated last.
     """
     for facts, is_hinting in _layouts(status, now):
         left = _left(status, now, is_hinting, _WHY_CELLS)
@@ -115,7 +118,7 @@ def render_status(status: Status, width: int, now: float) -> Content:
 
 
 def _layouts(status: Status, now: float) -> list[tuple[list[Content], bool]]:
-    """Every arrangement from the fullest to the barest."""
+    """Return every arrangement, from the fullest to the shortest."""
     parts: dict[str, Content] = {
         "problem": Content.styled(_problem(status, now), "bold $text-error"),
         "restricted": Content.styled("restricted" if status.is_restricted else "", "$text-warning"),
@@ -162,7 +165,7 @@ def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
     frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
     if activity.until is not None:
         left = max(0, ceil(activity.until - now))
-        retrying = f"retrying in {left} s (attempt {activity.attempt})"
+        retrying = retry_countdown(activity.attempt, left)
         why = shorten(activity.text.rstrip(". "), max(0, room - cell_len(retrying) - 4))
         words, clock = f"{why}, {retrying}" if len(why) > 1 else retrying, ""
     else:
@@ -172,7 +175,7 @@ def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
         (f"{frame} ", "$text-accent"),
         (words, "$text-accent"),
         (clock, "$muted"),
-        (" · Esc to cancel" if is_hinting else "", "$muted"),
+        (" · Esc to interrupt" if is_hinting else "", "$muted"),
     )
 
 
@@ -208,7 +211,7 @@ def _cost(status: Status) -> str:
 
 
 class StatusLine(Widget):
-    """One line. `status` is all it shows; changes repaint it and nothing else."""
+    """The status line. `status` has all its values; a change repaints only this widget."""
 
     def __init__(self, status: Status, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -233,15 +236,15 @@ class StatusLine(Widget):
         self.refresh()
 
     def show_problem(self, problem: str, until: float | None) -> None:
-        """Say why no model is reached, counting down to `until` where that is known."""
+        """Show why no model can be reached, with a countdown to `until` if that is known."""
         self.change(problem=problem, problem_until=until)
 
     def end_problem(self) -> None:
-        """A model was reached; what stood there at the start still holds."""
+        """A model replied: hide the problem, unless it was there at the start."""
         self.change(problem=self._standing, problem_until=None)
 
     def forget_problem(self) -> None:
-        """The model is another one now."""
+        """Forget the problem: another model is in use."""
         self._standing = ""
         self.end_problem()
 
@@ -249,17 +252,17 @@ class StatusLine(Widget):
         self.change(activity=activity)
 
     def show_usage(self, event: UsageUpdated) -> None:
-        """Show the running turn's usage on top of that of the turns before it."""
+        """Show the usage of the running turn, added to the previous turns."""
         self._show_totals(self._totals.plus(_tokens(event.usage), event.cost))
         self.change(context_tokens=event.context_tokens, context_window=event.context_window)
 
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
-        """Count a finished turn."""
+        """Add a finished turn to the totals."""
         self._totals = self._totals.plus(_tokens(usage), cost)
         self._show_totals(self._totals)
 
     def forget_session(self) -> None:
-        """Start counting from nothing, for a new session."""
+        """Reset the totals for a new session."""
         self._totals = Totals()
         self._show_totals(self._totals)
         self.change(context_tokens=0)
@@ -274,7 +277,7 @@ class StatusLine(Widget):
         self.change(tokens=totals.tokens, cost=totals.cost, has_unknown_cost=totals.has_unknown_cost)
 
     def _run_timer(self, pace: float) -> None:
-        """Repaint so many times a second, 0: not at all."""
+        """Repaint `pace` times a second; 0 stops the timer."""
         if pace == self._pace:
             return
         self._pace = pace
@@ -295,7 +298,7 @@ def _tokens(usage: Usage) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """`cost` None: no turn had a known cost. `has_unknown_cost`: some turn used tokens at an unknown price."""
+    """The session's tokens and cost. `cost` None: no turn has a known cost. `has_unknown_cost`: some turn has none."""
 
     tokens: int = 0
     cost: Decimal | None = None

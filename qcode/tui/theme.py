@@ -1,7 +1,7 @@
-"""Themes: TOML files, validated and converted to Textual themes. The user may add a folder of their own.
+"""Themes: TOML files, validated and converted to Textual themes. The user may add a folder of theme files.
 
-A file holds `name`, `dark`, `[colors]` and, optionally, `terminal_colors = true` (the terminal's own palette, names
-such as `ansi_blue`) and `[variables]`, which replace single colours that Textual derives.
+A file contains `name`, `dark`, `[colors]` and, optionally, `terminal_colors = true` (the terminal's palette, names such
+as `ansi_blue`) and `[variables]`, which override single colors that Textual derives.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ COLORS = (
     "warning",
     "error",
 )
-"""The colours a theme must name, so that no theme mixes with another's defaults. `muted` and `boost` may be named."""
+"""The colors that a theme must define, so that it never mixes with another's defaults.
+
+`muted` and `boost` are optional.
+"""
 
 AUTO = "auto"
-"""The name that means: light or dark, as the terminal is."""
+"""The name that selects a light or a dark theme to match the terminal."""
 
 _DEFAULT = "dark"
 _OPTIONAL = ("muted", "boost")
@@ -38,7 +41,7 @@ _TOP = ("name", "dark", "terminal_colors", "colors", "variables")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
-# Textual's own style sheets name these, and derive none of them for a theme of terminal colours.
+# Textual's style sheets use these, and Textual does not derive them for themes of terminal colors.
 _TERMINAL_VARIABLES = {
     "ansi-background": "ansi_black",
     "ansi-foreground": "ansi_white",
@@ -54,11 +57,11 @@ _TERMINAL_VARIABLES = {
 
 
 class ThemeError(ValueError):
-    """A theme file is not usable; the message is one line that names the file and what to change."""
+    """A theme file cannot be used. The message is one line with the file and the change it needs."""
 
 
 def theme_folders(package: Path | None = None) -> tuple[Path, ...]:
-    """Return the folder of the themes that come with qcode: inside the package, or beside it in a checkout."""
+    """Return the folder of qcode's own themes: inside the package, or beside it in a checkout."""
     root = package if package is not None else Path(__file__).resolve().parent.parent
     for folder in (root / "themes", root.parent / "themes"):
         if folder.is_dir():
@@ -67,9 +70,9 @@ def theme_folders(package: Path | None = None) -> tuple[Path, ...]:
 
 
 def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tuple[str, ...]]:
-    """Return all themes by name and what is wrong with the files that were left out.
+    """Return all themes by name, and an error for each file that cannot be used.
 
-    A person's theme replaces one of ours with the same name. The dictionary is never empty.
+    A user's theme replaces one of ours with the same name. The dictionary is never empty.
     """
     themes: dict[str, Theme] = {}
     problems: list[str] = []
@@ -88,7 +91,7 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
 
 
 def first_theme(wanted: str, user_folder: Path | None, environ: Mapping[str, str]) -> Theme | None:
-    """Return the theme to start with without reading the others; None where only reading all can tell which it is."""
+    """Return the first theme without loading the others; None if they are needed to choose it."""
     folders = theme_folders()
     if not folders or (user_folder is not None and any(_files(user_folder))):
         return None
@@ -101,16 +104,16 @@ def first_theme(wanted: str, user_folder: Path | None, environ: Mapping[str, str
 
 
 def theme_note(theme: Theme) -> str:
-    """Return what to say about a theme in a list of them."""
+    """Return the note of a theme in a list."""
     if theme.ansi:
         return "the colours of the terminal"
     return "dark" if theme.dark else "light"
 
 
 def choose_theme(wanted: str, names: Iterable[str], environ: Mapping[str, str]) -> str:
-    """Return the theme to start with; `auto` is light or dark as the terminal says it is, dark where it says nothing.
+    """Return the name of the first theme. `auto` is light or dark to match the terminal, dark if that is unknown.
 
-    A terminal that says so sets COLORFGBG to the numbers of its colours, the background last (rxvt, Konsole, iTerm2).
+    Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt, Konsole, iTerm2).
     """
     known = tuple(names)
     if wanted == AUTO:
@@ -120,7 +123,7 @@ def choose_theme(wanted: str, names: Iterable[str], environ: Mapping[str, str]) 
 
 
 def read_theme(path: Path) -> Theme:
-    """Return the theme in `path`; raise `ThemeError` where it cannot be one."""
+    """Return the theme in `path`; raise `ThemeError` if it is invalid."""
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
@@ -132,9 +135,9 @@ def read_theme(path: Path) -> Theme:
 
 
 def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:
-    """Return the theme that `data` describes; raise `ThemeError`, naming `source`, where something is wrong.
+    """Return the theme described by `data`; raise `ThemeError`, naming `source`, if it is invalid.
 
-    `text` is the TOML that `data` was read from, for the line of what is wrong.
+    `text` is the TOML of `data`, for line numbers in errors.
     """
     try:
         return _theme(data)
@@ -144,7 +147,7 @@ def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:
 
 
 class _WrongKeyError(ValueError):
-    """Something is wrong at `key`; the message is the sentence about it."""
+    """The value at `key` is invalid. The message is the reason."""
 
     def __init__(self, key: str, said: str) -> None:
         super().__init__(said)
@@ -187,7 +190,7 @@ def _theme(data: Mapping[str, Any]) -> Theme:
 
 
 def _muted(colors: Mapping[str, str], has_terminal_colors: bool) -> str:
-    """Return the style of what matters less: a blend, or with unknown colours the terminal's own dimming."""
+    """Return the style of less important text: a blend, or with terminal colors the terminal's own dim attribute."""
     if has_terminal_colors:
         return "dim"
     return Color.parse(colors["background"]).blend(Color.parse(colors["foreground"]), 0.65).hex
@@ -201,7 +204,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _known_variables() -> tuple[str, ...]:
-    """Return the names of the colours that Textual derives from those of a theme."""
+    """Return the names of the colors that Textual derives from a theme."""
     return (*Theme(name="any", primary="#000000").to_color_system().generate(), *_TERMINAL_VARIABLES)
 
 

@@ -1,7 +1,7 @@
 """Run turns, one at a time: submit, queue, steer, cancel and answer; pass their events to the presenter.
 
-A turn that fails in an unforeseen way ends in a notice, never in a crash of the app. `Reaching` keeps the reason
-in the status line while the model cannot be reached.
+An unexpected error in a turn ends in a notice, never in a crash of the app. `ConnectivityStatus` shows in the status
+line why the model cannot be reached.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qcode.protocol.approvals import CallApproval, Decision, Deny
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
-from qcode.tui.failures import what_happened
+from qcode.tui.failures import report_failure
 from qcode.tui.layout import Widgets
 from qcode.tui.presenter import Presenter
 from qcode.tui.prompt.queue import Submission
@@ -29,9 +29,9 @@ State: TypeAlias = Literal["idle", "working", "asking"]
 
 
 class Turns:
-    """The turn that runs, if one does, and what waits for the next.
+    """The running turn, if any, and the queue for the next.
 
-    `spawn` runs a coroutine beside the app's messages; `announce` is told each change of state.
+    `spawn` starts a coroutine as a worker; `announce` gets each change of state.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Turns:
         self._spawn = spawn
         self._announce = announce
         self._report = agent.report_crash
-        self._reaching = Reaching(widgets.status, clock)
+        self._connectivity = ConnectivityStatus(widgets.status, clock)
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
         max_continuations = agent.context.settings.output.max_continuations
@@ -61,11 +61,11 @@ class Turns:
         return self._idle is not None
 
     def name_background_key(self, key: str) -> None:
-        """Show on cards that `key`, as it is printed on keyboards, lets their command go on in the background."""
+        """Show on cards that `key`, such as `Ctrl+B`, moves their command to the background."""
         self._presenter.background_key = key
 
     def submit(self, submission: Submission) -> None:
-        """Start a turn, or queue it: for the running turn, or as the next one where it has options of its own."""
+        """Start a turn. If one runs, queue the prompt: to join it, or as the next turn if it has options."""
         if self.is_running:
             self._widgets.queued.add(submission)
             if submission.is_steering:
@@ -82,7 +82,7 @@ class Turns:
         self._spawn(self._run(events))
 
     def take_back(self) -> str:
-        """Take what was queued last out of the queue and return how it stood in the prompt; empty where none is."""
+        """Remove the last queued prompt and return its text as shown in the prompt; empty if there is none."""
         last = self._widgets.queued.last
         if last is None or (last.is_steering and not self._conversation.unsteer(last.text)):
             return ""
@@ -90,14 +90,14 @@ class Turns:
         return last.shown
 
     def compact(self, focus: str) -> None:
-        """Have the conversation compacted, as a turn of its own; the caller knows that none runs."""
+        """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
         self._idle = asyncio.Event()
         self._is_cancelling = False
         self._announce("working")
         self._spawn(self._run(self._conversation.compact(focus)))
 
     def stop(self) -> bool:
-        """Interrupt the turn and deny what it asks; return False where none runs or it was interrupted before."""
+        """Interrupt the turn and deny its open questions; return False if none runs or it was already interrupted."""
         if not self.is_running or self._is_cancelling:
             return False
         self._is_cancelling = True
@@ -117,14 +117,14 @@ class Turns:
                 return
 
     def answer(self, approval_id: str, decision: Decision) -> None:
-        """Pass on what the user decided."""
+        """Pass on the user's decision."""
         self._conversation.answer(approval_id, decision)
-        # An approved plan ends plan mode.
+        # Approving a plan ends plan mode.
         self._widgets.status.change(mode=self._conversation.mode)
         self.after_question()
 
     def ask(self, approval: CallApproval) -> None:
-        """Put the question, unless the turn is being interrupted: then it is denied unseen."""
+        """Ask the question. If the turn is being interrupted, deny it without asking."""
         if self._is_cancelling:
             self._conversation.answer(approval.id, Deny())
             return
@@ -136,7 +136,7 @@ class Turns:
             self.after_question()
 
     def take_steering(self, text: str) -> None:
-        """Show what was queued as taken into the turn."""
+        """Show a queued prompt as part of the turn."""
         taken = self._widgets.queued.take(text)
         self._widgets.transcript.add_user(taken.shown if taken is not None else text)
 
@@ -145,31 +145,34 @@ class Turns:
         try:
             outcome = await self._show(events)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
-            self._presenter.abandon(what_happened(failure, self._report))
+            self._presenter.abandon(report_failure(failure, self._report))
         finally:
             if self._idle is not None:
                 self._idle.set()
             self._idle = None
         self._announce("idle")
-        self._go_on(outcome)
+        self._send_queued(outcome)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
             async for event in events:
                 self._presenter.present(event)
-                self._widgets.todos.see(event)
-                self._reaching.see(event)
+                self._widgets.todos.handle(event)
+                self._connectivity.handle(event)
                 if isinstance(event, TurnEnded):
                     return event.outcome
-                # A provider that never waits would otherwise keep keys and paint from their turn.
+                # Let the app handle keys and paint, even if the provider yields events without ever waiting.
                 await asyncio.sleep(0)
         finally:
             await close_events(events)
         self._presenter.abandon(BROKE_OFF)
         return Outcome.ERROR
 
-    def _go_on(self, outcome: Outcome) -> None:
-        """Send what is still queued as the next prompt; after an interrupt or an error the person decides first."""
+    def _send_queued(self, outcome: Outcome) -> None:
+        """Send the queued prompts as the next turn.
+
+        After an interrupt or an error, return them to the prompt instead.
+        """
         if outcome in (Outcome.CANCELLED, Outcome.ERROR):
             waiting = "\n\n".join(one.shown for one in self._widgets.queued.take_all())
             if waiting:
@@ -183,7 +186,7 @@ class Turns:
                 self.submit(submission)
 
     def after_question(self) -> None:
-        """Give the prompt back where no question is left."""
+        """Focus the prompt if no question is left."""
         if self._widgets.approval.request is None:
             self._widgets.prompt.focus()
             if self.is_running:
@@ -191,7 +194,7 @@ class Turns:
 
 
 async def close_events(events: AsyncIterator[TurnEvent]) -> None:
-    """Close the stream of a turn, which cancels it if it still runs; a plain iterator has nothing to close."""
+    """Close the stream of a turn, which cancels a running turn; a plain iterator has nothing to close."""
     close = getattr(events, "aclose", None)
     if close is not None:
         await close()
@@ -209,14 +212,14 @@ _UNREACHABLE_WORDS: dict[str, str] = {
 }
 
 
-class Reaching:
-    """Tells the status line; `clock` is in seconds."""
+class ConnectivityStatus:
+    """Shows in the status line that the model cannot be reached. `clock` returns seconds."""
 
     def __init__(self, status: StatusLine, clock: Callable[[], float]) -> None:
         self._status = status
         self._clock = clock
 
-    def see(self, event: TurnEvent) -> None:
+    def handle(self, event: TurnEvent) -> None:
         match event:
             case TextDelta() | ReasoningDelta():
                 self._status.end_problem()

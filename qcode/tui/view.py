@@ -1,8 +1,8 @@
-"""The app as commands and keys see it: everything they can do to the screen. Imported after the first paint.
+"""The app as commands and keys see it: all their actions on the screen. Imported after the first paint.
 
 `AppView` is the `View` of the app. `CancelKeys` handles Esc and Ctrl+C: close, interrupt or clear; pressed twice,
-rewind or quit. Each does the first of these that applies, and a hint says what a second press will do. `apply_setting`
-applies a changed setting to the running app.
+rewind or quit. Each key performs the first action that applies; a hint announces the effect of a second press.
+`apply_setting` applies a changed setting to the running app.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
 from qcode.tui.presenter import replay, show_resumed
-from qcode.tui.prompt.attachments import Attaching
-from qcode.tui.prompt.editor import Outside
+from qcode.tui.prompt.attachments import AttachmentFinder
+from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import Announcer
+from qcode.tui.terminal.driver import TerminalTitle
 from qcode.tui.theme import theme_note
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
@@ -57,7 +57,7 @@ Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 
 
 class SessionName:
-    """The title of the session. `show` gets it when it may have changed, `count` the usage of making one."""
+    """The title of the session. `show` gets it after a change, `count` the usage of the model that made it."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SessionName:
         self._show(self._sessions.title)
 
     async def make(self) -> None:
-        """Let the small model make a title if one is due."""
+        """Let the small model write a title if one is due."""
         self.refresh()
         used = await self._sessions.make_title()
         if used is not None:
@@ -91,7 +91,7 @@ class AppView:
         widgets: Widgets,
         turns: Turns,
         shell: ShellLines,
-        attaching: Attaching,
+        attachments: AttachmentFinder,
         servers: ServerWatch,
         session_name: SessionName,
         *,
@@ -124,7 +124,7 @@ class AppView:
         self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
-        self._outside = Outside(app, widgets.prompt, attaching, say=self.say, hint=self.hint, lend=lend)
+        self._external = ExternalInput(app, widgets.prompt, attachments, say=self.say, hint=self.hint, lend=lend)
 
     @property
     def is_turn_running(self) -> bool:
@@ -132,7 +132,7 @@ class AppView:
 
     @property
     def is_prompt_empty(self) -> bool:
-        """Whether nothing is being written, in the prompt, as an answer to a question or as what to look for."""
+        """Whether the user is writing nothing: no prompt, no answer, no search text."""
         widgets = self._widgets
         return widgets.prompt.is_empty and not widgets.approval.is_telling and not widgets.search.is_open
 
@@ -154,7 +154,7 @@ class AppView:
         self.transcript.scroll_end(animate=False)
 
     def send_first(self, prompt: str) -> None:
-        """Send what was given at the start, as if it had been typed."""
+        """Send the prompt from the command line as if it had been typed."""
         self._widgets.prompt.sent.add(prompt)
         self.turns.submit(Submission(prompt, prompt))
 
@@ -185,7 +185,7 @@ class AppView:
         self._app.push_screen(screen, then)
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.run_worker(self.failures.noticed(work), group="command")
+        self._app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
         self._session_id = self._agent.conversation.session_id
@@ -232,7 +232,7 @@ class AppView:
         self._widgets.status.forget_problem()
 
     def connect(self, provider: str) -> None:
-        """Open the connect screen, at the key of `provider` where that is a name."""
+        """Open the connect screen, at the key of `provider` if it is not empty."""
         names = self._agent.keys.names()
         if provider and provider not in names:
             close = nearest(provider, names)
@@ -296,7 +296,7 @@ class AppView:
         return self._copy(text)
 
     def open_link(self, address: str) -> None:
-        """Open `address` in a browser; where there is none to see, copy it."""
+        """Open `address` in a browser; copy it if the user could not see a browser."""
         if driver.has_browser(os.environ, sys.platform) and not self._app.is_headless:
             self._app.open_url(address)
             self.hint(f"opening {shorten(address, 60)}")
@@ -317,7 +317,7 @@ class AppView:
         self._app.refresh(repaint=True, layout=True)
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript, or by pages the help that lies over its end."""
+        """Scroll the transcript; page keys scroll an open help panel instead."""
         panel, transcript = self._widgets.help, self._widgets.transcript
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
@@ -336,20 +336,20 @@ class AppView:
         self.turns.submit(Submission(text, shown, options=options))
 
     def open_editor(self) -> None:
-        self.run_later(self._outside.edit())
+        self.run_later(self._external.edit())
 
     def edit_file(self, path: str) -> None:
-        self.run_later(self._outside.edit_file(path))
+        self.run_later(self._external.edit_file(path))
 
     def paste(self) -> None:
-        self.run_later(self._outside.paste())
+        self.run_later(self._external.paste())
 
     def write_prompt(self, text: str) -> None:
         self._widgets.prompt.stash()
         self._widgets.prompt.put_back(text)
 
     def hint(self, text: str) -> None:
-        """Show `text` at the foot for a moment."""
+        """Show `text` in the status line for a moment."""
         self.cancel_keys.hint(text)
 
 
@@ -357,7 +357,7 @@ _AGAIN_SECONDS = 2.0
 
 
 class CancelKeys:
-    """The ways out of what is open or running; `clock` tells how long ago a key was pressed, in seconds."""
+    """The actions of Esc and Ctrl+C. `clock` returns seconds, to recognize a second press."""
 
     def __init__(
         self,
@@ -381,7 +381,7 @@ class CancelKeys:
         self._forgetting: Timer | None = None
 
     def escape(self, rewind: Callable[[], None] | None) -> None:
-        """Close what is open, or interrupt; pressed twice, clear the prompt or `rewind`, if that is possible."""
+        """Close the topmost panel, or interrupt; pressed twice, clear the prompt or `rewind` if that is not None."""
         widgets = self._widgets
         if (
             widgets.help.close()
@@ -402,7 +402,7 @@ class CancelKeys:
             rewind()
 
     def interrupt(self, leave: Callable[[], None]) -> None:
-        """Copy a selection; otherwise interrupt; otherwise clear the prompt; otherwise, the second time, quit."""
+        """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
         prompt = self._widgets.prompt
         selected = self._app.screen.get_selected_text() or prompt.selected_text
         if selected:
@@ -417,7 +417,7 @@ class CancelKeys:
             leave()
 
     def _is_pressed_again(self, key: str, purpose: str) -> bool:
-        """Whether `key` was pressed before, just now; otherwise say that a second time will do `purpose`."""
+        """Whether `key` was pressed a moment ago; otherwise show a hint that a second press will `purpose`."""
         now = self._clock()
         before, self._again = self._again, None
         self.hint("")
@@ -428,7 +428,7 @@ class CancelKeys:
         return False
 
     def hint(self, text: str) -> None:
-        """Show `text` at the foot for a moment."""
+        """Show `text` in the status line for a moment."""
         self._widgets.status.change(hint=text)
         if self._forgetting is not None:
             self._forgetting.stop()
@@ -441,21 +441,21 @@ class CancelKeys:
 
 def apply_setting(
     setting: Setting,
-    announcer: Announcer,
+    terminal_title: TerminalTitle,
     transcript: Transcript,
     *,
     show_theme: Callable[[str], None],
     use_mode: Callable[[ApprovalMode], None],
 ) -> bool:
-    """Let a setting hold from now on; return whether it does, or only the next start reads it."""
+    """Apply a setting now; return False if only the next start reads it."""
     value = setting.value
     match setting.name:
         case "ui.theme" if isinstance(value, str):
             show_theme(value)
         case "ui.bell":
-            announcer.has_bell = value is True
+            terminal_title.has_bell = value is True
         case "ui.title":
-            announcer.use_title(value is True)
+            terminal_title.use_title(value is True)
         case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
             transcript.show_thinking(value)
         case "permissions.mode" if any(value == mode for mode in MODES):

@@ -1,4 +1,4 @@
-"""The first lines of an empty transcript: what this is, what was chosen, where, and three tips. Pure."""
+"""The first lines of an empty transcript: name, model, folder, and three tips. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ TIPS = (
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What the first paint shows of a run.
+    """The facts of a run that the first paint shows.
 
-    `model` says in lines what was chosen and why. `folder` is the folder as the user writes it, `branch` that of its
-    repository, `instructions` the names of the files that were read.
+    `model` is the model and why it was chosen, in lines. `folder` is abbreviated with `~`, `branch` is its git branch,
+    `instructions` are the names of the instruction files.
     """
 
     model: tuple[str, ...]
@@ -28,7 +28,7 @@ class Welcome:
     version: str = __version__
 
     def lines(self) -> tuple[str, ...]:
-        """Return the lines, cleaned."""
+        """Return the lines, sanitized."""
         place = one_line(self.folder) + (f" ({one_line(self.branch)})" if self.branch else "")
         chosen, *notes = map(one_line, self.model)
         lines = [

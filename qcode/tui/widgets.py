@@ -1,6 +1,6 @@
-"""Small widgets that screens and panels share: two-column text, the help panel, an input field.
+"""Small widgets of screens and panels: two-column text, the help panel, an input field.
 
-`HangingText` wraps two columns at any width: wrapped text stays in its column, or goes below if there is no room.
+`HangingText` wraps two columns at any width: wrapped text stays in its column, or moves below if there is no room.
 `HelpPanel` opens above the prompt for keys and help; it never takes the focus, and Esc closes it.
 """
 
@@ -26,9 +26,9 @@ _BELOW_INDENT = 4
 
 
 def hanging(line: str, width: int) -> Iterator[str]:
-    """Yield the rows of one line, none wider than `width` cells where words allow it.
+    """Yield the rows of one line, at most `width` cells wide unless a single word is wider.
 
-    Columns are apart by two spaces or more; the second one is what wraps. A line without columns keeps its indent.
+    Two or more spaces separate the columns; the second one is wrapped. A line without columns keeps its indent.
     """
     if cell_len(line) <= width:
         yield line
@@ -49,7 +49,7 @@ def hanging(line: str, width: int) -> Iterator[str]:
 
 
 def _hanging_rows(text: str, first: str, others: str, width: int) -> Iterator[str]:
-    """Break `text` into what fits beside `first`, which begins the first row, and `others`, which begins each more."""
+    """Wrap `text` to `width`. `first` precedes the first row, `others` each further row."""
     lead = first
     for start, end, _ in break_text(text, max(1, width - max(cell_len(first), cell_len(others)))):
         yield lead + text[start:end]
@@ -57,7 +57,7 @@ def _hanging_rows(text: str, first: str, others: str, width: int) -> Iterator[st
 
 
 class HangingText(Widget):
-    """Lines with a style each; as high as they need."""
+    """Lines with a style each, in as many rows as they need."""
 
     DEFAULT_CSS = "HangingText { height: auto; width: 1fr; }"
 
@@ -67,16 +67,16 @@ class HangingText(Widget):
 
     @property
     def plain(self) -> str:
-        """The lines as they are before they are laid out."""
+        """The lines before wrapping."""
         return "\n".join(line for line, _ in self._lines)
 
     def show(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Show `lines`, each a text and its style, which are our own or already cleaned."""
+        """Show `lines`, pairs of text and style. The text must be sanitized or our own."""
         self._lines = lines
         self.refresh(layout=True)
 
     def rows(self, width: int) -> list[Content]:
-        """Return what is shown in `width` cells."""
+        """Return the rows for `width` cells."""
         return [Content.styled(row, style) for line, style in self._lines for row in hanging(line, max(1, width))]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -87,7 +87,7 @@ class HangingText(Widget):
 
 
 class HelpPanel(Vertical):
-    """Shows a title and a text that scrolls; hidden while closed."""
+    """A panel with a title and scrollable text; hidden while closed."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -104,7 +104,7 @@ class HelpPanel(Vertical):
         return bool(self.display)
 
     def show(self, title: str, text: str) -> None:
-        """Open with `text`, which is our own words or already cleaned."""
+        """Open with `text`, which must be sanitized or our own."""
         self.heading = title
         hint = "  Esc close · PgDn scroll"
         self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), (hint, "$muted")))
@@ -127,6 +127,6 @@ class HelpPanel(Vertical):
 
 
 class Field(Input):
-    """An `Input` whose cursor stays: a blinking one is a timer that runs while nothing moves."""
+    """An `Input` with a steady cursor: blinking would need a timer that runs all the time."""
 
     cursor_blink = reactive(False, init=False)

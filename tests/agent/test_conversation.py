@@ -36,7 +36,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Image, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import Outcome, TextDelta
 from qcode.text.json import Json, JsonObject
-from qcode.tools.files.grep import Line, Query, Search
+from qcode.tools.files.grep import GrepLine, GrepSearch, Query
 from tests.fakes.conversation import Talk, ended, talk
 from tests.fakes.scripted import (
     Call,
@@ -337,14 +337,14 @@ def test_tools_that_only_read_are_at_work_at_the_same_time(tmp_path: Path) -> No
     it = talk(tmp_path, one_reply, text_reply("Found."))
     (it.work / "x.txt").write_text("a\nb\n")
     both = threading.Barrier(2, timeout=20)
-    lines = Search.lines
+    lines = GrepSearch.lines
 
-    def waiting(self: Search, query: Query, ripgrep: str | None) -> Generator[Line, None, None]:
+    def waiting(self: GrepSearch, query: Query, ripgrep: str | None) -> Generator[GrepLine, None, None]:
         both.wait()
         return lines(self, query, ripgrep)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Search, "lines", waiting)
+        patch.setattr(GrepSearch, "lines", waiting)
         asyncio.run(it.play("look"))
     assert [result.splitlines()[-1] for result in _results(it, 1)] == ["1:a", "2:b"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.text.match import Catalogue, Search
+from qcode.text.match import Catalogue, FuzzySearch
 
 NAMES = st.text(st.sampled_from(list("abcM_-.é")), min_size=1, max_size=6).filter(lambda name: name.strip(".") != "")
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -17,7 +17,7 @@ QUERIES = st.text(st.sampled_from(list("abcM_/.")), min_size=1, max_size=5).filt
 
 
 def found(files: list[str], query: str, *recent: str, limit: int = 50) -> list[str]:
-    return [match.path for match in Search(Catalogue.of(files)).find(query, recent, limit)]
+    return [match.path for match in FuzzySearch(Catalogue.of(files)).find(query, recent, limit)]
 
 
 def has_letters(path: str, query: str) -> bool:
@@ -41,7 +41,7 @@ def test_fewer_are_the_first_of_more(files: list[str], query: str, limit: int) -
 
 @given(FILES, st.lists(QUERIES, min_size=1, max_size=6))
 def test_what_was_asked_before_changes_nothing(files: list[str], queries: list[str]) -> None:
-    search = Search(Catalogue.of(files))
+    search = FuzzySearch(Catalogue.of(files))
     for query in queries:
         for size in range(1, len(query) + 1):
             seen = [match.path for match in search.find(query[:size], (), 20)]
@@ -50,7 +50,7 @@ def test_what_was_asked_before_changes_nothing(files: list[str], queries: list[s
 
 @given(FILES, QUERIES)
 def test_the_marked_letters_are_those_asked_for(files: list[str], query: str) -> None:
-    for match in Search(Catalogue.of(files)).find(query):
+    for match in FuzzySearch(Catalogue.of(files)).find(query):
         assert "".join(match.path[at] for at in match.marks).lower() == query.lower()
         assert list(match.marks) == sorted(set(match.marks))
 

@@ -18,7 +18,7 @@ from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
 from qcode.safety.verdict import Level
 from qcode.text.json import Json
-from qcode.tools.web import Target
+from qcode.tools.web import RequestTarget
 
 
 def test_nobody_looks_for_a_sandbox_before_one_is_needed_or_where_none_is_wanted(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_an_address_is_public_or_this_machine_named_as_such(
 ) -> None:
     gate = FetchGate(lambda: Policy("default", Rules.of(), True, tmp_path))
     target = gate.target(url)
-    assert isinstance(target, Target)
+    assert isinstance(target, RequestTarget)
     assert gate.accepts(target, address) is is_accepted
 
 

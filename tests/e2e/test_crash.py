@@ -37,7 +37,7 @@ def test_a_crash_gives_the_terminal_back_keeps_the_session_and_says_where_its_re
     with Terminal(place, "-m", "demo/demo", env={"OPENAI_API_KEY": KEY}, columns=100) as terminal:
         terminal.wait_for("demo/demo")
         terminal.press("a long reply\r")
-        terminal.wait_for("Esc to cancel")
+        terminal.wait_for("Esc to interrupt")
         (place.work / "crash").touch()
         assert terminal.wait_for_end() == 1
         assert terminal.is_echoing

@@ -145,9 +145,9 @@ def test_overthinking_is_answered_in_the_end(place: Place) -> None:
 
 def test_the_app_counts_a_rate_limit_down(place: Place) -> None:
     with Terminal(place, "rate limit", "-m", "demo/demo", columns=100) as terminal:
-        terminal.wait_for("retrying in 2 s")
-        terminal.wait_for("retrying in 1 s")
-        terminal.wait_for(lambda text: "retrying" not in text and "demo" in text)
+        terminal.wait_for("retry 1 in 2 s")
+        terminal.wait_for("retry 1 in 1 s")
+        terminal.wait_for(lambda text: "retry 1" not in text and "demo" in text)
 
 
 def test_the_app_folds_thinking(place: Place) -> None:

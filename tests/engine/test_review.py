@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from qcode.engine.effects import MAX_ANSWER_TRIES, Complaint, Review
+from qcode.engine.effects import MAX_ANSWER_TRIES, InvalidAnswer, Review
 from qcode.protocol.errors import ErrorKind
 
 
-def check(answer: str) -> Complaint | None:
-    return None if answer == "good" else Complaint(f"{answer} is not good", f"Not {answer}.")
+def check(answer: str) -> InvalidAnswer | None:
+    return None if answer == "good" else InvalidAnswer(f"{answer} is not good", f"Not {answer}.")
 
 
 def test_without_a_check_any_answer_does() -> None:

@@ -78,8 +78,8 @@ def test_what_a_rule_said_is_told_where_there_is_no_answer() -> None:
 @pytest.mark.parametrize(
     ("approval", "said"),
     [
-        (Question(call(), "Which?"), "Nobody can answer here"),
-        (RepeatedCall(call(), "Which?", ""), "Change the approach"),
+        (Question(call(), "Which?"), "No answer"),
+        (RepeatedCall(call(), "Which?", ""), "Try a different approach"),
     ],
 )
 def test_what_only_a_person_could_say_is_answered_and_is_no_denial(approval: CallApproval, said: str) -> None:

@@ -105,13 +105,13 @@ def test_messages_from_outside_are_one_clean_line() -> None:
         (ReasoningDelta(0, "secret"), "thinking"),
         (TextDelta(0, "secret"), "writing, 6 characters"),
         (ev.ToolCallProgress(1, "c1", "write", 1200), "preparing write, 1,200 characters"),
-        (ev.Retry(True, "max_tokens", 2, 64_000), "the reply was truncated by the output limit, continuing, attempt 2"),
+        (ev.Retry(True, "max_tokens", 2, 64_000), "truncated at the output limit; continuing, attempt 2"),
         (
             ev.Retry(False, "max_tokens", 1, 64_000),
-            "the reply was truncated by the output limit, starting over with up to 64,000 tokens",
+            "truncated at the output limit; retrying with 64,000 tokens",
         ),
         (ev.ToolStarted(call()), "running shell"),
-        (ev.Waiting(4.2, "overloaded"), "waiting 4 s: overloaded"),
+        (ev.Waiting(4.2, "overloaded", 1), "overloaded, retry 1 in 5 s"),
         (ev.UsageUpdated(ended().usage, None, 1, 2), "starting"),
     ],
 )

@@ -133,9 +133,9 @@ def test_v_tells_what_happened_and_what_it_took() -> None:
     lines = run(conversation, is_verbose=True).stderr.splitlines()
     assert lines == [
         "qcode: model demo/scripted, permission mode default",
-        "qcode: the reply was truncated by the output limit: starting over with up to 64,000 tokens",
-        "qcode: the reply was truncated by the output limit: continuing, attempt 1",
-        "qcode: waiting 2.0 s before retry 1: rate limit",
+        "qcode: truncated at the output limit; retrying with 64,000 tokens",
+        "qcode: truncated at the output limit; continuing, attempt 1",
+        "qcode: rate limit, retry 1 in 2 s",
         "qcode: shell: done, 3 passed",
         "qcode: 5 API calls (1 initial + 1 escalation + 3 continuations), 120 tokens in, 30 tokens out "
         "(8,000 of them discarded), $0.0123",

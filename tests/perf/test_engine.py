@@ -18,7 +18,7 @@ from qcode.engine.reply.seam import Seam
 from qcode.engine.turn import Turn
 from qcode.protocol.messages import user
 from qcode.protocol.reply import ReplyEvent
-from qcode.providers.openai.chat import Decoder
+from qcode.providers.openai.chat import ChatDecoder
 from qcode.providers.sse import SseParser
 from qcode.text.json import Json, JsonObject
 from tests.engine.play import TOOLS
@@ -136,7 +136,7 @@ def _parsed(pieces: list[bytes]) -> list[Json]:
 
 
 def _events(sent: list[Json]) -> list[ReplyEvent]:
-    decoder = Decoder()
+    decoder = ChatDecoder()
     events = [event for item in sent if isinstance(item, dict) for event in decoder.feed(item)]
     return [*events, *decoder.finish()]
 

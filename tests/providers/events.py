@@ -12,17 +12,17 @@ from pathlib import Path
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEvent
-from qcode.providers.anthropic.codec import Decoder as AnthropicDecoder
+from qcode.providers.anthropic.codec import AnthropicDecoder
 from qcode.providers.anthropic.codec import encode as encode_anthropic
-from qcode.providers.bedrock.codec import Decoder as BedrockDecoder
+from qcode.providers.bedrock.codec import BedrockDecoder
 from qcode.providers.bedrock.codec import encode as encode_bedrock
 from qcode.providers.bedrock.frames import FrameParser
-from qcode.providers.gemini.codec import Decoder as GeminiDecoder
+from qcode.providers.gemini.codec import GeminiDecoder
 from qcode.providers.gemini.codec import encode as encode_gemini
-from qcode.providers.openai.chat import Decoder as ChatDecoder
+from qcode.providers.openai.chat import ChatDecoder
 from qcode.providers.openai.chat import encode as encode_chat
 from qcode.providers.openai.quirks import COMPATIBLE
-from qcode.providers.openai.responses import Decoder as ResponsesDecoder
+from qcode.providers.openai.responses import ResponsesDecoder
 from qcode.providers.openai.responses import encode as encode_responses
 from qcode.providers.sse import SseParser
 from qcode.providers.streaming import Decoder, Parser, decode_event

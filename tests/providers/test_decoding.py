@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.reply import BlockEnded, ReplyEnded, ReplyEvent, TextDelta
-from qcode.providers.anthropic.codec import Decoder as AnthropicDecoder
-from qcode.providers.openai.chat import Decoder as ChatDecoder
+from qcode.providers.anthropic.codec import AnthropicDecoder
+from qcode.providers.openai.chat import ChatDecoder
 from qcode.providers.openai.quirks import ChatQuirks
 from qcode.providers.sse import SseEvent
 from qcode.providers.streaming import decode_event

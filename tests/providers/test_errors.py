@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import Origin
+from qcode.providers.connection import ConnectionOrigin
 from qcode.providers.errors import attributed, from_answer, from_stream, redact, retry_after
 from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KEY = "sk-live-0123456789abcdef"
-ORIGIN = Origin(provider="acme", address="https://acme.test/v1", key_source="ACME_API_KEY", key=KEY)
+ORIGIN = ConnectionOrigin(provider="acme", address="https://acme.test/v1", key_source="ACME_API_KEY", key=KEY)
 
 
 def answer(status: int, body: Json | bytes, headers: dict[str, str] | None = None) -> ProviderError:
@@ -171,7 +171,7 @@ def test_a_refused_key_is_named_by_its_variable_and_never_shown() -> None:
 
 
 def test_a_server_that_wants_a_key_where_none_was_sent_is_said_so() -> None:
-    error = from_answer(Origin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
+    error = from_answer(ConnectionOrigin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
     assert error.message == (
         "local requires a key: Unauthorized; store one with qcode auth login local, "
         "or set api_key_env in the config to the variable that holds it"

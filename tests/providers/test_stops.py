@@ -67,7 +67,7 @@ def test_every_error_code_of_a_failed_response_is_told() -> None:
     kinds = {}
     for code in codes:
         with pytest.raises(ProviderError) as caught:
-            responses_codec.Decoder().feed(
+            responses_codec.ResponsesDecoder().feed(
                 {"type": "response.failed", "response": {"status": "failed", "error": {"code": code, "message": "x"}}}
             )
         kinds[code] = caught.value.kind
@@ -120,7 +120,7 @@ def _says_something(found: Recording, chunk: JsonObject) -> bool:
     """Tell whether an event, behind a call or a greeting, makes a difference."""
     if found.protocol != "openai-responses":
         return False
-    target = responses_codec.Decoder()
+    target = responses_codec.ResponsesDecoder()
     target.feed({"type": "response.created", "response": {}})
     call: JsonObject = {"type": "function_call", "name": "f", "call_id": "c"}
     for index in range(3):
@@ -128,7 +128,7 @@ def _says_something(found: Recording, chunk: JsonObject) -> bool:
         if chunk.get("type") == "response.function_call_arguments.delta":
             target.feed(item)
     if chunk.get("type") == "response.created":
-        target = responses_codec.Decoder()
+        target = responses_codec.ResponsesDecoder()
     try:
         return bool(target.feed(chunk)) or target.is_ended
     except ProviderError:
@@ -153,7 +153,7 @@ def test_every_event_of_amazons_sdk_is_read_and_every_exception_told() -> None:
     kinds = {}
     for name in exceptions:
         with pytest.raises(ProviderError) as caught:
-            bedrock_codec.Decoder().feed({name: {"message": "x"}})
+            bedrock_codec.BedrockDecoder().feed({name: {"message": "x"}})
         kinds[name] = caught.value.kind
     assert kinds == {
         "internalServerException": ErrorKind.SERVER,

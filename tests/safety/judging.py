@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qcode.safety.policy import Policy
-from qcode.safety.probes import Contents, Probes, Repository
+from qcode.safety.probes import Probes, Repository, WorkspaceContents
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import SandboxSupport, Verdict
 from tests.fakes.tools import spec_of
@@ -15,7 +15,7 @@ from tests.fakes.tools import spec_of
 BUBBLEWRAP = SandboxSupport(("read-only", "workspace", "protect"), masks=True, kind="bubblewrap")
 LANDLOCK = SandboxSupport(("read-only",), kind="landlock")
 
-CLEAN = Probes(lambda _: "", Repository, lambda: BUBBLEWRAP, Contents)
+CLEAN = Probes(lambda _: "", Repository, lambda: BUBBLEWRAP, WorkspaceContents)
 """bash accepts every command, the configuration of git is harmless, bubblewrap works, and no secret is in reach."""
 NO_SANDBOX = replace(CLEAN, sandbox=SandboxSupport)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.safety.addresses import Target, is_global, read_url
+from qcode.safety.addresses import UrlTarget, is_global, read_url
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_addresses(address: str, expected: bool) -> None:
 )  # fmt: skip
 def test_public_places(url: str, host: str, port: int) -> None:
     found = read_url(url)
-    assert isinstance(found, Target), found
+    assert isinstance(found, UrlTarget), found
     assert (found.host, found.port, found.is_public) == (host, port, True)
 
 
@@ -75,7 +75,7 @@ def test_what_is_never_fetched(url: str) -> None:
 )  # fmt: skip
 def test_private_places(url: str) -> None:
     found = read_url(url)
-    assert isinstance(found, Target), found
+    assert isinstance(found, UrlTarget), found
     assert not found.is_public
 
 
@@ -84,4 +84,4 @@ def test_private_places(url: str) -> None:
 )
 def test_any_text_is_read_or_refused(url: str) -> None:
     found = read_url(url)
-    assert isinstance(found, Target) or found
+    assert isinstance(found, UrlTarget) or found

@@ -9,7 +9,7 @@ import pytest
 
 from qcode.protocol.approvals import ApprovalMode
 from qcode.safety.policy import Policy
-from qcode.safety.probes import Contents, Probes
+from qcode.safety.probes import Probes, WorkspaceContents
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import Level, SandboxSupport, Verdict
 from qcode.text.json import Json
@@ -28,7 +28,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def judge(root: Path, mode: ApprovalMode, levels: tuple[Level, ...], command: str, **more: Json) -> Verdict:
-    probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(levels), contents=Contents)
+    probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(levels), contents=WorkspaceContents)
     policy = Policy(mode, Rules.of(), True, root, search_path="/usr/bin:/bin", probes=probes)
     return policy.judge(spec_of("shell"), {"command": command, **more})
 
@@ -80,7 +80,7 @@ def test_what_a_model_fills_in_never_makes_a_verdict_milder(repo: Path) -> None:
 
 
 def test_rules_hold_in_auto_mode(repo: Path) -> None:
-    probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(BOTH), contents=Contents)
+    probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(BOTH), contents=WorkspaceContents)
     rules = Rules.of(allow=["shell(git push *)"], ask=["shell(npm *)"], deny=["shell(curl *)"])
     policy = Policy("auto", rules, True, repo, search_path="/usr/bin:/bin", probes=probes)
     verdicts = {command: policy.judge_command(command) for command in ("git push x", "npm i", "curl x")}
@@ -98,7 +98,7 @@ def test_edits_of_the_workspace_run_in_auto_mode_where_it_has_walls(repo: Path) 
 
 
 def test_an_untrusted_folder_asks_whatever_the_walls(repo: Path) -> None:
-    probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(BOTH), contents=Contents)
+    probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(BOTH), contents=WorkspaceContents)
     policy = Policy("auto", Rules.of(), False, repo, search_path="/usr/bin:/bin", probes=probes)
     assert policy.judge(spec_of("shell"), {"command": "make"}).verdict == "ask"
     assert policy.judge(spec_of("shell"), {"command": "cat file.txt"}).confinement == "read-only"

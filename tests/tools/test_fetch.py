@@ -18,7 +18,7 @@ import pytest
 from qcode.protocol.tools import ToolOutcome
 from qcode.tools import web
 from qcode.tools.tool import ToolContext
-from qcode.tools.web import Fetch, Target
+from qcode.tools.web import Fetch, RequestTarget
 from qcode.tools.workspace import Workspace
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -78,16 +78,16 @@ class Open:
         self.accepted = accepted
         self.refused = refused
 
-    def target(self, url: str) -> Target | str:
+    def target(self, url: str) -> RequestTarget | str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             return "only http and https URLs can be fetched"
-        return Target(parts.scheme, parts.hostname, parts.port or 80)
+        return RequestTarget(parts.scheme, parts.hostname, parts.port or 80)
 
     def refusal(self, url: str) -> str:
         return "has not been allowed" if urlsplit(url).hostname in self.refused else ""
 
-    def accepts(self, target: Target, address: str) -> bool:
+    def accepts(self, target: RequestTarget, address: str) -> bool:
         return address in self.accepted
 
 

@@ -85,7 +85,7 @@ def make_app(
 
 async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
     """Let the app come to where it takes keys and commands."""
-    while not app.is_at_work:
+    while not app.is_ready:
         await pilot.pause()
     await pilot.pause()
 

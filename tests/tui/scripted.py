@@ -12,7 +12,7 @@ from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, Rew
 from qcode.agent.conversation import Conversation
 from qcode.agent.reports import ContextReport, TurnUsage
 from qcode.agent.sessions.export import ExportForm
-from qcode.agent.sessions.history import Entry, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
 from qcode.agent.sessions.library import Library, SessionInfo
 from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.toolbox import Background
@@ -95,7 +95,9 @@ class ScriptedConversation(Conversation):
 
     @property
     def stored(self) -> tuple[StoredMessage, ...]:
-        return tuple(StoredMessage(Entry(message, at=STORED_AT), is_a_prompt(message)) for message in self.messages)
+        return tuple(
+            StoredMessage(HistoryEntry(message, at=STORED_AT), is_a_prompt(message)) for message in self.messages
+        )
 
     def context(self) -> ContextReport:
         return ContextReport(self.model, 100_000, 1_000, 0, 1_000, 100 * len(self.messages), 0, 8_000)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.agent import Agent
 from qcode.agent.choices import Choices
-from qcode.agent.context.file_index import FileIndex, Found
+from qcode.agent.context.file_index import FileIndex, FileMatches
 from qcode.agent.context.memory import Memory
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import Selection
@@ -20,7 +20,7 @@ from qcode.agent.toolbox import Toolbox
 from qcode.agent.trust import TrustService
 from qcode.config.definitions import CustomCommand, CustomCommands
 from qcode.config.paths import ConfigPaths
-from qcode.config.settings import Permissions as PermissionSettings
+from qcode.config.settings import PermissionSettings as PermissionSettings
 from qcode.config.settings import Settings, Ui
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.events import Notice
@@ -90,8 +90,8 @@ class NoFiles(FileIndex):
     def __init__(self) -> None:
         """List nothing."""
 
-    def find(self, query: str, recent: Any = (), limit: int = 50) -> Found:
-        return Found()
+    def find(self, query: str, recent: Any = (), limit: int = 50) -> FileMatches:
+        return FileMatches()
 
     def refresh(self, changed: Callable[[], None]) -> None:
         """Everything is known."""
@@ -227,6 +227,6 @@ class StagedApp(QcodeApp):
     def open_agent(self) -> Agent:
         return self.staged
 
-    async def look_for_sandbox(self) -> None:
+    async def show_sandbox(self) -> None:
         if self.staged.services.has_sandbox is not None:
-            await super().look_for_sandbox()
+            await super().show_sandbox()

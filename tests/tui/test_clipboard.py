@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tui.terminal.clipboard import MAX_TERMINAL_BYTES, Clipboard, _run, osc52, tools_for
+from qcode.tui.terminal.clipboard import MAX_TERMINAL_BYTES, Clipboard, _run, osc52, programs_for
 
 XTERM = {"TERM": "xterm-256color"}
 
@@ -47,7 +47,7 @@ def copied(
     ],
 )
 def test_the_systems_own_tool_comes_first(environ: dict[str, str], platform: str, first: str) -> None:
-    assert tools_for(environ, platform)[0].argv[0] == first
+    assert programs_for(environ, platform)[0].argv[0] == first
     said, written = copied("hé", {**XTERM, **environ}, Tools(first), platform=platform)
     assert said == f"with {first}"
     assert written == ""

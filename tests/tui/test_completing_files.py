@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.context.attachments import mentions
-from qcode.agent.context.file_index import FileIndex, Found
+from qcode.agent.context.file_index import FileIndex, FileMatches
 from qcode.protocol.messages import Text, assistant, user
-from qcode.text.match import Catalogue, Search
+from qcode.text.match import Catalogue, FuzzySearch
 from qcode.tui.prompt.menu import Mention, mention_at, mention_of, recent_paths
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation, call
@@ -25,19 +25,19 @@ class Finder(FileIndex):
     """Real ranking over a fixed list; `more` are files that are known after the first refresh."""
 
     def __init__(self, *files: str, more: tuple[str, ...] = ()) -> None:
-        self.search = Search(Catalogue.of(files))
+        self.search = FuzzySearch(Catalogue.of(files))
         self.more = (*files, *more)
         self.refreshes = 0
         self.recent: tuple[str, ...] = ()
 
-    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> FileMatches:
         self.recent = tuple(recent)
-        return Found(self.search.find(query, recent, limit))
+        return FileMatches(self.search.find(query, recent, limit))
 
     def refresh(self, changed: Callable[[], None]) -> None:
         self.refreshes += 1
         if self.refreshes == 1 and len(self.more) > len(FILES):
-            self.search = Search(Catalogue.of(self.more))
+            self.search = FuzzySearch(Catalogue.of(self.more))
             threading.Thread(target=changed).start()
 
 

@@ -172,7 +172,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     seen: list[str] = []
 
     async def pilot(pilot: Pilot[Any]) -> None:
-        while not app.is_at_work:
+        while not app.is_ready:
             await pilot.pause()
         await WORKERS[group](pilot, gate)
         while app.is_running and not (made and made[0].is_over):

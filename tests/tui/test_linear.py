@@ -182,9 +182,9 @@ def test_recovery_is_told_in_sentences() -> None:
     ]
     lines = talk(ScriptedConversation(script), "x")
     assert "half of a rep" in lines
-    assert "Restarting the reply: truncated at 8,000 tokens; retrying with 64,000." in lines
+    assert "Restarting the reply: truncated at 8,000 tokens; retrying with 64,000 tokens." in lines
     assert "(continued 1/3)" in lines
-    assert "Retrying in 5 s, attempt 2: rate limited" in lines
+    assert "rate limited, retry 2 in 5 s" in lines
     assert any(line.startswith("Warning: The reply is still truncated") for line in lines)
 
 
@@ -246,7 +246,7 @@ def test_a_turn_that_fails_inside_is_told_and_the_session_goes_on() -> None:
 
 SCRIPT = """
 import sys
-from qcode.tui.linear import talk_in_lines
+from qcode.tui.linear import run_linear_with
 from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import TextDelta
@@ -258,7 +258,7 @@ ask = ApprovalRequested(ToolApproval(call(), "Run ls?", "ls", "shell(ls)"))
 conversation = ScriptedConversation(
     [*says("a reply"), ended()], [ask, UntilAnswered("c1"), ended()], [TextDelta(0, "half\\n"), Gate()]
 )
-code = talk_in_lines(make_agent(conversation), WELCOME)
+code = run_linear_with(make_agent(conversation), WELCOME)
 print("code", code, conversation.prompts, conversation.answers, conversation.cancels, flush=True)
 sys.exit(code)
 """

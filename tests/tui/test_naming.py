@@ -7,7 +7,7 @@ from decimal import Decimal
 from qcode.agent.reports import TurnUsage
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage
-from qcode.tui.terminal.driver import RESTORE_TITLE, SAVE_TITLE, Announcer
+from qcode.tui.terminal.driver import RESTORE_TITLE, SAVE_TITLE, TerminalTitle
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation, ended, says
 
@@ -33,13 +33,13 @@ def test_a_name_is_made_after_the_turn_and_its_cost_added() -> None:
 
 def test_the_title_names_session_and_folder_cleaned_and_bounded() -> None:
     written: list[str] = []
-    announcer = Announcer("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
-    announcer.begin()
-    announcer.name("Dates in\x07 the \x1b[31mparser")
-    announcer.announce("working")
-    announcer.announce("asking")
-    announcer.name("x" * 200)
-    announcer.end()
+    terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
+    terminal_title.begin()
+    terminal_title.name("Dates in\x07 the \x1b[31mparser")
+    terminal_title.announce("working")
+    terminal_title.announce("asking")
+    terminal_title.name("x" * 200)
+    terminal_title.end()
     assert written[1:5] == [
         "\x1b]0;qcode · project\x07",
         "\x1b]0;Dates in the parser · project\x07",
@@ -51,12 +51,12 @@ def test_the_title_names_session_and_folder_cleaned_and_bounded() -> None:
 
 def test_the_title_is_given_back_when_it_is_switched_off_and_shown_again_when_on() -> None:
     written: list[str] = []
-    announcer = Announcer("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
-    announcer.begin()
-    announcer.use_title(False)
-    announcer.announce("working")
+    terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
+    terminal_title.begin()
+    terminal_title.use_title(False)
+    terminal_title.announce("working")
     assert written[-1] == RESTORE_TITLE
-    announcer.use_title(True)
+    terminal_title.use_title(True)
     assert written[-2:] == [SAVE_TITLE, "\x1b]0;… qcode · project\x07"]
-    announcer.use_title(True)
+    terminal_title.use_title(True)
     assert len(written) == 5

@@ -71,7 +71,7 @@ def test_the_first_screen_is_there_before_the_conversation() -> None:
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
         while not gate.threads:
             await pilot.pause()
-        assert not app.is_at_work
+        assert not app.is_ready
         assert "qcode 0.1.0" in app.parts.transcript.plain_text()
         status = app.parts.status.render().plain
         assert "demo/soon" in status

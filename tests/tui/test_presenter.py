@@ -117,11 +117,11 @@ def test_an_escalation_starts_the_reply_over_and_names_both_caps_in_either_order
     shown = present(TextDelta(0, "half"), retry, escalated, TextDelta(0, "whole"))
     assert shown.of("text", "restart") == [
         ("text", "half"),
-        ("restart", "truncated at 8,000 tokens; retrying with 64,000"),
+        ("restart", "truncated at 8,000 tokens; retrying with 64,000 tokens"),
         ("text", "whole"),
     ]
     assert present(TextDelta(0, "half"), retry, TextDelta(0, "whole")).of("restart") == [
-        ("restart", "truncated at the output limit; retrying with 64,000")
+        ("restart", "truncated at the output limit; retrying with 64,000 tokens")
     ]
 
 
@@ -142,7 +142,7 @@ def test_recovery_stays_in_the_status_until_the_reply_is_decided() -> None:
     retry = Retry(False, "max_tokens", 1, 64_000)
     shown = present(TextDelta(0, "half"), retry, OutputEscalated(8_000, 64_000), TextDelta(0, "whole"))
     assert shown.activity is not None
-    assert shown.activity.text == "reply truncated, retrying: writing"
+    assert shown.activity.text == "truncated at the output limit, retrying: writing"
     shown = present(retry, OutputEscalated(8_000, 64_000), reply("whole"), StepStarted(2), TextDelta(0, "x"))
     assert shown.activity is not None
     assert shown.activity.text == "writing"
@@ -215,7 +215,7 @@ def test_the_card_of_a_discarded_attempt_is_not_touched_again() -> None:
         reply("x"),
         ended(),
     )
-    after = shown.calls[shown.calls.index(("restart", "truncated at 1 tokens; retrying with 9")) :]
+    after = shown.calls[shown.calls.index(("restart", "truncated at 1 tokens; retrying with 9 tokens")) :]
     assert [entry for entry in after if entry[0] == "update"] == []
 
 

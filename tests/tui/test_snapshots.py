@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 from textual.pilot import Pilot
 
-from qcode.agent.context.file_index import FileIndex, Found
+from qcode.agent.context.file_index import FileIndex, FileMatches
 from qcode.agent.context.pictures import Picture
 from qcode.protocol.approvals import Choice, Question, ToolApproval
 from qcode.protocol.events import (
@@ -27,7 +27,7 @@ from qcode.protocol.messages import Image
 from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.text.match import Catalogue, Search
+from qcode.text.match import Catalogue, FuzzySearch
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen, KeyField
 from qcode.tui.screens.palette import ThemePicker
@@ -255,9 +255,9 @@ class _Files(FileIndex):
     def __init__(self) -> None:
         """List no folder."""
 
-    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> FileMatches:
         paths = ("src/main.py", "src/deep/test_main.py", "docs/a page with a long name about the main thing.md")
-        return Found(Search(Catalogue.of(paths)).find(query, recent, limit))
+        return FileMatches(FuzzySearch(Catalogue.of(paths)).find(query, recent, limit))
 
     def refresh(self, changed: Callable[[], None]) -> None:
         return None

@@ -101,7 +101,7 @@ class State:
 
     words: tuple[str, ...]
     command: str = ""
-    holds: Callable[[QcodeApp], bool] = lambda app: app.is_at_work
+    holds: Callable[[QcodeApp], bool] = lambda app: app.is_ready
     make: Callable[[], ScriptedConversation] = _Conversation
     changes: Callable[[], dict[str, Any]] = dict
     prompt: str = ""
@@ -173,7 +173,7 @@ STATES = {
         changes=lambda: {"connect": ScriptedConnecting()},
     ),
     "waiting": State(
-        ("(attempt 2)", "default"),
+        ("retry 2", "default"),
         holds=_activity("rate limited"),
         make=lambda: _Conversation(StepStarted(1), Waiting(5.0, "rate limited", 2), Gate()),
         prompt="hello",

@@ -34,7 +34,7 @@ FULL = Status(
 def test_a_wide_line_shows_everything() -> None:
     line = render_status(FULL, 160, 112.5).plain
     for part in (
-        "writing 12 s · Esc to cancel",
+        "writing 12 s · Esc to interrupt",
         "anthropic/claude-opus",
         "accept-edits",
         "━━──────",
@@ -62,7 +62,7 @@ def test_parts_go_in_the_order_of_their_worth() -> None:
             "anthropic/",
             "━━",
             "$0.42",
-            "Esc to cancel",
+            "Esc to interrupt",
             "25%",
             "claude-opus",
         ):
@@ -74,7 +74,7 @@ def test_parts_go_in_the_order_of_their_worth() -> None:
         "anthropic/",
         "━━",
         "$0.42",
-        "Esc to cancel",
+        "Esc to interrupt",
         "25%",
         "claude-opus",
     ]
@@ -90,8 +90,8 @@ def test_a_wait_counts_down_and_a_long_reason_is_cut_before_the_figures() -> Non
     waiting = Activity("The provider is overloaded and asks everybody to come back later.", 100.0, 105.0, attempt=2)
     for width in (160, 80, 40):
         line = render_status(Status(mode="default", activity=waiting), width, 102.2).plain
-        assert "retrying in 3 s (attempt 2)" in line
-    assert "later, retrying" in render_status(Status(mode="default", activity=waiting), 160, 102.2).plain
+        assert "retry 2 in 3 s" in line
+    assert "later, retry 2" in render_status(Status(mode="default", activity=waiting), 160, 102.2).plain
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.integers(1, 200), st.integers(0, 10**9), st.integers(0, 10**9))
@@ -163,7 +163,7 @@ def test_the_timer_runs_only_while_something_moves() -> None:
         seen.append((line.is_ticking, run.status.partition("  ")[0]))
         assert seen == [
             (False, ""),
-            (True, "⠋ running shell · Esc to cancel"),
+            (True, "⠋ running shell · Esc to interrupt"),
             (False, "waiting for your answer"),
             (False, ""),
         ]
@@ -179,7 +179,7 @@ def test_a_wait_is_shown_with_its_countdown_and_can_be_cancelled() -> None:
         await run.send("go")
         await gate.reached.wait()
         run.clock.now += 2
-        assert "rate limited, retrying in 3 s (attempt 1) · Esc to cancel" in run.status
+        assert "rate limited, retry 1 in 3 s · Esc to interrupt" in run.status
         await run.pilot.press("escape")
         await run.until_idle()
         assert conversation.cancels == 1

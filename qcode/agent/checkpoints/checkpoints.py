@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from qcode.agent.sessions.history import Change, FileState
+from qcode.agent.sessions.history import FileState, RecordedChange
 from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.numbers import count_text
@@ -183,7 +183,7 @@ class Recorder:
         before = None if old is None else self._kept(old.data, old.mode, path)
         mode = _NEW_FILE_MODE if old is None else old.mode
         after = None if data is None else FileState(digest_of(data), len(data), mode, is_kept=False)
-        at = self._session.record_change(Change(self._session.history.latest, str(path), before, after))
+        at = self._session.record_change(RecordedChange(self._session.history.latest, str(path), before, after))
         try:
             yield
         except BaseException:
@@ -194,7 +194,7 @@ class Recorder:
         """Record a change found by comparison; `content` is the old content, None if unknown."""
         if before is not None and content is not None and self.blobs.put(content):
             before = FileState(before.digest, before.size, before.mode)
-        self._session.record_change(Change(self._session.history.latest, str(path), before, after, "command"))
+        self._session.record_change(RecordedChange(self._session.history.latest, str(path), before, after, "command"))
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings for the user, each line once."""

@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
-from qcode.agent.sessions.history import Change, FileMove, FileState, Head, Move, SessionHistory, UserPrompt, Why
+from qcode.agent.sessions.history import (
+    FileMove,
+    FileState,
+    Head,
+    Move,
+    RecordedChange,
+    SessionHistory,
+    UserPrompt,
+    Why,
+)
 from qcode.agent.sessions.session import Session
 from qcode.protocol.messages import typed_text
 from qcode.protocol.tools import Refused
@@ -322,9 +331,9 @@ def look(path: str) -> FileState | None:
     return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
 
 
-def steps_back(changes: Sequence[tuple[int, Change]]) -> list[FileStep]:
+def steps_back(changes: Sequence[tuple[int, RecordedChange]]) -> list[FileStep]:
     """Return the steps that undo these changes, one per file, in the order in which files were first changed."""
-    by_path: dict[str, list[tuple[int, Change]]] = {}
+    by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
     for at, change in changes:
         by_path.setdefault(change.path, []).append((at, change))
     steps = (_step_back(path, found) for path, found in by_path.items())
@@ -343,7 +352,7 @@ def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
     return [step for step in steps if step is not None]
 
 
-def _step_back(path: str, changes: Sequence[tuple[int, Change]]) -> FileStep | None:
+def _step_back(path: str, changes: Sequence[tuple[int, RecordedChange]]) -> FileStep | None:
     first, last = changes[0][1], changes[-1][1]
     doubt = ""
     for (_, earlier), (_, later) in pairwise(changes):

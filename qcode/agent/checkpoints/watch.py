@@ -27,7 +27,7 @@ _Stamp: TypeAlias = "tuple[int, int, int, int]"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedFile:
     """A file at one point in time; `content` is None if it is too large to keep."""
 
     stamp: _Stamp
@@ -50,7 +50,7 @@ class Watch:
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._seen: dict[str, Seen] | None = None
+        self._seen: dict[str, ObservedFile] | None = None
         self._is_too_large = False
         self._warnings: list[str] = []
 
@@ -73,7 +73,7 @@ class Watch:
         found, self._warnings = tuple(self._warnings), []
         return found
 
-    def _look(self, known: dict[str, Seen]) -> dict[str, Seen] | None:
+    def _look(self, known: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
         end = self._clock() + MAX_SECONDS
         is_late = False
 
@@ -82,7 +82,7 @@ class Watch:
             is_late = is_late or self._clock() > end
             return is_late
 
-        seen: dict[str, Seen] = {}
+        seen: dict[str, ObservedFile] = {}
         room = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
@@ -101,7 +101,7 @@ class Watch:
         self._warnings.append("this folder is too large to track what commands change, so /undo does not revert that")
         return None
 
-    def _compared(self, before: dict[str, Seen], after: dict[str, Seen]) -> Iterator[Difference]:
+    def _compared(self, before: dict[str, ObservedFile], after: dict[str, ObservedFile]) -> Iterator[Difference]:
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name), after.get(name)
             if old is not None and new is not None and (old.stamp == new.stamp or _is_same(old, new)):
@@ -114,7 +114,7 @@ class Watch:
             yield Difference(path, was, old.content if old is not None else None, now)
 
 
-def _seen(entry: os.DirEntry[str], known: Seen | None, room: int) -> Seen | None:
+def _seen(entry: os.DirEntry[str], known: ObservedFile | None, room: int) -> ObservedFile | None:
     """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)
@@ -124,17 +124,17 @@ def _seen(entry: os.DirEntry[str], known: Seen | None, room: int) -> Seen | None
         if known is not None and known.stamp == stamp:
             return known
         is_small = info.st_size <= min(MAX_CONTENT_BYTES, room)
-        return Seen(stamp, Path(entry.path).read_bytes() if is_small else None)
+        return ObservedFile(stamp, Path(entry.path).read_bytes() if is_small else None)
     except OSError:
         return None
 
 
-def _is_same(old: Seen, new: Seen) -> bool:
+def _is_same(old: ObservedFile, new: ObservedFile) -> bool:
     """Return whether only the timestamp of a file changed."""
     return old.content is not None and old.content == new.content and old.stamp[3] == new.stamp[3]
 
 
-def _state(path: Path, seen: Seen | None) -> FileState | None:
+def _state(path: Path, seen: ObservedFile | None) -> FileState | None:
     if seen is None:
         return None
     if seen.content is not None:
@@ -149,6 +149,6 @@ def _of(content: bytes, mode: int) -> FileState:
     return FileState(digest_of(content), len(content), mode, is_kept=False)
 
 
-def _unread(seen: Seen) -> FileState:
+def _unread(seen: ObservedFile) -> FileState:
     """Return a state for a content that was not read; its digest matches nothing."""
     return FileState(f"unread-{seen.stamp[0]}-{seen.stamp[1]}", seen.stamp[1], seen.stamp[3], is_kept=False)

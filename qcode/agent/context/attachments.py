@@ -25,7 +25,7 @@ from qcode.values import dataclass
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_IMAGE_BYTES = 10 * 1024 * 1024
-UNJUDGED = "nobody judges here what the model may read"
+UNCHECKED = "a file of the project named it, and permissions cannot be checked here"
 
 _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
@@ -54,7 +54,7 @@ def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans 
 
 
 def mentions(
-    typed: str, folder: Path, foreign: Spans = (), why_not_read: Callable[[Path], str] = lambda path: UNJUDGED
+    typed: str, folder: Path, foreign: Spans = (), why_not_read: Callable[[Path], str] = lambda path: UNCHECKED
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
 

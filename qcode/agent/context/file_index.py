@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qcode.text.match import Catalogue, FileMatch, Search
+from qcode.text.match import Catalogue, FileMatch, FuzzySearch
 from qcode.values import dataclass
 
 _GIT_SECONDS = 20.0
@@ -25,7 +25,7 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileMatches:
     """The matches of a search. `is_complete` is False while the folder is still being listed."""
 
     matches: tuple[FileMatch, ...] = ()
@@ -54,15 +54,15 @@ class FileIndex:
         self._clock = clock
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._search = Search(Catalogue.of(()))
+        self._search = FuzzySearch(Catalogue.of(()))
         self._is_listed = False
         self._listed_at = 0.0
         self._took = 0.0
         self._is_closed = threading.Event()
 
-    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> Found:
+    def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> FileMatches:
         """Return the best matches among the files listed so far; `recent` paths, absolute or relative, come first."""
-        return Found(self._search.find(query, tuple(map(self._relative, recent)), limit), self._is_listed)
+        return FileMatches(self._search.find(query, tuple(map(self._relative, recent)), limit), self._is_listed)
 
     def refresh(self, changed: Callable[[], None]) -> None:
         """List the folder again unless the index is fresh; `changed` is called in a thread after each update."""
@@ -86,12 +86,12 @@ class FileIndex:
             for name in self._names():
                 names.append(name)
                 if len(names) >= size and not self._is_listed:
-                    self._search = Search(Catalogue.of(names))
+                    self._search = FuzzySearch(Catalogue.of(names))
                     size *= _PART_FACTOR
                     changed()
                 if self._is_closed.is_set():
                     return
-            self._search = Search(Catalogue.of(names))
+            self._search = FuzzySearch(Catalogue.of(names))
         finally:
             with self._lock:
                 self._is_listed, self._listed_at = True, self._clock()

@@ -22,9 +22,7 @@ NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")
 LIMIT = 64 * 1024
 DEPTH = 5
 
-_INTRODUCTION = (
-    "# Instructions\nThe files below were written by the person or their team. Later ones are more specific."
-)
+_INTRODUCTION = "# Instructions\nThe files below were written by the user or their team. Later ones are more specific."
 _TAG = re.compile(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 

@@ -132,30 +132,29 @@ def _append(path: Path, line: str) -> None:
         file.write(lead + gap + b"- " + line.encode("utf-8", "replace") + end)
 
 
-_NEW = "Look around this folder and write an AGENTS.md for it."
-_BETTER = "Look around this folder and improve its {name}."
+_NEW = "Explore this folder and write an AGENTS.md for it."
+_BETTER = "Explore this folder and improve its {name}."
 
 _WHAT = """\
-{name} is read by coding assistants at the start of each session. It saves them the time to find out what you find out \
-now, so it holds what cannot be seen at a glance and nothing else.
+Coding assistants read {name} at the start of each session. Include only facts that take effort to find out.
 
-Find out first, and state only what you have seen:
-- `ls` and `glob` for the layout; the files that say how the project is built, tested, checked and run (manifests, \
-Makefile, CI configuration), the README and the contributing guide where there are some; two or three source files of \
-the kind that matters most, with a test of them.
-- instructions that are there for other assistants (`CLAUDE.md`, `GEMINI.md`, `.cursor/rules`, \
-`.github/copilot-instructions.md`): take over what holds.
+First collect the facts, and state only those you have verified:
+- Use `ls` and `glob` for the layout. Read the files that define how to build, test, check and run the project \
+(manifests, Makefile, CI configuration), the README and the contributing guide if they exist, and two or three of the \
+most important source files with a test.
+- Read existing instructions for other assistants (`CLAUDE.md`, `GEMINI.md`, `.cursor/rules`, \
+`.github/copilot-instructions.md`) and keep the parts that are still correct.
 
-Then the file:
-- Commands: set up, build, run, all tests, one single test, linter, formatter, type checker; exactly as they are typed.
-- Layout: the parts and how they hang together, as far as it takes several files to understand.
-- Habits: naming, style, errors, tests; what a newcomer gets wrong here. No general advice.
-- Short: under about 100 lines of Markdown. No key, password or address of a person.
+Then write these sections:
+- Commands: set up, build, run, all tests, a single test, linter, formatter, type checker; exactly as they are typed.
+- Layout: the components and how they interact, if that takes reading several files to understand.
+- Conventions: naming, style, error handling, tests, common mistakes in this project. No general advice.
+Keep it under about 100 lines of Markdown. Include no keys, passwords or personal addresses.
 """
-_WRITE = "Write it to `AGENTS.md` in this folder with one call, then say in two lines what it holds."
+_WRITE = "Write it to `AGENTS.md` in this folder with one call, then summarize it in two lines."
 _CHANGE = (
-    "Improve `{name}`, which is there already: read it, keep what is right as it is worded, correct what is wrong, add "
-    "what is missing, take out what says nothing. Then say in a few lines what you changed, or that nothing needs to."
+    "Improve the existing `{name}`: read it, keep the wording of correct parts, correct errors, add missing facts, "
+    "and remove empty phrases. Then list your changes in a few lines, or say that no change is needed."
 )
 
 
@@ -164,5 +163,5 @@ def init_prompt(existing: str, wish: str = "") -> str:
     name = existing or "AGENTS.md"
     first = _BETTER.format(name=existing) if existing else _NEW
     last = _CHANGE.format(name=existing) if existing else _WRITE
-    parts = [first, _WHAT.format(name=name), f"The person adds: {wish.strip()}" if wish.strip() else "", last]
+    parts = [first, _WHAT.format(name=name), f"The user adds: {wish.strip()}" if wish.strip() else "", last]
     return "\n\n".join(part.strip() for part in parts if part)

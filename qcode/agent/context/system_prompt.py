@@ -20,18 +20,18 @@ from qcode.values import dataclass
 Family: TypeAlias = Literal["claude", "gpt", "gemini", "open"]
 
 _GPT_NAME = re.compile(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
-_PLAN = "Plan mode: read and think only. Calls that change anything will be refused. Work out how the task should be "
+_PLAN = "Plan mode: read and think only. Calls that change anything are refused. Work out how the task should be "
 _PLAN_ENDS = {
     True: (
-        "done; then hand in a short plan that names files and steps with the `exit_plan_mode` tool. Only the person's "
-        "answer to it ends plan mode: until then change nothing, and if they want something else, plan again. A "
-        "question that needs no change just gets its answer."
+        "done, then submit a short plan that names files and steps with the `exit_plan_mode` tool. Only the user's "
+        "approval ends plan mode: until then change nothing, and if they want something else, plan again. If a "
+        "question needs no change, just answer it."
     ),
-    False: "done and end with a short plan that names files and steps: it is the answer, and nothing is carried out.",
+    False: "done and end with a short plan that names files and steps. The plan is the answer; do not carry it out.",
 }
 _UNATTENDED = (
-    "Nobody is watching this run: questions get no answer and calls that need approval are refused. Decide yourself, "
-    "finish what can be finished, and make your last reply complete, because it alone is the output."
+    "This run is not interactive: questions get no answer, and calls that need approval are refused. Decide yourself, "
+    "finish as much as you can, and make your last reply complete: it is the only output."
 )
 
 

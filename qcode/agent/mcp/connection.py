@@ -15,7 +15,7 @@ from qcode import __version__
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import ListedTool
-from qcode.agent.mcp.transports import Log, Program, connect_http, connect_stdio, program_path
+from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_stdio, program_path
 from qcode.config.settings import McpServer
 from qcode.providers.sdk import quiet
 from qcode.text.clean import single_spaced
@@ -35,7 +35,7 @@ _BETWEEN_LISTS_S = 1.0
 _AFTER_CANCEL_S = 0.3
 
 
-class Connection:
+class ServerConnection:
     """A connection to one server. `on_listed` gets the tools after each listing, `on_lost` the reason of a restart.
 
     `admit` is awaited before anything is imported, and again right before each start; it raises to prevent the start.
@@ -160,7 +160,7 @@ class Connection:
         assert config.command is not None
         env = {**passed_on(self._context.env), **config.env}
         path = program_path(config.command, self._context.cwd, env["PATH"])
-        program = Program((path, *config.args), self._context.cwd, env)
+        program = ServerProgram((path, *config.args), self._context.cwd, env)
         return connect_stdio(program, self.log, self._context.groups, self._lost.set)
 
     async def _serve(self, session: ClientSession) -> None:

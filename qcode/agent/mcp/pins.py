@@ -13,8 +13,7 @@ from pathlib import Path
 from qcode.agent.mcp.identity import NOT_FOUND, TOO_LARGE
 from qcode.agent.mcp.spec import ServerSpec, digest
 from qcode.agent.mcp.tools import CheckedTool
-from qcode.agent.trust import Change as FileChange
-from qcode.agent.trust import TrustedFile, changes_between, files_from_json, files_to_json
+from qcode.agent.trust import TrustedFile, TrustedFileChange, changes_between, files_from_json, files_to_json
 from qcode.config import state_file
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
@@ -33,7 +32,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ToolChange:
     """A tool that differs from its approval; `before` is None for a new tool."""
 
     tool: str
@@ -87,7 +86,7 @@ class Pins:
         entry = self._entry(spec.key)
         return files_from_json(entry.get("files")) if entry.get("approved") == spec.fingerprint else None
 
-    def changed_files(self, spec: ServerSpec, files: Mapping[str, TrustedFile]) -> tuple[FileChange, ...]:
+    def changed_files(self, spec: ServerSpec, files: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
         """Return the files that differ from the approved ones; empty without approved files."""
         known = self.files(spec)
         return () if known is None else changes_between(known, files)
@@ -100,16 +99,16 @@ class Pins:
         """Approve these tools, and clear the pending changes."""
         self._change(spec.key, {"tools": _rows(pins), "pending": None})
 
-    def wait(self, spec: ServerSpec, changes: Sequence[Change]) -> None:
+    def wait(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
         """Store pending changes, so that `qcode mcp approve` shows and accepts exactly these."""
         self._change(spec.key, {"pending": _rows({change.tool: change.now for change in changes})})
 
-    def pending(self, spec: ServerSpec) -> tuple[Change, ...]:
+    def pending(self, spec: ServerSpec) -> tuple[ToolChange, ...]:
         entry = self._entry(spec.key)
         before, now = _pins(entry.get("tools")) or {}, _pins(entry.get("pending")) or {}
-        return tuple(Change(name, before.get(name), pin) for name, pin in now.items())
+        return tuple(ToolChange(name, before.get(name), pin) for name, pin in now.items())
 
-    def accept(self, spec: ServerSpec, changes: Sequence[Change]) -> None:
+    def accept(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
         """Pin the changed tools in their new form."""
         known = self.tools(spec) or {}
         self.pin(spec, {**known, **{change.tool: change.now for change in changes}})
@@ -157,16 +156,18 @@ def pin_of(tool: CheckedTool) -> Pin:
     return Pin(tool.hash, f"{tool.spec.description}\n{shown}")
 
 
-def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[Change, ...]:
+def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[ToolChange, ...]:
     """Return the tools that differ from their pins."""
     found = ((tool.spec.name, pin_of(tool)) for tool in tools if not tool.problem)
     return tuple(
-        Change(name, known.get(name), now) for name, now in found if name not in known or known[name].hash != now.hash
+        ToolChange(name, known.get(name), now)
+        for name, now in found
+        if name not in known or known[name].hash != now.hash
     )
 
 
 def key_of(
-    spec: ServerSpec, what: str, changes: Sequence[Change] = (), files: Mapping[str, TrustedFile] | None = None
+    spec: ServerSpec, what: str, changes: Sequence[ToolChange] = (), files: Mapping[str, TrustedFile] | None = None
 ) -> str:
     """Return the id of an approval, which differs if any detail of it does."""
     tools = [[change.tool, change.now.hash] for change in changes]

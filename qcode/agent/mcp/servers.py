@@ -15,9 +15,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.agent.mcp.connection import MAX_REASON, Connection
+from qcode.agent.mcp.connection import MAX_REASON, ServerConnection
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
-from qcode.agent.mcp.pins import Change, Pins, changes_of, detail_of, key_of, pin_of
+from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
@@ -86,11 +86,11 @@ class _Server:
     state: ServerState
     problem: str = ""
     tools: tuple[CheckedTool, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
     admitted: Mapping[str, TrustedFile] | None = None
-    connection: Connection | None = None
+    connection: ServerConnection | None = None
     task: asyncio.Task[None] | None = None
 
 
@@ -315,7 +315,7 @@ class Servers:
                 self._notice("warning", f"{server.spec.name} exited and is restarting: {why}")
                 self._changed()
 
-        connection = Connection(server.spec, self._context, listed, lost, lambda: self._admit(server))
+        connection = ServerConnection(server.spec, self._context, listed, lost, lambda: self._admit(server))
         server.connection = connection
         server.task = task = asyncio.get_running_loop().create_task(connection.run())
         task.add_done_callback(lambda ended: self._take_end(server, ended))

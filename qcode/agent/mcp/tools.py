@@ -195,7 +195,7 @@ MAX_IMAGES = 8
 
 def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -> ToolOutcome:
     """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`."""
-    reader = _Reader()
+    reader = _ContentReader()
     reader.take_all(result.content)
     if result.structured_content is not None and not reader.says(result.structured_content):
         reader.texts.append(json.dumps(result.structured_content, ensure_ascii=False, indent=1))
@@ -222,7 +222,7 @@ def _summary(text: str, images: int) -> str:
     return ", ".join(words)
 
 
-class _Reader:
+class _ContentReader:
     """Converts the content blocks of a result, in order."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ _QUEUED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ServerProgram:
     """A program to start: its arguments, folder and environment."""
 
     argv: tuple[str, ...]
@@ -59,7 +59,7 @@ def program_path(command: str, cwd: Path, search_path: str) -> str:
 
 @asynccontextmanager
 async def connect_stdio(
-    program: Program, log: Log, groups: set[int], on_end: Callable[[], None]
+    program: ServerProgram, log: Log, groups: set[int], on_end: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
     """Start the program and yield the streams of a session; `on_end` is called at the end of its output.
 
@@ -95,7 +95,7 @@ async def connect_stdio(
                 log.note(f"[ended with exit code {process.returncode}]")
 
 
-async def _started(program: Program) -> tuple[asyncio.subprocess.Process, int, int]:
+async def _started(program: ServerProgram) -> tuple[asyncio.subprocess.Process, int, int]:
     """Start the process and return it with the read ends of its stdout and stderr, which the caller closes.
 
     Uses its own pipes, because asyncio's stay open as long as any child of the server holds the other end.

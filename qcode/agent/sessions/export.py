@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode import __version__
-from qcode.agent.sessions.history import Entry
+from qcode.agent.sessions.history import HistoryEntry
 from qcode.agent.sessions.records import attempt_to_json, message_to_json
 from qcode.protocol.messages import Image, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.clean import clean
@@ -33,7 +33,7 @@ class About:
     model: str
 
 
-def exported(entries: Sequence[Entry], about: About, form: ExportForm) -> str:
+def exported(entries: Sequence[HistoryEntry], about: About, form: ExportForm) -> str:
     """Return the session in the given format, ending with a newline."""
     match form:
         case "json":
@@ -44,7 +44,7 @@ def exported(entries: Sequence[Entry], about: About, form: ExportForm) -> str:
             return html_page(entries, about.title or about.session_id, f"{about.session_id} · {about.model}")
 
 
-def _as_json(entries: Iterable[Entry], about: About) -> str:
+def _as_json(entries: Iterable[HistoryEntry], about: About) -> str:
     messages: list[Json] = []
     for entry in entries:
         one: JsonObject = {"at": entry.at, **message_to_json(entry.message)}
@@ -73,7 +73,7 @@ def _is_writable(text: str) -> bool:
     return True
 
 
-def _markdown(entries: Iterable[Entry], about: About) -> Iterable[str]:
+def _markdown(entries: Iterable[HistoryEntry], about: About) -> Iterable[str]:
     yield f"# {' '.join(about.title.split()) or about.session_id}\n"
     yield f"Session `{about.session_id}`, {about.model}\n"
     for entry in entries:
@@ -131,7 +131,7 @@ _MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 
 
-def html_page(entries: Iterable[Entry], title: str, subtitle: str) -> str:
+def html_page(entries: Iterable[HistoryEntry], title: str, subtitle: str) -> str:
     """Return the page. All content is escaped text, without active parts."""
     body = "\n".join(_article(entry) for entry in entries)
     return (
@@ -144,7 +144,7 @@ def html_page(entries: Iterable[Entry], title: str, subtitle: str) -> str:
     )
 
 
-def _article(entry: Entry) -> str:
+def _article(entry: HistoryEntry) -> str:
     blocks = "\n".join(_blocks(entry))
     is_a_persons = any(not isinstance(block, ToolResult) for block in entry.message.blocks)
     who = "Assistant" if entry.message.role == "assistant" else "You" if is_a_persons else "Results"
@@ -152,7 +152,7 @@ def _article(entry: Entry) -> str:
     return f"<article><h2>{who}</h2>\n{blocks}\n{note}</article>"
 
 
-def _blocks(entry: Entry) -> Iterator[str]:
+def _blocks(entry: HistoryEntry) -> Iterator[str]:
     for block in entry.message.blocks:
         match block:
             case Text(text=text):

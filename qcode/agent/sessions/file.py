@@ -14,7 +14,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from qcode.agent.sessions.records import Contents, read_records
+from qcode.agent.sessions.records import SessionFileContent, read_records
 from qcode.protocol.errors import SessionBusy
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -58,7 +58,7 @@ class RecordFile:
             return False
         return True
 
-    def open_existing(self) -> tuple[Contents, str]:
+    def open_existing(self) -> tuple[SessionFileContent, str]:
         """Lock and read the file, and repair its end for appending.
 
         Return the content, and a notice about the repair, empty if the end was complete. Raise `SessionBusy` if another
@@ -173,7 +173,7 @@ class RecordFile:
             self._end = os.fstat(self._handle).st_size
             self._is_torn = True
 
-    def _repair(self, contents: Contents) -> str:
+    def _repair(self, contents: SessionFileContent) -> str:
         assert self._path is not None
         if not contents.torn and not contents.is_unended:
             return ""

@@ -34,7 +34,7 @@ WHYS: tuple[Why, ...] = ("rewind", "undo", "redo")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """A stored message. `note` is for the user and is never sent to the model; `at` is its time (ISO 8601).
 
     `is_filled_in`: it replaces a message that is missing in the file. `numbers` are the messages it was merged from.
@@ -115,7 +115,7 @@ class StoredMessage:
     `shown` and `shown_results` are what was seen with it, for a replay.
     """
 
-    entry: Entry
+    entry: HistoryEntry
     is_own: bool
     is_summary: bool = False
     intents: set[str] = field(default_factory=set)
@@ -125,7 +125,7 @@ class StoredMessage:
     shown_results: dict[str, ShownResult] = field(default_factory=dict)
 
     @property
-    def paid(self) -> Entry:
+    def paid(self) -> HistoryEntry:
         """The entry, with the attempts of its sub-agents added so that the cost is complete."""
         inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
         return replace(self.entry, attempts=(*self.entry.attempts, *inner))
@@ -148,7 +148,7 @@ class FileState:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecordedChange:
     """A change of the file at `path` (absolute) after the message `number`; a state of None means no file.
 
     `by`: reported by a tool, which is exact, or found by comparing files before and after a command.
@@ -223,7 +223,7 @@ class SessionHistory:
     def __init__(self) -> None:
         self.stored: dict[int, StoredMessage] = {}
         self.head = START
-        self.changes: dict[int, Change] = {}
+        self.changes: dict[int, RecordedChange] = {}
         self.redoable: list[Move] = []
         self.unfinished: Move | None = None
         self.moves = 0
@@ -283,7 +283,7 @@ class SessionHistory:
     def next_change(self) -> int:
         return max(self.changes, default=-1) + 1
 
-    def change(self, at: int, change: Change) -> None:
+    def change(self, at: int, change: RecordedChange) -> None:
         """Record that a file is about to be changed, under a new position."""
         if at in self.changes:
             raise ValueError("a position that was given before")
@@ -293,7 +293,7 @@ class SessionHistory:
         """Mark the change at this position as not made."""
         self._taken_back.add(at)
 
-    def live_changes(self, since: int) -> list[tuple[int, Change]]:
+    def live_changes(self, since: int) -> list[tuple[int, RecordedChange]]:
         """Return the changes from message `since` on that were not reverted, with their positions."""
         found = sorted(self.changes.items())
         return [(at, one) for at, one in found if one.number >= since and at not in self._taken_back]

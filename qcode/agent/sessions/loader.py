@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from qcode.agent.sessions.history import Entry, Inner, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, Inner, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
     block_from_json,
     change_from,
@@ -27,7 +27,7 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
-__all__ = ["Entry", "LoadedSession", "rebuild"]
+__all__ = ["HistoryEntry", "LoadedSession", "rebuild"]
 
 _SHOWN_CALLS = 20
 _SHOWN_CHARS = 200
@@ -46,7 +46,7 @@ class LoadedSession:
     """A loaded conversation. `model` is the last one used; `notices` are lines for the user about the file."""
 
     session_id: str
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     model: str
     title: str = ""
     cwd: str = ""
@@ -59,21 +59,21 @@ class LoadedSession:
     def messages(self) -> tuple[Message, ...]:
         return tuple(entry.message for entry in self.entries)
 
-    def all_entries(self) -> tuple[Entry, ...]:
+    def all_entries(self) -> tuple[HistoryEntry, ...]:
         """Return all messages that led to the current state, without compaction."""
         return assemble(self.history, self.history.all_numbers()).entries
 
 
 def rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
     """Build the conversation from `records`. The number of `skipped` lines and `notice` become notices."""
-    reader = _Reader(skipped=skipped)
+    reader = _SessionReader(skipped=skipped)
     for record in records:
         reader.add(record)
     return reader.finish(session_id, notice)
 
 
 @dataclass(slots=True)
-class _Reader:
+class _SessionReader:
     skipped: int
     history: SessionHistory = field(default_factory=SessionHistory)
     header: JsonObject = field(default_factory=dict)
@@ -190,7 +190,7 @@ class _Reader:
 class LoadedMessages:
     """Loaded messages. `misplaced` counts results without a call; `unknown_outcomes` are calls without a result."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     misplaced: int
     unknown_outcomes: int
 
@@ -208,7 +208,7 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
 
 @dataclass(slots=True)
 class _Builder:
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
     asked: StoredMessage | None = None
     misplaced: int = 0
@@ -220,7 +220,7 @@ class _Builder:
         else:
             self._assistant(stored)
 
-    def _user(self, entry: Entry) -> None:
+    def _user(self, entry: HistoryEntry) -> None:
         entry = replace(entry, message=self._answered(entry.message))
         if not entry.message.blocks:
             return
@@ -239,14 +239,14 @@ class _Builder:
         last = self.entries[-1] if self.entries else None
         # After a pause the next assistant message is the rest of the same reply.
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
-            self.entries.append(Entry(user(LOST), is_filled_in=True))
+            self.entries.append(HistoryEntry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
         self.open_calls, self.asked = stored.entry.message.calls, stored
 
     def close_calls(self) -> None:
         """Add results for calls that the next message does not answer."""
         if self.open_calls:
-            self.entries.append(Entry(self._answered(Message("user", ())), is_filled_in=True))
+            self.entries.append(HistoryEntry(self._answered(Message("user", ())), is_filled_in=True))
 
     def _answered(self, message: Message) -> Message:
         """Return `message` with exactly one result for each open call."""
@@ -285,11 +285,11 @@ def _shortened(arguments: str) -> str:
     return arguments if len(arguments) <= _SHOWN_CHARS else f"{arguments[:_SHOWN_CHARS]}…"
 
 
-def _with_note(entry: Entry, note: str) -> Entry:
+def _with_note(entry: HistoryEntry, note: str) -> HistoryEntry:
     return replace(entry, note=f"{entry.note}\n{note}" if entry.note else note)
 
 
-def _is_paused(entry: Entry) -> bool:
+def _is_paused(entry: HistoryEntry) -> bool:
     return bool(entry.attempts) and entry.attempts[-1].stop == StopReason.PAUSED
 
 

@@ -15,12 +15,12 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from qcode.agent.sessions.history import (
     WHYS,
-    Change,
-    Entry,
     FileMove,
     FileState,
+    HistoryEntry,
     InnerMessage,
     Move,
+    RecordedChange,
     Run,
     SessionHistory,
     StoredMessage,
@@ -210,7 +210,7 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
     number = whole(record, "n", next_number)
     message = message_from_json(record)
     attempts = attempts_from_json(record.get("attempts"))
-    entry = Entry(message, attempts, text(record, "note", ""), text(record, "at", ""), numbers=(number,))
+    entry = HistoryEntry(message, attempts, text(record, "note", ""), text(record, "at", ""), numbers=(number,))
     return number, StoredMessage(entry, is_a_prompt(message) and record.get("is_own") is not False)
 
 
@@ -252,7 +252,7 @@ def runs_from(value: Json) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def change_to_json(at: int, change: Change) -> JsonObject:
+def change_to_json(at: int, change: RecordedChange) -> JsonObject:
     return {
         "change": at,
         "n": change.number,
@@ -263,11 +263,11 @@ def change_to_json(at: int, change: Change) -> JsonObject:
     }
 
 
-def change_from(record: JsonObject) -> tuple[int, Change]:
+def change_from(record: JsonObject) -> tuple[int, RecordedChange]:
     """Return a change and its position."""
     by: Literal["tool", "command"] = "command" if record.get("by") == "command" else "tool"
     states = _state(record, "before"), _state(record, "after")
-    return whole(record, "change"), Change(whole(record, "n"), text(record, "path"), *states, by)
+    return whole(record, "change"), RecordedChange(whole(record, "n"), text(record, "path"), *states, by)
 
 
 def move_to_json(move: Move) -> JsonObject:
@@ -365,7 +365,7 @@ def to_line(record: JsonObject) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class SessionFileContent:
     """The content of a file. `end` is the number of bytes in complete lines, `torn` is the rest.
 
     `is_unended`: the last record is complete except for its newline. `skipped` counts invalid lines.
@@ -378,7 +378,7 @@ class Contents:
     skipped: int
 
 
-def read_records(data: bytes) -> Contents:
+def read_records(data: bytes) -> SessionFileContent:
     """Parse all records. A truncated record is never a valid record, so none is misread."""
     *lines, tail = data.split(b"\n")
     found = [_record(line) for line in lines if line]
@@ -386,7 +386,7 @@ def read_records(data: bytes) -> Contents:
     records = tuple(one for one in (*found, last) if one is not None)
     is_unended = last is not None
     torn = b"" if is_unended else tail
-    return Contents(records, len(data) - len(torn), torn, is_unended, sum(one is None for one in found))
+    return SessionFileContent(records, len(data) - len(torn), torn, is_unended, sum(one is None for one in found))
 
 
 def _record(line: bytes) -> JsonObject | None:

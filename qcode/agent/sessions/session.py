@@ -14,10 +14,10 @@ from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
 from qcode.agent.sessions.history import (
-    Change,
-    Entry,
+    HistoryEntry,
     InnerMessage,
     Move,
+    RecordedChange,
     SessionHistory,
     Shown,
     ShownResult,
@@ -98,13 +98,13 @@ class Session:
         """
         with self._lock:
             number = self.history.next_number
-            entry = Entry(message, tuple(attempts), note, self._now(), numbers=(number,))
+            entry = HistoryEntry(message, tuple(attempts), note, self._now(), numbers=(number,))
             stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
             return number
 
-    def append_entry(self, entry: Entry) -> None:
+    def append_entry(self, entry: HistoryEntry) -> None:
         self.append(entry.message, entry.attempts, entry.note)
 
     def compact(self, parts: Sequence[tuple[int, ...] | Message]) -> list[tuple[int, ...]]:
@@ -118,7 +118,7 @@ class Session:
             for part in parts:
                 if isinstance(part, Message):
                     number = self.history.next_number + len(new)
-                    entry = Entry(part, at=self._now(), numbers=(number,))
+                    entry = HistoryEntry(part, at=self._now(), numbers=(number,))
                     new.append((number, StoredMessage(entry, is_own=False, is_summary=True)))
                     numbers.append((number,))
                 else:
@@ -130,7 +130,7 @@ class Session:
             self.history.compact(runs, new)
             return numbers
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HistoryEntry, ...]:
         """Return the messages of the current conversation, as they would be loaded."""
         with self._lock:
             if not self.history.stored:
@@ -139,7 +139,7 @@ class Session:
 
             return assemble(self.history, self.history.head.numbers).entries
 
-    def record_change(self, change: Change) -> int:
+    def record_change(self, change: RecordedChange) -> int:
         """Record that a file is about to be changed; return the position for `void`."""
         with self._lock:
             at = self.history.next_change

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
-from qcode.providers.anthropic.codec import Decoder, encode
+from qcode.providers.anthropic.codec import AnthropicDecoder, encode
 from qcode.providers.direct import DirectProvider, Post
 from qcode.providers.history import stripped_prefill
 from qcode.providers.sdk import http_client, quiet
@@ -57,8 +57,8 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     async def _close_client(self, client: AsyncAnthropic) -> None:
         await client.close()
 
-    def _decoder(self, request: ModelRequest) -> Decoder:
-        return Decoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
+    def _decoder(self, request: ModelRequest) -> AnthropicDecoder:
+        return AnthropicDecoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
 
     def _post(self, request: ModelRequest) -> Post:
         connection, body = self._connection, encode(request)

@@ -19,9 +19,9 @@ from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReaso
 from qcode.protocol.usage import Usage
 from qcode.providers.blocks import (
     MAX_SEARCHES,
+    BlockKind,
     BlockWriter,
     Ending,
-    Kind,
     PrefilledSpace,
     Searches,
     normalise_stop,
@@ -254,16 +254,16 @@ STOPS: Mapping[str, StopReason] = {
 }
 """`stop_reason` of the Messages API."""
 
-_KINDS: Mapping[str, Kind] = {
-    "text": Kind.TEXT,
-    "thinking": Kind.REASONING,
-    "redacted_thinking": Kind.REASONING,
-    "tool_use": Kind.CALL,
+_KINDS: Mapping[str, BlockKind] = {
+    "text": BlockKind.TEXT,
+    "thinking": BlockKind.REASONING,
+    "redacted_thinking": BlockKind.REASONING,
+    "tool_use": BlockKind.CALL,
 }
-_KIND_OF_DELTA: Mapping[str, Kind] = {"text_delta": Kind.TEXT, "thinking_delta": Kind.REASONING}
+_KIND_OF_DELTA: Mapping[str, BlockKind] = {"text_delta": BlockKind.TEXT, "thinking_delta": BlockKind.REASONING}
 
 
-class Decoder(Ending):
+class AnthropicDecoder(Ending):
     """Decodes the stream of one reply.
 
     `tag` makes generated call ids unique in a conversation; for `prefilled_space` see `PrefilledSpace`.
@@ -339,14 +339,14 @@ class Decoder(Ending):
         index = _index(sent)
         block = object_in(sent.get("content_block"))
         if _is_hosted(block) and index not in self._numbers:
-            self._numbers[index] = number = self._blocks.begin(Kind.REASONING)
+            self._numbers[index] = number = self._blocks.begin(BlockKind.REASONING)
             self._hosted[index] = block
             return self._blocks.name(number)
         kind = _KINDS.get(text_in(block.get("type")))
         if kind is None or index in self._numbers:
             _log.info("skipped a block of type %r", block.get("type"))
             return []
-        if kind is Kind.CALL:
+        if kind is BlockKind.CALL:
             return self._call_start(index, block)
         self._numbers[index] = number = self._blocks.begin(kind)
         marks = {name: text_in(block.get(name)) for name in ("signature", "data") if text_in(block.get(name))}
@@ -354,7 +354,7 @@ class Decoder(Ending):
             self._marks[index] = marks
         text = text_in(block.get("text")) or text_in(block.get("thinking"))
         # Reasoning may have no text (redacted, or not shown); an empty delta announces the block.
-        return self._blocks.write(number, text) or (self._blocks.name(number) if kind is Kind.REASONING else [])
+        return self._blocks.write(number, text) or (self._blocks.name(number) if kind is BlockKind.REASONING else [])
 
     def _call_start(self, index: int, block: JsonObject) -> list[ReplyEvent]:
         name = text_in(block.get("name"))

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.providers.bedrock.codec import Decoder, encode
+from qcode.providers.bedrock.codec import BedrockDecoder, encode
 from qcode.providers.bedrock.frames import FrameParser
-from qcode.providers.connection import Connection, Origin
+from qcode.providers.connection import Connection, ConnectionOrigin
 from qcode.providers.errors import attributed, from_answer
 from qcode.providers.history import stripped_prefill
 from qcode.providers.sdk import http_client, quiet, run_aside
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Client:
+class _BedrockClient:
     signer: Signer
     control: Callable[[], Control]
     http: httpx2.AsyncClient
 
 
-class BedrockProvider(SdkProvider[_Client]):
+class BedrockProvider(SdkProvider[_BedrockClient]):
     """Amazon Bedrock, with the credentials that Amazon's SDK finds, or with a Bedrock API key."""
 
     def __init__(self, connection: Connection) -> None:
@@ -50,23 +50,23 @@ class BedrockProvider(SdkProvider[_Client]):
         self.host = connection.base_url or connection.name
         self._given = self._connection
 
-    def _make_client(self) -> _Client:
+    def _make_client(self) -> _BedrockClient:
         quiet("botocore", "urllib3", "httpx2", "httpcore2")
         amazon = connect(self._given)
         self._connection = replace(self._given, base_url=amazon.runtime.meta.endpoint_url, ca_file=amazon.ca_file)
-        return _Client(Signer(amazon.runtime), amazon.control, http_client(self._connection))
+        return _BedrockClient(Signer(amazon.runtime), amazon.control, http_client(self._connection))
 
-    async def _close_client(self, client: _Client) -> None:
+    async def _close_client(self, client: _BedrockClient) -> None:
         await client.http.aclose()
 
-    def _decoder(self, request: ModelRequest) -> Decoder:
-        return Decoder(request.model, tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
+    def _decoder(self, request: ModelRequest) -> BedrockDecoder:
+        return BedrockDecoder(request.model, tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
 
     def _parser(self) -> FrameParser:
         return FrameParser()
 
     @asynccontextmanager
-    async def _open(self, client: _Client, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+    async def _open(self, client: _BedrockClient, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         import httpx2
 
         body = json.dumps(encode(request), ensure_ascii=False).encode()
@@ -79,7 +79,7 @@ class BedrockProvider(SdkProvider[_Client]):
                 raise httpx2.HTTPStatusError("refused", request=response.request, response=response)
             yield response
 
-    async def _list_models(self, client: _Client) -> list[str]:
+    async def _list_models(self, client: _BedrockClient) -> list[str]:
         return await run_aside(lambda: _model_names(client.control()))
 
     def _failures(self) -> tuple[type[Exception], ...]:
@@ -118,13 +118,13 @@ class Events(Protocol):
     def register_last(self, name: str, handler: Callable[..., None]) -> None: ...
 
 
-class Meta(Protocol):
+class ResponseMetadata(Protocol):
     events: Events
     endpoint_url: str
 
 
 class Runtime(Protocol):
-    meta: Meta
+    meta: ResponseMetadata
 
     def converse_stream(self, **fields: object) -> object: ...
 
@@ -134,7 +134,7 @@ class Paginator(Protocol):
 
 
 class Control(Protocol):
-    meta: Meta
+    meta: ResponseMetadata
 
     def list_foundation_models(self, **fields: object) -> JsonObject: ...
     def get_paginator(self, name: str) -> Paginator: ...
@@ -265,7 +265,7 @@ _KINDS: Mapping[str, tuple[ErrorKind, str]] = {
 """The error kind, and advice, by the name of an exception or of one of its base classes."""
 
 
-def of_sdk(origin: Origin, error: Exception, *, now: datetime) -> ProviderError | None:
+def of_sdk(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> ProviderError | None:
     """Convert an exception of botocore; return None for any other exception."""
     answer = getattr(error, "response", None)
     if isinstance(answer, dict):
@@ -278,7 +278,7 @@ def of_sdk(origin: Origin, error: Exception, *, now: datetime) -> ProviderError 
     return attributed(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
 
 
-def _of_answer(origin: Origin, answer: JsonObject, *, now: datetime) -> ProviderError:
+def _of_answer(origin: ConnectionOrigin, answer: JsonObject, *, now: datetime) -> ProviderError:
     """Convert a `ClientError`: a response with an error status, already read by the SDK."""
     error, meta = answer.get("Error"), answer.get("ResponseMetadata")
     error, meta = error if isinstance(error, dict) else {}, meta if isinstance(meta, dict) else {}

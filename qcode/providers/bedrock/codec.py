@@ -18,7 +18,7 @@ from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, Too
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.usage import Usage
-from qcode.providers.blocks import BlockWriter, Ending, Kind, PrefilledSpace, normalise_stop
+from qcode.providers.blocks import BlockKind, BlockWriter, Ending, PrefilledSpace, normalise_stop
 from qcode.providers.claude import thinking_fields
 from qcode.providers.errors import from_stream
 from qcode.providers.history import (
@@ -223,7 +223,7 @@ STOPS: Mapping[str, StopReason] = {
 """`stopReason` of Converse."""
 
 
-class Decoder(Ending):
+class BedrockDecoder(Ending):
     """Decodes the stream of one reply.
 
     The stream does not name the model: `model` is the requested one. `tag` makes generated call ids unique in a
@@ -237,7 +237,7 @@ class Decoder(Ending):
         self._prefilled = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
         self._numbers: dict[int, int] = {}
-        self._kinds: dict[int, Kind] = {}
+        self._kinds: dict[int, BlockKind] = {}
         self._marks: dict[int, dict[str, str]] = {}
         self._calls = 0
         self._has_started = False
@@ -305,16 +305,16 @@ class Decoder(Ending):
         self._calls += 1
         call_id = text_in(call.get("toolUseId")) or mint_call_id(self._tag, "", self._calls)
         self._numbers[index], events = self._blocks.begin_call(call_id, name)
-        self._kinds[index] = Kind.CALL
+        self._kinds[index] = BlockKind.CALL
         return events
 
     def _delta(self, index: int, delta: JsonObject) -> list[ReplyEvent]:
         if isinstance(delta.get("text"), str):
-            return self._write(index, Kind.TEXT, self._prefilled.cut(text_in(delta.get("text"))))
+            return self._write(index, BlockKind.TEXT, self._prefilled.cut(text_in(delta.get("text"))))
         if call := object_in(delta.get("toolUse")):
-            return self._write(index, Kind.CALL, text_in(call.get("input")))
+            return self._write(index, BlockKind.CALL, text_in(call.get("input")))
         if reasoning := object_in(delta.get("reasoningContent")):
-            events = self._write(index, Kind.REASONING, text_in(reasoning.get("text")), is_marked=True)
+            events = self._write(index, BlockKind.REASONING, text_in(reasoning.get("text")), is_marked=True)
             marks = self._marks.setdefault(index, {})
             for name in ("signature", "redactedContent"):
                 if piece := text_in(reasoning.get(name)):
@@ -322,11 +322,11 @@ class Decoder(Ending):
             return events
         return []
 
-    def _write(self, index: int, kind: Kind, text: str, *, is_marked: bool = False) -> list[ReplyEvent]:
+    def _write(self, index: int, kind: BlockKind, text: str, *, is_marked: bool = False) -> list[ReplyEvent]:
         """Append to a block. Text and reasoning blocks start with their first piece; `is_marked`: even an empty one."""
         events: list[ReplyEvent] = []
         if index not in self._numbers:
-            if kind is Kind.CALL or not (text or is_marked):
+            if kind is BlockKind.CALL or not (text or is_marked):
                 return []
             self._numbers[index] = self._blocks.begin(kind)
             self._kinds[index] = kind

@@ -1,5 +1,5 @@
 """The built-in demo model `demo/demo`: qcode with every feature, offline and without a key.
 
-It follows a script and says so. `provider` is what the registry makes, `scenarios` what it can play.
-Nothing here touches a network, a disk or a clock other than the pause between two chunks.
+It follows a script and says so. The registry creates `provider`; `scenarios` has the scripts. Nothing here uses a
+network, a disk or a clock, except for the pause between two chunks.
 """

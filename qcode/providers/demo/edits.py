@@ -1,6 +1,6 @@
-"""The demo model's edits: from what the `read` tool returned to one exact replacement. Pure.
+"""The demo model's edits: from a result of the `read` tool to one exact replacement. Pure.
 
-The replacement is always cut from the text that was read and made long enough to occur once.
+The replaced text is always a part of the file that is long enough to occur once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """One exact replacement; `summary` says in a few words what it does."""
+class DemoEdit:
+    """One exact replacement; `summary` describes it in a few words."""
 
     old_text: str
     new_text: str
@@ -35,16 +35,17 @@ class Edit:
 
 
 def text_read(result: str) -> str:
-    """Return the file text inside a result of the `read` tool (`number`, a tab, the line), other lines left out."""
+    """Return the file text inside a result of the `read` tool (`number`, a tab, the line), without other lines."""
     found = (_NUMBERED.fullmatch(line) for line in result.split("\n"))
     return "\n".join(match[2] for match in found if match)
 
 
-def plan_edit(wish: str, path: str, text: str) -> Edit | None:
-    """Return the edit that `wish` asks of the file at `path`, or None where there is nothing to do.
+def plan_edit(wish: str, path: str, text: str) -> DemoEdit | None:
+    """Return the edit that `wish` asks for in the file at `path`, None if there is nothing to do.
 
-    In order: a replacement that was spelled out; for Python the first docstring that is missing; else, unless the
-    wish was for a docstring, a comment as a new last line.
+    In order: a replacement given in the prompt; for Python the first missing docstring; otherwise, unless the prompt
+    asks
+    for a docstring, a comment as a new last line.
     """
     asked = _REPLACE.search(wish[-MAX_WISH:])
     if asked:
@@ -57,12 +58,12 @@ def plan_edit(wish: str, path: str, text: str) -> Edit | None:
 
 
 def without_replacement(wish: str) -> str:
-    """Return `wish` without the texts of a spelled-out replacement, so that neither is taken for a file name."""
+    """Return `wish` without the quoted texts of a replacement, so that neither is mistaken for a file name."""
     return _REPLACE.sub("", wish[-MAX_WISH:])
 
 
 def new_file(path: str) -> str:
-    """Return the small file that is written where there was nothing to edit; it leaves something to improve."""
+    """Return the small file that is written if there is nothing to edit; it leaves room for improvement."""
     stem = PurePosixPath(path).stem
     if path.endswith(".py"):
         return (
@@ -75,7 +76,7 @@ def new_file(path: str) -> str:
 
 
 def comment(path: str, text: str) -> str:
-    """Return `text` as a comment in the language of the file at `path`; `#` where nothing is known of it."""
+    """Return `text` as a comment in the language of the file at `path`; with `#` if the language is unknown."""
     kind = PurePosixPath(path).suffix.lstrip(".").lower()
     for mark, kinds in _LINE_COMMENTS.items():
         if kind in kinds.split():
@@ -86,14 +87,14 @@ def comment(path: str, text: str) -> str:
     return text if kind in ("txt", "") else f"# {text}"
 
 
-def _replacement(old: str, new: str, text: str) -> Edit | None:
+def _replacement(old: str, new: str, text: str) -> DemoEdit | None:
     count = text.count(old)
     if count == 0:
         return None
-    return Edit(old, new, f"replaced `{old}` with `{new}`", replace_all=count > 1)
+    return DemoEdit(old, new, f"replaced `{old}` with `{new}`", replace_all=count > 1)
 
 
-def _docstring(path: str, text: str) -> Edit | None:
+def _docstring(path: str, text: str) -> DemoEdit | None:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -111,7 +112,7 @@ def _docstring(path: str, text: str) -> Edit | None:
 
 
 def _has_room(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str]) -> bool:
-    """Say whether `node` has no docstring and its body begins on a line of its own."""
+    """Return whether `node` has no docstring and its body starts on a separate line."""
     first = node.body[0]
     return ast.get_docstring(node) is None and not lines[first.lineno - 1][: first.col_offset].strip()
 
@@ -121,17 +122,17 @@ def _first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(each.lineno for each in decorators)])
 
 
-def _insertion(text: str, number: int, line: str, what: str) -> Edit:
+def _insertion(text: str, number: int, line: str, what: str) -> DemoEdit:
     lines = text.split("\n")
     below = lines[number - 1]
     indent = below[: len(below) - len(below.lstrip())]
     start, end = _unique(lines, number - 1)
     before, after = lines[start : number - 1], lines[number - 1 : end]
     gap = [] if indent else [""]
-    return Edit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {what}")
+    return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {what}")
 
 
-def _last_line(path: str, text: str) -> Edit | None:
+def _last_line(path: str, text: str) -> DemoEdit | None:
     lines = text.split("\n")
     filled = [number for number, line in enumerate(lines) if line.strip()]
     if not filled:
@@ -140,11 +141,11 @@ def _last_line(path: str, text: str) -> Edit | None:
     old = "\n".join(lines[start:end])
     last = lines[filled[-1]]
     indent = "" if path.endswith(".py") else last[: len(last) - len(last.lstrip())]
-    return Edit(old, f"{old}\n{indent}{comment(path, _NOTE)}", "added a comment as the last line")
+    return DemoEdit(old, f"{old}\n{indent}{comment(path, _NOTE)}", "added a comment as the last line")
 
 
 def _unique(lines: list[str], index: int) -> tuple[int, int]:
-    """Return the smallest range around line `index`, grown upwards first, whose text occurs once."""
+    """Return the smallest range around line `index`, extended upwards first, whose text occurs once."""
     text = "\n".join(lines)
     start, end = index, index + 1
     while not lines[start].strip() or text.count("\n".join(lines[start:end])) > 1:

@@ -52,7 +52,7 @@ DEMO_FACTS = ModelFacts(
     prefill=False,
     thinking=True,
 )
-"""What the catalog should say of `demo/demo`. It accepts a prefill as well; without it the resume message is seen."""
+"""The catalog's entry for `demo/demo`. It also accepts a prefill; without it the resume message can be seen."""
 
 _PACE = 0.01
 _CHUNKS = 180
@@ -61,10 +61,11 @@ _RETRY_AFTER = 3.0
 
 
 class DemoProvider:
-    """Plays `SCENARIOS`. Waits `pace` seconds before each chunk of a few words; a reply has about 180 chunks at most.
+    """Plays `SCENARIOS`. Waits `pace` seconds before each chunk of a few words; a reply has at most about 180 chunks.
 
-    `max_tokens` is honoured to the character at `CHARS_PER_TOKEN` characters a token, and usage is counted in the
-    same measure: input is the system text, the messages (images aside) and the tool definitions.
+    `max_tokens` is exact to the character, at `CHARS_PER_TOKEN` characters a token. Usage is counted the same way:
+    input is
+    the system text, the messages (without images) and the tool definitions.
     """
 
     def __init__(self, pace: float = _PACE, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -75,7 +76,7 @@ class DemoProvider:
         self._refused: set[tuple[Message, ...]] = set()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        """Yield one reply; raise `ProviderError` for another model's name and for the pretended rate limit."""
+        """Yield one reply; raise `ProviderError` for an unknown model and for the simulated rate limit."""
         if request.model != DEMO_MODEL:
             raise ProviderError(
                 ErrorKind.UNKNOWN_MODEL, f"The demo provider has no model `{request.model}`; use `{DEMO_MODEL}`."
@@ -107,10 +108,10 @@ class DemoProvider:
         return (DEMO_MODEL,)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
     def _script(self, request: ModelRequest) -> Script:
-        """Return what is to be said, the part that was said already left out; raise the pretended rate limit."""
+        """Return the reply, without the part that was already sent; raise the simulated rate limit."""
         scene = read_scene(request)
         script = _compose(scene, request)
         if scene.tails:

@@ -1,9 +1,9 @@
-"""What the demo model can play: the table that `/help demo` prints, one function for each row, and its long texts.
+"""The scenarios of the demo model: the table that `/help demo` prints, one function for each row, and the long texts.
 
-A play is pure: it looks at a scene and returns the next reply as a script. It knows the tools by their fixed names and
-arguments, and reads what they returned as any model would. Long texts are the same on every run, and every line carries
-the number of its section, so that a seam, a gap or a doubled passage can be tested. Its AGENTS.md states only what it
-saw: commands if a manifest has them, the layout, and that a script wrote it.
+These functions are pure: each reads a scene and returns the next reply as a script. They know the tools by their fixed
+names and arguments, and read results as any model would. Long texts are the same on every run, and every line carries
+the number of its section, so tests can detect a seam, a gap or a repeated passage. The AGENTS.md they write states only
+facts: commands if there is a manifest, the layout, and that a script wrote it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
-from qcode.providers.demo.edits import Edit, comment, new_file, plan_edit, text_read, without_replacement
+from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_read, without_replacement
 from qcode.providers.demo.scene import Scene, Script, call, failed, fenced, file_in, last_match, paragraphs, say
 from qcode.text.json import Json, parse_object
 from qcode.values import dataclass
@@ -28,45 +28,45 @@ _SUBJECTS = (
     "a parser", "a cache", "a queue", "a retry loop", "a log", "a command line", "a test", "a schema", "an index",
     "a clock", "a lock", "a file format", "a release",
 )  # fmt: skip
-_ACTS = ("Naming", "Shrinking", "Measuring", "Splitting", "Guarding", "Explaining", "Retiring")
+_ACTS = ("Naming", "Simplifying", "Measuring", "Splitting", "Protecting", "Documenting", "Replacing")
 _OPENINGS = (
-    "Section {n} begins with {it} that works and that nobody wants to touch.",
-    "By section {n} there is {it}, and three people hold three ideas of what it is for.",
-    "What section {n} asks of {it} is modest: do one thing, and say when it cannot be done.",
-    "Section {n} is about {it} as it is on a Friday afternoon, not as it is on the whiteboard.",
-    "In section {n} the first draft of {it} is thrown away, which takes courage and ten minutes.",
+    "Section {n} covers {it} that works but is hard to change.",
+    "Section {n} covers {it} that three teams use for three different purposes.",
+    "Section {n} covers {it} with one task, and a clear error if that task fails.",
+    "Section {n} covers {it} in production, where the input is larger than in any test.",
+    "Section {n} covers {it} whose first draft was replaced after a review.",
 )
 _MIDDLES = (
-    "Write down what goes in and what comes out; keep example {n} beside it, and let it fail once.",
-    "The smallest useful change (number {n} here) is the one whose effect you can see within a minute.",
-    "Where two names compete, rule {n} says: keep the one that a newcomer would search for.",
-    "Count before you tune: figure {n} on your list is never the one you expected to be slow.",
+    "Write down its inputs and outputs, keep example {n} next to them, and test one failure.",
+    "Start with the smallest useful change: number {n} should show its effect within a minute.",
+    "If two names compete, follow rule {n}: keep the one that a new developer would search for.",
+    "Measure before you optimize: line {n} of the profile is rarely the one you expected.",
 )
 _ITEMS = (
-    "- [{n}a] say what holds before and after, in one sentence",
-    "- [{n}b] *one* reason to change; the second reason gets a place of its own",
+    "- [{n}a] state the conditions before and after, in one sentence",
+    "- [{n}b] *one* responsibility; move a second one to another module",
     "- [{n}c] an error that names the file, the line and `option_{n}`",
     "- [{n}d] **no** silent fallback, not even for case {n}",
     "- [{n}e] a test called `test_rule_{n}_holds`",
 )
 _QUOTES = (
-    "> Note {n}: what is shown must be what is stored.",
-    "> Note {n}: a limit is a fact to plan with, not a reason to stop.",
-    "> Note {n}: if it cannot be explained, it cannot be repaired.",
+    "> Note {n}: the displayed text and the stored text must be the same.",
+    "> Note {n}: plan for a limit instead of stopping at it.",
+    "> Note {n}: code that cannot be explained cannot be repaired.",
 )
 
 
 @lru_cache(maxsize=8)
 def guide(characters: int) -> str:
-    """Return a Markdown guide of at least `characters` characters and less than one section more."""
-    lines = ["# A field guide to small programs", "", "Everything below is made up by the built-in demo model.", ""]
+    """Return a Markdown guide of at least `characters` characters, by less than one section."""
+    lines = ["# A guide to small programs", "", "The built-in demo model made this text up.", ""]
     size, number = sum(len(line) + 1 for line in lines), 0
     while size < characters:
         number += 1
         section = _section(number)
         lines += section
         size += sum(len(line) + 1 for line in section)
-    lines.append(f"That is the end of the guide: {number} sections, numbered from 1 to {number}, none missing.")
+    lines.append(f"End of the guide: {number} sections, numbered from 1 to {number}, none missing.")
     return "\n".join(lines) + "\n"
 
 
@@ -78,7 +78,7 @@ def musing(characters: int) -> str:
     while size < characters:
         number = len(lines) + 1
         subject = _SUBJECTS[number * 5 % len(_SUBJECTS)]
-        lines.append(f"Thought {number}: what if {subject} were not needed at all? Then thought {number + 1} is next.")
+        lines.append(f"Thought {number}: is {subject} needed at all? If not, thought {number + 1} is next.")
         size += len(lines[-1]) + 1
     return "\n".join(lines) + "\n"
 
@@ -99,7 +99,7 @@ def _section(n: int) -> list[str]:
 
 
 def _step(n: int) -> str:
-    return ("read it aloud", "take one thing out", "run it with no input", "ask who would miss it")[n % 4]
+    return ("read it aloud", "remove one part", "run it without input", "ask who depends on it")[n % 4]
 
 
 def _code(n: int) -> list[str]:
@@ -126,29 +126,34 @@ _MAX_SHOWN = 20
 
 
 def names_in(listing: str) -> list[str]:
-    """Return what lies in the folder itself, by a result of the `ls` tool: folders end in `/`, files have a size."""
+    """Return the entries of the folder from a result of the `ls` tool: folders end in `/`, files have a size."""
     rows = (_ENTRY.fullmatch(line) for line in listing.split("\n"))
     return [row[1] for row in rows if row]
 
 
 def manifest_in(names: Sequence[str]) -> str:
-    """Return the file that says how the project is built; empty where none is there."""
+    """Return the file that describes the build, empty if there is none."""
     return next((name for name in _MANIFESTS if name in names), "")
 
 
 def agents_file(names: Sequence[str], manifest: str, text: str) -> str:
-    """Return a first AGENTS.md; `text` is what `manifest` holds."""
+    """Return a new AGENTS.md; `text` is the content of `manifest`."""
     lines = ["# For coding assistants", ""]
     commands = list(_commands(manifest, text))
     if commands:
         lines += ["## Commands", "", f"From `{manifest}`:", "", *(f"- `{command}`" for command in commands), ""]
     lines += [_HEADING, "", *_layout(names), ""]
-    lines += ["## Habits", "", "- Keep changes small, and run the tests before saying that something works.", ""]
+    lines += [
+        "## Conventions",
+        "",
+        "- Keep changes small, and run the tests before you report success.",
+        "",
+    ]
     return "\n".join(lines)
 
 
 def missing_part(current: str, names: Sequence[str]) -> str:
-    """Return what an AGENTS.md that is there lacks; empty where it has everything a script can tell."""
+    """Return the part that an existing AGENTS.md lacks, empty if it is complete."""
     return "" if _HEADING in current else "\n".join([_HEADING, "", *_layout(names)])
 
 
@@ -158,7 +163,7 @@ def _layout(names: Sequence[str]) -> Iterator[str]:
     if len(shown) > _MAX_SHOWN:
         yield f"- and {len(shown) - _MAX_SHOWN} more"
     if not shown:
-        yield "- Nothing is here yet."
+        yield "- The folder is empty."
 
 
 def _commands(manifest: str, text: str) -> Iterator[str]:
@@ -175,27 +180,27 @@ _INSTRUCTIONS = re.compile(r"\b(?:AGENTS|CLAUDE|GEMINI|QWEN)\.md\b")
 _PLAN = """\
 # Write `{path}`
 
-A small program that says hello, so that you see how a plan is approved.
+A small example program, to show how you approve a plan.
 
 1. **Write** `{path}` with a `main` function.
-2. **Check** it by reading it once more; nothing else is touched.
+2. **Check** it by reading it again. No other file changes.
 
 | file | change |
 |---|---|
 | `{path}` | new |
 
-Not sure: whether a script should plan at all.
+Open questions: none.
 """
 
 
 def play_init(scene: Scene) -> Script:
-    """Look at the folder, read how it is built and what is there already, and write or complete the AGENTS.md."""
+    """List the folder, read the manifest and an existing AGENTS.md, and write or complete the AGENTS.md."""
     named = _INSTRUCTIONS.search(scene.wish)
     path = named[0] if named else "AGENTS.md"
     if scene.last is None:
-        return call(scene, "I will look at the folder first.", "ls")
+        return call(scene, "I will list the folder first.", "ls")
     if scene.last.call.name in ("write", "edit"):
-        done = f"Done: `{path}` says how the project is built and where things are.\n"
+        done = f"Done: `{path}` describes the build and the layout of the project.\n"
         return failed(scene.last) or say(done)
     if scene.steps[0].result.is_error:
         return failed(scene.steps[0])
@@ -209,16 +214,16 @@ def play_init(scene: Scene) -> Script:
     if not current.strip():
         manifest = manifest_in(names)
         content = agents_file(names, manifest, texts.get(manifest, ""))
-        return call(scene, f"This is what I would write into `{path}`.", "write", path=path, content=content)
+        return call(scene, f"This is my proposal for `{path}`.", "write", path=path, content=content)
     missing = missing_part(current, names)
     if not missing:
-        return say(f"`{path}` already covers what a script can find. A real model would read the code as well.\n")
+        return say(f"`{path}` already has everything a script can find. A real model would read the code as well.\n")
     content = f"{current.rstrip()}\n\n{missing}\n"
     return call(scene, f"`{path}` does not describe the layout; I would add that.", "write", path=path, content=content)
 
 
 def play_plan(scene: Scene) -> Script:
-    """Hand in a plan in plan mode; once it is approved, carry out its one step."""
+    """Submit a plan in plan mode; after approval, carry out its one step."""
     path = file_in(scene.wish, "hello.py")
     step = scene.last
     if step is None:
@@ -227,7 +232,7 @@ def play_plan(scene: Scene) -> Script:
     if step.call.name == "write":
         return failed(step) or say(f"Done, as planned: `{path}`.\n")
     if step.result.is_error:
-        return say("You want another plan. I follow a script and have only this one; plan mode stays on.\n")
+        return say("You want another plan, but my script has only this one. Plan mode stays on.\n")
     return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
 
 
@@ -238,7 +243,7 @@ _HUGE_PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Something to ask the demo model for; `request` is what to type, `shows` what can then be seen."""
+    """A prompt that the demo model understands. `request` is an example of it, `shows` describes the result."""
 
     request: str
     title: str
@@ -249,7 +254,7 @@ class Scenario:
 
 
 def find_scenario(wish: str) -> Scenario | None:
-    """Return the scenario `wish` asks for: its last paragraph decides, then its first; None where neither does."""
+    """Return the scenario that `wish` asks for: its last paragraph decides, then its first; None if neither matches."""
     parts = paragraphs(wish)
     for part in dict.fromkeys([*parts[-1:], *parts[:1]]):
         for scenario in SCENARIOS:
@@ -259,12 +264,12 @@ def find_scenario(wish: str) -> Scenario | None:
 
 
 def play_help(scene: Scene) -> Script:
-    """Say what this is, what to try and how to get a real model; the answer to everything that is not in the table."""
+    """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
     tries = "\n".join(f"- **{each.request}**: {each.shows}" for each in SCENARIOS)
     return say(
-        "I am the **built-in demo model** of qcode. I follow a script on this machine, without a network and without "
-        "a key, so that you can see how qcode behaves. I cannot think about what you wrote.\n\n"
-        f"Things to type:\n\n{tries}\n\n"
+        "I am the **built-in demo model** of qcode. I run a script on your machine, without a network or an API key, "
+        "to show how qcode works. I do not understand your message.\n\n"
+        f"Prompts to try:\n\n{tries}\n\n"
         "For a real model, set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` and start qcode again. "
         "A local server (Ollama, LM Studio, llama.cpp, vLLM) needs no key.\n"
     )
@@ -273,7 +278,7 @@ def play_help(scene: Scene) -> Script:
 def _play_list(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will look at the folder with the `glob` tool.", "glob", pattern="*")
-    return failed(scene.last) or say(f"This is what is in the folder:\n\n{fenced(scene.last.result.content)}\n")
+    return failed(scene.last) or say(f"Files in this folder:\n\n{fenced(scene.last.result.content)}\n")
 
 
 def _play_read(scene: Scene) -> Script:
@@ -285,8 +290,8 @@ def _play_read(scene: Scene) -> Script:
         return problem
     text = text_read(scene.last.result.content)
     lines = text.split("\n") if text else []
-    first = next((line.strip() for line in lines if line.strip()), "nothing but white space")
-    return say(f"I read {len(lines)} lines of `{path}`. It begins with:\n\n{fenced(first)}\n")
+    first = next((line.strip() for line in lines if line.strip()), "only white space")
+    return say(f"I read {len(lines)} lines of `{path}`. The first line:\n\n{fenced(first)}\n")
 
 
 def _play_edit(scene: Scene) -> Script:
@@ -305,7 +310,7 @@ def _play_edit(scene: Scene) -> Script:
         return say(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
     edit = plan_edit(scene.wish, path, text_read(scene.steps[0].result.content))
     if step.call.name == "read":
-        return _edit(scene, path, edit) if edit else say(f"There is nothing of that kind to change in `{path}`.\n")
+        return _edit(scene, path, edit) if edit else say(f"There is nothing to change in `{path}`.\n")
     return say(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
 
 
@@ -320,7 +325,7 @@ def _play_agents(scene: Scene) -> Script:
             )
             for place, (description, prompt) in enumerate(tasks)
         )
-        return (Text("I will give two tasks to sub-agents, which work in parallel.\n"), *calls)
+        return (Text("I will give one task each to two sub-agents, which work in parallel.\n"), *calls)
     answers = "\n\n".join(fenced(step.result.content) for step in scene.steps)
     return say(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
 
@@ -329,7 +334,7 @@ def _play_shell(scene: Scene) -> Script:
     command = _command_in(scene.wish)
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
-    return failed(scene.last) or say(f"The command answered:\n\n{fenced(scene.last.result.content)}\n")
+    return failed(scene.last) or say(f"Output of the command:\n\n{fenced(scene.last.result.content)}\n")
 
 
 def _play_failure(scene: Scene) -> Script:
@@ -339,19 +344,19 @@ def _play_failure(scene: Scene) -> Script:
     if not scene.last.result.is_error:
         return say(f"That worked: `{path}` exists.\n")
     return say(
-        f"As expected, the tool failed and said why:\n\n{fenced(scene.last.result.content)}\n\nA failed call "
-        "does not end the turn: its error goes back to the model, which can try another way.\n"
+        f"As expected, the tool failed with this error:\n\n{fenced(scene.last.result.content)}\n\nA failed call "
+        "does not end the turn: the model gets the error and can try something else.\n"
     )
 
 
 def _play_thinking(scene: Scene) -> Script:
     thought = (
-        "The person wants to see thinking. I am a script, so I do not think; I can show how it looks.\n"
-        "First the question: what is the sum of the odd numbers below ten?\n"
+        "The user wants to see thinking. I follow a script and cannot think, but I can show how it looks.\n"
+        "The question: what is the sum of the odd numbers below ten?\n"
         "One and three make four, five more make nine, seven more make sixteen, and nine more make twenty-five.\n"
-        "There are five of them, and five times five is twenty-five: the square of how many there are.\n"
+        "There are five of them, and five times five is twenty-five, so the sum is the square of their count.\n"
     )
-    return _thinking(scene, thought, "The odd numbers below ten add up to **25**, the square of how many there are.\n")
+    return _thinking(scene, thought, "The odd numbers below ten add up to **25**, the square of their count.\n")
 
 
 def _play_overthinking(scene: Scene) -> Script:
@@ -392,13 +397,13 @@ def _play_huge_write(scene: Scene) -> Script:
         return say(f"Done: `{path}` is written, in {how}. Nothing was lost to the output limit.\n")
     mark = _part_mark(path, done + 1)
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
-    return _edit(scene, path, Edit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
+    return _edit(scene, path, DemoEdit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
 
 
 def _play_rate_limit(scene: Scene) -> Script:
     return say(
-        "The first attempt at this request was refused with a rate limit and a wait of three seconds; this "
-        "retry went through. qcode retries without your help, and Esc would have cancelled the wait.\n"
+        "The first request failed with a rate limit and a wait of three seconds. qcode retried it automatically, and "
+        "this is the answer. Esc would have interrupted the wait.\n"
     )
 
 
@@ -406,7 +411,7 @@ def _thinking(scene: Scene, thought: str, answer: str) -> Script:
     return say(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
 
 
-def _edit(scene: Scene, path: str, edit: Edit) -> Script:
+def _edit(scene: Scene, path: str, edit: DemoEdit) -> Script:
     arguments: dict[str, Json] = {"path": path, "old_text": edit.old_text, "new_text": edit.new_text}
     if edit.replace_all:
         arguments["replace_all"] = True
@@ -414,7 +419,7 @@ def _edit(scene: Scene, path: str, edit: Edit) -> Script:
 
 
 def _command_in(wish: str) -> str:
-    """Return the command that `wish` names: what is in backquotes, else the rest of its line as a sentence."""
+    """Return the command in `wish`: the text in backquotes, otherwise the rest of its line."""
     found = last_match(_COMMAND, wish)
     line = found[1].strip() if found else "ls"
     quoted = re.search(r"`([^`]+)`", line)
@@ -433,14 +438,14 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "ask two sub-agents",
         "Sub-agents",
-        "two tasks in parallel, each done by a model with its own context",
+        "two tasks in parallel, each by a model with a separate context",
         _words(r"\bsub-?agents?\b"),
         _play_agents,
     ),
     Scenario(
         "/init",
         "A first AGENTS.md",
-        "looks through the folder and writes or completes an AGENTS.md, with your approval",
+        "reads the folder, then writes or completes an AGENTS.md with your approval",
         _words(r"^\s*/init\b|\b(write|create|make|improve|update)\b.*\b(agents|claude|gemini|qwen)\.md\b"),
         play_init,
     ),
@@ -462,7 +467,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "run ls",
         "A shell command",
-        "the command you name and its output; one that does more than read needs your approval",
+        "a command and its output; anything but reading needs your approval",
         _COMMAND,
         _play_shell,
     ),
@@ -511,7 +516,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "add a docstring to hello.py",
         "An edit",
-        "reads a file, then shows the change as a diff for your approval; creates a missing file",
+        "reads a file, then shows the change as a diff for your approval; creates the file if it is missing",
         _words(
             r"\bdocstring\b|\b(add|edit|change|fix|insert|rename|replace|refactor|update|modify|write|create)\b"
             r".*(\bfile\b|\w\.[a-z]\w{0,7}\b)"
@@ -533,4 +538,4 @@ SCENARIOS: tuple[Scenario, ...] = (
         _play_read,
     ),
 )
-"""Every scenario, in the order in which a wish is matched against them."""
+"""Every scenario, in the order in which a prompt is matched against them."""

@@ -1,9 +1,9 @@
-"""What the demo model sees in a request, and what it is going to say, as blocks within its output cap. Pure.
+"""The demo model's view of a request, and its reply as blocks within the output cap. Pure.
 
-A `Scene` is who asked for what, which calls ran, and where a cut reply stopped. It comes from the request alone, so the
-same request gives the same reply. Requests that qcode makes on its own are known by their plain words. A script is a
-tuple of `Reasoning`, `Text` and `ToolCall` blocks. One token is `CHARS_PER_TOKEN` characters of output: reasoning, text
-and the argument JSON of calls count, names and ids do not.
+A `Scene` is the prompt, the calls that ran, and the point where a truncated reply stopped. It is derived from the
+request alone, so the same request gets the same reply. Requests that qcode itself makes are recognized by their words.
+A script is a tuple of `Reasoning`, `Text` and `ToolCall` blocks. One token is `CHARS_PER_TOKEN` characters of output:
+reasoning, text and the argument JSON of calls count, names and ids do not.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TAGGED = re.compile(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
 _TICKED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
 _MAX_QUOTED = 20_000
 MAX_WISH = 2_000
-"""The end of a prompt in which the demo looks for what is wanted: its patterns take longer than linear time."""
+"""Characters at the end of a prompt that are matched with the scenarios, whose patterns take more than linear time."""
 _SPARING = frozenset({"none", "minimal", "low"})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """A call of this turn and its result."""
 
     call: ToolCall
@@ -42,16 +42,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One request, understood.
+    """A parsed request.
 
-    `wish` is what the person asked, `steering` what they added while the turn ran. `partial` is the text of this
-    reply so far, None where the reply begins; `is_typed`: the person asked to go on in their own words. `tails` are
-    passages quoted from a cut call whose rest is wanted as text. `is_sparing`: answer without thinking.
-    `number` is that of the next call in the transcript, from 1.
+    `wish` is the user's prompt, `steering` the text added during the turn. `partial` is the text of this reply so far,
+    None
+    at its start; `is_typed`: the user asked in their own words to continue. `tails` are passages quoted from a
+    truncated
+    call whose rest is requested as text. `is_sparing`: answer without thinking. `number` is the number of the next call
+    in
+    the transcript, from 1.
     """
 
     wish: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DemoStep, ...] = ()
     steering: str = ""
     partial: str | None = None
     is_typed: bool = False
@@ -60,12 +63,12 @@ class Scene:
     number: int = 1
 
     @property
-    def last(self) -> Step | None:
+    def last(self) -> DemoStep | None:
         return self.steps[-1] if self.steps else None
 
 
 def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
-    """Return what `request` shows; with `may_resume` False its last message is taken as a new wish."""
+    """Return the scene of `request`. If `may_resume` is False, its last message is a new prompt."""
     messages = list(request.messages)
     latest = _words(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
@@ -89,7 +92,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def _take_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, bool]:
-    """Take the unfinished assistant text, and what asks to go on with it, off the end of `messages`."""
+    """Remove the unfinished assistant text, and the message that asks to continue it, from the end of `messages`."""
     partial: str | None = None
     is_typed = False
     if messages and messages[-1].role == "assistant":
@@ -111,14 +114,14 @@ def _is_text_reply(message: Message) -> bool:
 
 
 def _is_wish(message: Message) -> bool:
-    """Say whether `message` is a person's (or a resume) message, and not the results of calls."""
+    """Return whether `message` is a prompt or a resume message, rather than the results of calls."""
     return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
-def _steps(turn: list[Message]) -> tuple[Step, ...]:
+def _steps(turn: list[Message]) -> tuple[DemoStep, ...]:
     calls = {call.call_id: call for message in turn for call in message.calls}
     results = [block for message in turn for block in message.blocks if isinstance(block, ToolResult)]
-    return tuple(Step(calls[result.call_id], result) for result in results if result.call_id in calls)
+    return tuple(DemoStep(calls[result.call_id], result) for result in results if result.call_id in calls)
 
 
 def _words(message: Message) -> str:
@@ -153,22 +156,22 @@ _WORD = 24
 
 
 def tokens_of(characters: int) -> int:
-    """Return how many tokens `characters` are; a token that was begun counts."""
+    """Return the number of tokens in `characters`, rounded up."""
     return -(-characters // CHARS_PER_TOKEN)
 
 
 def body_of(block: ScriptBlock) -> str:
-    """Return the part of `block` that costs output."""
+    """Return the part of `block` that counts as output."""
     return block.arguments if isinstance(block, ToolCall) else block.text
 
 
 def size_of(script: Script) -> int:
-    """Return the characters of output that `script` costs."""
+    """Return the characters of output in `script`."""
     return sum(len(body_of(block)) for block in script)
 
 
 def cut_at(script: Script, cap: int) -> Script:
-    """Return as much of `script` as `cap` tokens hold, cut to the character; a block with nothing left is gone."""
+    """Return the part of `script` that fits in `cap` tokens, exact to the character; empty blocks are dropped."""
     left = cap * CHARS_PER_TOKEN
     kept: list[ScriptBlock] = []
     for block in script:
@@ -181,10 +184,10 @@ def cut_at(script: Script, cap: int) -> Script:
 
 
 def rest_of_text(script: Script, partial: str) -> Script | None:
-    """Return what follows `partial` in `script`, or None where the script never said it.
+    """Return the part of `script` after `partial`, None if the script does not contain it.
 
-    Thinking is not repeated, and so is no text before the place; calls after it are still to be made. A partial
-    that is not the exact beginning is looked up by its end.
+    Thinking and text before that point are not repeated; calls after it are still made. If `partial` is not the exact
+    beginning, its end is searched.
     """
     said = "".join(block.text for block in script if isinstance(block, Text))
     start = len(partial) if said.startswith(partial) else end_of(partial, said)
@@ -202,14 +205,14 @@ def rest_of_text(script: Script, partial: str) -> Script | None:
 
 
 def end_of(partial: str, whole: str) -> int | None:
-    """Return where the last characters of `partial` end inside `whole`, or None where they are not in it."""
+    """Return the position in `whole` after the last characters of `partial`, None if they do not occur."""
     needle = partial[-_TAIL:]
     found = whole.find(needle) if needle.strip() else -1
     return None if found < 0 else found + len(needle)
 
 
 def slices(text: str, size: int) -> Iterator[str]:
-    """Yield `text` in pieces of about `size` characters that end after a space where one is near."""
+    """Yield `text` in pieces of about `size` characters, split after a space if one is near."""
     start = 0
     while start < len(text):
         end = start + size
@@ -238,8 +241,8 @@ def call(scene: Scene, text: str, name: str, **arguments: Json) -> Script:
     return (Text(f"{text}\n"), ToolCall(f"demo_{scene.number}", name, encoded))
 
 
-def failed(step: Step) -> Script:
-    """Return what to say about a call that failed or was denied, nothing where it did not."""
+def failed(step: DemoStep) -> Script:
+    """Return a reply about a call that failed or was denied, empty if it did neither."""
     if not step.result.is_error:
         return ()
     return say(f"The `{step.call.name}` call failed. Its result says:\n\n{fenced(step.result.content)}\n")
@@ -259,6 +262,6 @@ def file_in(wish: str, otherwise: str) -> str:
 
 
 def last_match(pattern: re.Pattern[str], wish: str) -> re.Match[str] | None:
-    """Return the first match in the last paragraph of `wish` that has one: what was piped in comes before it."""
+    """Return the first match in the last matching paragraph of `wish`: piped input comes before the prompt."""
     parts = reversed(paragraphs(wish[-MAX_WISH:]))
     return next((found for part in parts if (found := pattern.search(part))), None)

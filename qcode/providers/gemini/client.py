@@ -18,7 +18,7 @@ from urllib.parse import quote
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
 from qcode.providers.direct import DirectProvider, Post
-from qcode.providers.gemini.codec import Decoder, encode
+from qcode.providers.gemini.codec import GeminiDecoder, encode
 from qcode.providers.sdk import http_client, quiet
 from qcode.values import dataclass
 
@@ -34,15 +34,15 @@ _responses: ContextVar[list[httpx2.Response] | None] = ContextVar("qcode_gemini_
 
 
 @dataclass(frozen=True, slots=True)
-class _Client:
+class _GeminiClient:
     sdk: Client
     http: httpx2.AsyncClient
 
 
-class GeminiProvider(DirectProvider[_Client]):
+class GeminiProvider(DirectProvider[_GeminiClient]):
     """The Gemini Developer API."""
 
-    def _make_client(self) -> _Client:
+    def _make_client(self) -> _GeminiClient:
         import httpx2
         from google.genai import Client
         from google.genai.types import HttpOptions
@@ -69,13 +69,15 @@ class GeminiProvider(DirectProvider[_Client]):
             # The SDK also creates a synchronous client unless it gets one; this one cannot send anything.
             httpx_client=httpx2.Client(transport=httpx2.BaseTransport()),
         )
-        return _Client(Client(api_key=self._connection.api_key or _NO_KEY, vertexai=False, http_options=options), http)
+        return _GeminiClient(
+            Client(api_key=self._connection.api_key or _NO_KEY, vertexai=False, http_options=options), http
+        )
 
-    async def _close_client(self, client: _Client) -> None:
+    async def _close_client(self, client: _GeminiClient) -> None:
         await client.http.aclose()
 
-    def _decoder(self, request: ModelRequest) -> Decoder:
-        return Decoder(tag=str(len(request.messages)))
+    def _decoder(self, request: ModelRequest) -> GeminiDecoder:
+        return GeminiDecoder(tag=str(len(request.messages)))
 
     def _post(self, request: ModelRequest) -> Post:
         connection = self._connection
@@ -86,7 +88,7 @@ class GeminiProvider(DirectProvider[_Client]):
         return Post(url, headers | dict(connection.headers), json.dumps(encode(request)).encode())
 
     @asynccontextmanager
-    async def _open(self, client: _Client, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+    async def _open(self, client: _GeminiClient, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         # A private name: see the docstring of the module.
         api = client.sdk._api_client
         body: dict[str, Any] = dict(encode(request))
@@ -108,7 +110,7 @@ class GeminiProvider(DirectProvider[_Client]):
         finally:
             await kept[-1].aclose()
 
-    async def _list_models(self, client: _Client) -> list[str]:
+    async def _list_models(self, client: _GeminiClient) -> list[str]:
         names: list[str] = []
         async for model in await client.sdk.aio.models.list(config={"page_size": 1000}):
             actions = model.supported_actions

@@ -18,9 +18,9 @@ from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.providers.blocks import (
+    BlockKind,
     BlockWriter,
     Ending,
-    Kind,
     Searches,
     normalise_stop,
     own_tools,
@@ -241,7 +241,7 @@ UNKNOWN_STOPS = frozenset({"FINISH_REASON_UNSPECIFIED", "OTHER", "NO_IMAGE", "ES
 """Documented reasons that do not tell what happened."""
 
 
-class Decoder(Ending):
+class GeminiDecoder(Ending):
     """Decodes the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:
@@ -311,7 +311,7 @@ class Decoder(Ending):
     def _hosted(self, part: JsonObject) -> list[ReplyEvent]:
         """Keep a part of a search that the host ran, unchanged."""
         events = self._blocks.end_flow()
-        block = self._blocks.begin(Kind.REASONING)
+        block = self._blocks.begin(BlockKind.REASONING)
         args = object_in(object_in(part.get("toolCall")).get("args"))
         queries = args.get("queries")
         asked = [text_in(query) for query in queries] if isinstance(queries, list) else [text_in(args.get("query"))]
@@ -329,7 +329,7 @@ class Decoder(Ending):
             return self._call(call, opaque)
         if not isinstance(part.get("text"), str) and opaque is None:
             return []
-        kind = Kind.REASONING if part.get("thought") is True else Kind.TEXT
+        kind = BlockKind.REASONING if part.get("thought") is True else BlockKind.TEXT
         events = self._blocks.flow(kind, text_in(part.get("text")), is_signed=opaque is not None)
         if opaque is not None:
             self._blocks.sign(opaque)

@@ -20,7 +20,7 @@ from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.providers.blocks import BlockWriter, Ending, Kind, normalise_stop
+from qcode.providers.blocks import BlockKind, BlockWriter, Ending, normalise_stop
 from qcode.providers.errors import from_stream, is_error_object
 from qcode.providers.history import (
     alternate,
@@ -186,7 +186,7 @@ def _effort(effort: Effort, quirks: ChatQuirks, model: str) -> JsonObject:
 
 
 @dataclass(slots=True)
-class _Call:
+class _StreamedCall:
     block: int
     index: int | None
     name: str
@@ -203,10 +203,10 @@ class CallDeltas:
     def __init__(self, blocks: BlockWriter, *, tag: str) -> None:
         self._blocks = blocks
         self._tag = tag
-        self._calls: list[_Call] = []
-        self._by_id: dict[str, _Call] = {}
-        self._by_index: dict[int, _Call] = {}
-        self._last: _Call | None = None
+        self._calls: list[_StreamedCall] = []
+        self._by_id: dict[str, _StreamedCall] = {}
+        self._by_index: dict[int, _StreamedCall] = {}
+        self._last: _StreamedCall | None = None
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -231,7 +231,7 @@ class CallDeltas:
             events += self._blocks.write(call.block, text)
         return events
 
-    def _find(self, call_id: str, index: int | None, name: str) -> _Call | None:
+    def _find(self, call_id: str, index: int | None, name: str) -> _StreamedCall | None:
         known = self._by_id.get(call_id) if call_id else None
         if known is not None:
             is_other = name and index is not None and known.index is not None and index != known.index
@@ -243,11 +243,13 @@ class CallDeltas:
             return None
         return call
 
-    def _begin(self, call_id: str, index: int | None, name: str, response_id: str) -> tuple[_Call, list[ReplyEvent]]:
+    def _begin(
+        self, call_id: str, index: int | None, name: str, response_id: str
+    ) -> tuple[_StreamedCall, list[ReplyEvent]]:
         if not call_id or call_id in self._by_id:
             call_id = mint_call_id(self._tag, response_id, len(self._calls) + 1)
         block, events = self._blocks.begin_call(call_id, name)
-        call = _Call(block, index, name)
+        call = _StreamedCall(block, index, name)
         self._calls.append(call)
         self._by_id[call_id] = call
         if index is not None:
@@ -290,7 +292,7 @@ FAILURES: Mapping[str, ErrorKind] = {
 """Values of `finish_reason` with which some servers report an error."""
 
 
-class Decoder(Ending):
+class ChatDecoder(Ending):
     """Decodes the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:
@@ -346,12 +348,12 @@ class Decoder(Ending):
         events: list[ReplyEvent] = []
         for name in self._reasoning_fields:
             if reasoning := text_in(delta.get(name)):
-                events += self._blocks.flow(Kind.REASONING, reasoning)
+                events += self._blocks.flow(BlockKind.REASONING, reasoning)
                 break
         events += self._content(delta.get("content"))
         if refusal := text_in(delta.get("refusal")):
             self._refusal += refusal
-            events += self._blocks.flow(Kind.TEXT, refusal)
+            events += self._blocks.flow(BlockKind.TEXT, refusal)
         for call in [*objects_in(delta.get("tool_calls")), *objects_in(delta.get("function_call"))]:
             events += self._calls.feed(call, self._response_id)
         self._read_stop(choice)
@@ -360,15 +362,15 @@ class Decoder(Ending):
     def _content(self, content: Json) -> list[ReplyEvent]:
         """Handle `content`: a text, or a list of parts, which Mistral's reasoning models send."""
         if isinstance(content, str):
-            return self._blocks.flow(Kind.TEXT, content)
+            return self._blocks.flow(BlockKind.TEXT, content)
         events: list[ReplyEvent] = []
         for part in objects_in(content):
             if part.get("type") == "thinking":
                 inner = part.get("thinking")
                 text = text_in(inner) or "".join(text_in(piece.get("text")) for piece in objects_in(inner))
-                events += self._blocks.flow(Kind.REASONING, text)
+                events += self._blocks.flow(BlockKind.REASONING, text)
             else:
-                events += self._blocks.flow(Kind.TEXT, text_in(part.get("text")))
+                events += self._blocks.flow(BlockKind.TEXT, text_in(part.get("text")))
         return events
 
     def _read_stop(self, choice: JsonObject) -> None:

@@ -17,7 +17,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.azure import MODEL
 from qcode.providers.connection import Connection, strip_version
 from qcode.providers.direct import DirectProvider, Post
-from qcode.providers.openai.chat import Decoder, encode
+from qcode.providers.openai.chat import ChatDecoder, encode
 from qcode.providers.openai.quirks import ChatQuirks
 from qcode.providers.sdk import http_client, quiet
 from qcode.text.json import JsonObject
@@ -106,8 +106,8 @@ class OpenAIChatProvider(OpenAISdkProvider):
         super().__init__(connection)
         self._quirks = quirks
 
-    def _decoder(self, request: ModelRequest) -> Decoder:
-        return Decoder(self._quirks, tag=str(len(request.messages)))
+    def _decoder(self, request: ModelRequest) -> ChatDecoder:
+        return ChatDecoder(self._quirks, tag=str(len(request.messages)))
 
     def _post(self, request: ModelRequest) -> Post:
         base_url = base_for(self._connection.base_url, request, self._quirks)

@@ -20,8 +20,8 @@ from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReaso
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers.blocks import (
+    BlockKind,
     BlockWriter,
-    Kind,
     Searches,
     normalise_stop,
     own_tools,
@@ -242,12 +242,12 @@ class _Item:
     """An output item: its open block, whether it has content, and the part that is being written."""
 
     block: int
-    kind: Kind
+    kind: BlockKind
     has_text: bool = False
     part: Json = None
 
 
-class Decoder:
+class ResponsesDecoder:
     """Decodes the events of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:
@@ -293,16 +293,16 @@ class Decoder:
             case "response.output_item.done":
                 return self._item_done(index, item)
             case "response.output_text.delta":
-                return self._write(index, Kind.TEXT, text_in(sent.get("delta")))
+                return self._write(index, BlockKind.TEXT, text_in(sent.get("delta")))
             case "response.refusal.delta":
                 self._refusal += text_in(sent.get("delta"))
-                return self._write(index, Kind.TEXT, text_in(sent.get("delta")))
+                return self._write(index, BlockKind.TEXT, text_in(sent.get("delta")))
             case "response.reasoning_summary_text.delta":
-                return self._write(index, Kind.REASONING, text_in(sent.get("delta")), sent.get("summary_index"))
+                return self._write(index, BlockKind.REASONING, text_in(sent.get("delta")), sent.get("summary_index"))
             case "response.reasoning_text.delta":
-                return self._write(index, Kind.REASONING, text_in(sent.get("delta")), sent.get("content_index"))
+                return self._write(index, BlockKind.REASONING, text_in(sent.get("delta")), sent.get("content_index"))
             case "response.function_call_arguments.delta":
-                return self._write(index, Kind.CALL, text_in(sent.get("delta")))
+                return self._write(index, BlockKind.CALL, text_in(sent.get("delta")))
         return []
 
     def finish(self) -> list[ReplyEvent]:
@@ -328,15 +328,15 @@ class Decoder:
         self._calls += 1
         call_id = text_in(item.get("call_id")) or mint_call_id(self._tag, self._response_id, self._calls)
         block, events = self._blocks.begin_call(call_id, name)
-        self._items[index] = _Item(block, Kind.CALL)
+        self._items[index] = _Item(block, BlockKind.CALL)
         return events
 
-    def _write(self, index: int, kind: Kind, text: str, part: Json = None) -> list[ReplyEvent]:
+    def _write(self, index: int, kind: BlockKind, text: str, part: Json = None) -> list[ReplyEvent]:
         if not text or index in self._done:
             return []
         item = self._items.get(index)
         if item is None:
-            if kind is Kind.CALL:
+            if kind is BlockKind.CALL:
                 return []
             item = self._items[index] = _Item(self._blocks.begin(kind), kind, part=part)
         if item.kind is not kind:
@@ -353,18 +353,18 @@ class Decoder:
             return []
         match sent.get("type"):
             case "message":
-                kind, text = Kind.TEXT, _said_in(sent)
+                kind, text = BlockKind.TEXT, _said_in(sent)
                 self._refusal = self._refusal or _refused_in(sent)
                 phase = text_in(sent.get("phase"))
                 opaque = _opaque({"phase": phase}) if phase else None
                 for citation in _citations_in(sent):
                     self._searches.cites(text_in(citation.get("url")), text_in(citation.get("title")))
             case "reasoning":
-                kind, text, opaque = Kind.REASONING, _thought_in(sent), _encrypted_in(sent)
+                kind, text, opaque = BlockKind.REASONING, _thought_in(sent), _encrypted_in(sent)
             case "web_search_call" if object_in(sent.get("action")):
-                kind, text, opaque = Kind.REASONING, self._search(sent), search_mark(PROTOCOL, sent)
+                kind, text, opaque = BlockKind.REASONING, self._search(sent), search_mark(PROTOCOL, sent)
             case "function_call":
-                kind, text, opaque = Kind.CALL, text_in(sent.get("arguments")), None
+                kind, text, opaque = BlockKind.CALL, text_in(sent.get("arguments")), None
             case other:
                 _log.info("skipped an item of type %r", other)
                 return []
@@ -373,7 +373,7 @@ class Decoder:
         if item is None or not item.has_text:
             events += self._write(index, kind, text)
             item = self._items.get(index)
-        if item is None and kind is Kind.REASONING and opaque is not None:
+        if item is None and kind is BlockKind.REASONING and opaque is not None:
             # Reasoning that is not shown must still be sent back.
             item = _Item(self._blocks.begin(kind), kind)
             events += self._blocks.name(item.block)

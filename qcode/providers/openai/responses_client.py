@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.protocol.model import ModelRequest
 from qcode.providers.direct import Post
 from qcode.providers.openai.client import OpenAISdkProvider
-from qcode.providers.openai.responses import Decoder, encode
+from qcode.providers.openai.responses import ResponsesDecoder, encode
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class OpenAIResponsesProvider(OpenAISdkProvider):
     """OpenAI, or a server that speaks its Responses protocol."""
 
-    def _decoder(self, request: ModelRequest) -> Decoder:
-        return Decoder(tag=str(len(request.messages)))
+    def _decoder(self, request: ModelRequest) -> ResponsesDecoder:
+        return ResponsesDecoder(tag=str(len(request.messages)))
 
     def _post(self, request: ModelRequest) -> Post:
         return self._post_to(f"{self._connection.base_url}/responses", encode(request))

@@ -22,7 +22,7 @@ from qcode.providers.text_calls.forms import (
     FUNCTION,
     MISTRAL_ARGUMENTS,
     PARAMETER,
-    Form,
+    CallForm,
     WrittenCall,
     opens_call,
 )
@@ -30,7 +30,7 @@ from qcode.values import dataclass
 
 State: TypeAlias = Literal["open", "closed", "broken", "strange"]
 _Place: TypeAlias = Literal["json", "value", "behind value", "end of function", "tail", "else"]
-"""Where the text ends, as far as the end of a reply asks for it."""
+"""The kind of the current position in the text, as far as the end of a reply depends on it."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[\w.\-]{1,128}")
@@ -40,7 +40,7 @@ _SEPARATOR = re.compile(r";[ \t\r\n]{0,32}")
 
 @dataclass(slots=True)
 class _Function:
-    """A function of the tag forms: its arguments are JSON from `start` to `end`, or parameters by their places."""
+    """A function in the tag forms. Its arguments are JSON from `start` to `end`, or parameters with their positions."""
 
     name: str
     parameters: list[tuple[str, int, int]] = field(default_factory=list)
@@ -48,17 +48,18 @@ class _Function:
 
 
 class _NoCallError(Exception):
-    """What was read so far is no call."""
+    """The text read so far is not a call."""
 
 
 class Candidate:
-    """`opener` is the mark it began with. `state`: still `open`; `closed`, up to `end`; `broken`: it began like a
-    call and is none; `strange`: it did not even begin like one.
+    """Text that may become a call, from its mark `opener` on.
 
-    The grammar is in the methods that are generators: each yields where it needs more text to go on.
+    `state`: `open` until decided; `closed`: a call that ends at `end`; `broken`: it started like a call and is not one;
+    `strange`: it did not even start like one. The grammar is in the generator methods: each yields when it needs more
+    text.
     """
 
-    def __init__(self, form: Form, opener: str) -> None:
+    def __init__(self, form: CallForm, opener: str) -> None:
         self.form = form
         self.opener = opener
         self.state: State = "open"
@@ -77,12 +78,12 @@ class Candidate:
 
     @property
     def body(self) -> str:
-        """All that came behind the opening mark."""
+        """The text after the opening mark."""
         self._held[:] = ["".join(self._held)]
         return self._held[0] + self._rest
 
     def feed(self, text: str) -> None:
-        """Take more text; everything is held, also what turns out not to belong to it."""
+        """Add text. All of it is kept, even if it turns out not to belong to the call."""
         self._rest += text
         if self.state != "open":
             return
@@ -94,7 +95,7 @@ class Candidate:
             self.state = "broken" if self._has_begun else "strange"
 
     def finish(self) -> None:
-        """The reply has ended: a candidate that lacks nothing but its end is closed."""
+        """End the reply: a candidate that lacks nothing but its end mark is closed."""
         if self._place == "end of function" and self._function is not None:
             self._end_item(self._function)
         if self._place == "tail":
@@ -108,7 +109,7 @@ class Candidate:
         return [call for item in self._items for call in self._calls_of(item, body, tools)]
 
     def cut_calls(self, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
-        """Return the calls of one that the output limit cut: whole ones, then the incomplete one."""
+        """Return the calls of a candidate that the output limit truncated: complete ones, then the incomplete one."""
         calls = self.calls(tools)
         body, function = self.body, self._function
         if self._place == "json" and function is None:
@@ -127,7 +128,7 @@ class Candidate:
 
     @property
     def is_attempt(self) -> bool:
-        """It is meant as a call: its mark says so, or it has a name and arguments."""
+        """Whether this is meant as a call: its mark is unambiguous, or it has a name and arguments."""
         keys = set(self._scanner.keys)
         return self.form.is_marked or (
             "name" in keys and keys <= CALL_KEYS and bool(keys & {"arguments", "parameters"})
@@ -143,7 +144,7 @@ class Candidate:
         given = [(name, body[start:end]) for name, start, end in item.parameters]
         return [forms.read_parameters(item.name, given, tools)]
 
-    # What may be next
+    # The next token
 
     def _take(self, count: int) -> None:
         self._held.append(self._rest[:count])
@@ -151,7 +152,7 @@ class Candidate:
         self.size += count
 
     def _skip_space(self) -> Iterator[None]:
-        """Move over white space, to where something follows."""
+        """Skip white space up to the next character."""
         while True:
             space = _SPACE.match(self._rest)
             self._take(space.end() if space else 0)
@@ -169,7 +170,7 @@ class Candidate:
             yield
 
     def _run_of(self, pattern: re.Pattern[str]) -> Generator[None, None, int]:
-        """Return how many of the next characters match; there is one behind them, and one at least does."""
+        """Return the number of next characters that match, at least one; the character after them does not."""
         while True:
             found = pattern.match(self._rest)
             length = found.end() if found else 0
@@ -251,7 +252,7 @@ class Candidate:
         self._end_item(function)
 
     def _read_parameters(self, function: _Function) -> Iterator[None]:
-        """Read parameters up to the end of the function, which stays."""
+        """Read parameters up to the end of the function, without the end."""
         while True:
             yield from self._skip_space()
             mark = yield from self._next_of(PARAMETER, END_FUNCTION)
@@ -270,7 +271,7 @@ class Candidate:
             function.parameters.append(self._parameter)
 
     def _read_value(self, name: str) -> Iterator[None]:
-        """Read a value: it ends where another parameter or the function's end follows; its text may hold the tag."""
+        """Read a value up to the next parameter or the function's end. Its text may contain the tag."""
         start = self.size
         self._parameter, self._place = (name, start, start), "value"
         while True:
@@ -288,7 +289,7 @@ class Candidate:
             self._place = "value"
 
     def _read_tail(self) -> Iterator[None]:
-        """Stand behind a whole call: its end, another one in the same mark, or something else."""
+        """Decide after a complete call: its end, another call under the same mark, or something else."""
         while True:
             yield from self._skip_space()
             end = next((end for end in self.form.ends if self._rest.startswith(end)), "")
@@ -325,9 +326,9 @@ _MAX_ATOM = 400
 
 
 class JsonScanner:
-    """Fed from the opening bracket on.
+    """Follows JSON text from its opening bracket.
 
-    `keys` are those of the outermost object, or of the objects in the outermost list, without their escapes.
+    `keys` are the keys of the outermost object, or of the objects in the outermost list, without their escapes.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,7 @@
-"""The forms in which models write a call as text, as data: where one may begin, and how it is read. Pure.
+"""The text forms of tool calls, as data: their marks, and how each is read. Pure.
 
-Sources: the chat templates that models are published with (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral). Reading is
-strict and nothing is repaired: what is valid and names a known tool is a call, everything else is `UnreadableError`
-and stays text.
+Sources: the published chat templates of models (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral). Reading is strict and
+repairs nothing: valid text that names a known tool is a call, everything else raises `UnreadableError` and stays text.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LLAMA, LLAMA_ENDS = "<|python_tag|>", ("<|eom_id|>", "<|eot_id|>")
 MISTRAL, MISTRAL_ARGUMENTS = "[TOOL_CALLS]", "[ARGS]"
 
 CALL_KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
-"""What an object in a fence may hold and still be a call."""
+"""The keys that an object in a code fence may have to count as a call."""
 
 _FENCE_INFOS = ("json", "tool_call", "tool_calls")
 _OPENERS = (TAG, FUNCTION, LLAMA, MISTRAL)
@@ -38,11 +37,12 @@ _FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?P<info>[A-Za-z_]{0,10})[ \t]{0,8}\r?\Z
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """How one candidate is written. `is_marked`: nothing but a call begins like this.
+class CallForm:
+    """The form of one candidate. `is_marked`: only calls start like this.
 
-    `ends` close it, `needs_end` unless the reply or another call ends it. `broken_end` is where it ends when it
-    turns out to be no call, empty where only another call or the end of the reply tells.
+    `ends` close it. `needs_end`: otherwise the end of the reply or another call may close it. `broken_end` is the end
+    of
+    one that turned out not to be a call, empty if only another call or the end of the reply ends it.
     """
 
     name: FormName
@@ -53,46 +53,46 @@ class Form:
 
 
 _FORMS = {
-    TAG: Form("tag", ends=(END_TAG,), needs_end=True, broken_end=END_TAG),
-    FUNCTION: Form("function", ends=(END_TAG,), broken_end=END_FUNCTION),
-    LLAMA: Form("llama", ends=LLAMA_ENDS),
-    MISTRAL: Form("mistral"),
+    TAG: CallForm("tag", ends=(END_TAG,), needs_end=True, broken_end=END_TAG),
+    FUNCTION: CallForm("function", ends=(END_TAG,), broken_end=END_FUNCTION),
+    LLAMA: CallForm("llama", ends=LLAMA_ENDS),
+    MISTRAL: CallForm("mistral"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CallMark:
     """A mark found in text, from `start` to `end`; `form` is None for one that only ends a call."""
 
     start: int
     end: int
-    form: Form | None
+    form: CallForm | None
     is_fence: bool = False
 
 
-def find_mark(text: str, at: int) -> Mark | None:
+def find_mark(text: str, at: int) -> CallMark | None:
     """Return the first mark in `text` from `at` on."""
     found = _MARK.search(text, at)
     if found is None:
         return None
     ticks = found["ticks"]
     if ticks is None:
-        return Mark(found.start(), found.end(), _FORMS.get(found.group()))
+        return CallMark(found.start(), found.end(), _FORMS.get(found.group()))
     is_marked = found["info"].lower() != "json"
-    form = Form("fence", is_marked=is_marked, ends=(ticks,), needs_end=True)
-    return Mark(found.start(), found.end(), form, is_fence=True)
+    form = CallForm("fence", is_marked=is_marked, ends=(ticks,), needs_end=True)
+    return CallMark(found.start(), found.end(), form, is_fence=True)
 
 
 def opens_call(text: str) -> bool | None:
-    """Say whether `text` begins with the mark of a call; None where more text has to tell."""
+    """Return whether `text` starts with the mark of a call; None if it is too short to tell."""
     if text.startswith(_OPENERS):
         return True
     return None if any(mark.startswith(text) for mark in _OPENERS) else False
 
 
 def undecided(text: str) -> int:
-    """Return how many characters at the end of `text` may be the beginning of a mark."""
-    # A mark has its first character nowhere else.
+    """Return how many characters at the end of `text` may be the start of a mark."""
+    # Every mark starts with one of these, and has it nowhere else.
     begins = (text.rfind(first) for first in "<[")
     for at in sorted(begin for begin in begins if begin >= 0):
         if any(mark.startswith(text[at:]) for mark in _MARKS):
@@ -106,19 +106,22 @@ def undecided(text: str) -> int:
 
 
 def is_mark_begun(text: str) -> bool:
-    """Say whether `text` is enough of a call's mark to be nothing else."""
+    """Return whether `text` is enough of a call's mark to be nothing else."""
     return len(text) >= _MIN_CUT_MARK and any(mark.startswith(text) for mark in _OPENERS)
 
 
 NO_NAME = "tool_call"
-"""What a call is called that was cut before it named its tool."""
+"""The name of a call that was truncated before its tool was named."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BETWEEN = re.compile(r"[\s,;]*")
 
 
 class UnreadableError(ValueError):
-    """It is no call; the text says why, for the model. `is_attempt` False: it never looked like one."""
+    """The text is not a valid call. The message is the reason, for the model.
+
+    `is_attempt` False: it did not even look like one.
+    """
 
     def __init__(self, reason: str, *, is_attempt: bool = True) -> None:
         super().__init__(reason)
@@ -127,7 +130,10 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
-    """A call that a model wrote as text. `arguments` is JSON text of one object unless the output limit cut it."""
+    """A call that a model wrote as text.
+
+    `arguments` is one JSON object, incomplete if the output limit truncated it.
+    """
 
     name: str
     arguments: str
@@ -142,12 +148,12 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
-    """Return the calls of one JSON object or list; `needs_arguments`: without arguments it is no call."""
+    """Return the calls of one JSON object or list. `needs_arguments`: an object without arguments is not a call."""
     return [_call(value, tools, needs_arguments=needs_arguments) for value in _listed(parse(text))]
 
 
 def parse(text: str) -> Json:
-    """Return the JSON value that `text` is."""
+    """Return the JSON value of `text`."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -156,7 +162,7 @@ def parse(text: str) -> Json:
 
 
 def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
-    """Return a call from a name and its arguments, an object or JSON text of one; null stands for none."""
+    """Return a call from a name and its arguments, an object or its JSON text; null means none."""
     if name not in tools:
         raise UnreadableError(f"there is no tool `{name[:80]}`")
     if isinstance(arguments, str):
@@ -177,7 +183,7 @@ def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Map
 
 
 def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
-    """Return the calls of JSON that ends too early: whole ones, then the one it ends in."""
+    """Return the calls of truncated JSON: complete ones, then the incomplete one."""
     at = _skip(text, 0)
     if text[at : at + 1] == "[":
         at += 1
@@ -196,7 +202,10 @@ def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]
 def cut_parameters(
     name: str, parameters: Sequence[tuple[str, str]], open_key: str, open_text: str, tools: Mapping[str, ToolSpec]
 ) -> WrittenCall:
-    """Return a call cut among its parameters as JSON that ends where they end; `open_key` is empty between two."""
+    """Return a call truncated among its parameters, as JSON that ends at the same point.
+
+    `open_key` is the parameter it ends in, empty if it ends between two.
+    """
     raw = read_parameters(name, parameters, tools).arguments.removesuffix("}") if parameters else ""
     if open_key:
         lead = f"{raw}, " if parameters else "{"
@@ -206,7 +215,7 @@ def cut_parameters(
 
 
 def as_json(value: Json) -> str:
-    """Return JSON text without half characters; `UnreadableError` for a number JSON has no word for."""
+    """Return JSON text without unpaired surrogates; raise `UnreadableError` for NaN and infinity."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
@@ -240,7 +249,7 @@ def _call(value: Json, tools: Mapping[str, ToolSpec], *, needs_arguments: bool =
 
 
 def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
-    """Read the members of an object as far as they go."""
+    """Read the members of a truncated object, up to its last complete one and the start of the next."""
     if not text.startswith("{"):
         raise UnreadableError("it is not a JSON object with a name and arguments")
     members: JsonObject = {}
@@ -278,7 +287,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _typed(text: str, tool: ToolSpec, key: str) -> Json:
-    """Return a parameter's text as what the tool's schema wants there; text where it wants text or fits nothing."""
+    """Return a parameter's text as the type in the tool's schema; unchanged if that is a string or does not fit."""
     plain = _without_line_ends(text)
     if _takes_text(tool, key):
         return plain
@@ -307,7 +316,7 @@ def _types(schema: Json) -> set[str]:
 
 
 def _without_line_ends(text: str) -> str:
-    """Drop the line break that stands behind the opening tag and the one before the closing tag."""
+    """Remove the line break after the opening tag and the one before the closing tag."""
     text = _from_first_line(text)
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 

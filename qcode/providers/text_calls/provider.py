@@ -1,9 +1,9 @@
-"""Wraps any provider for a model that has no calls of its own: tools, calls and results go out and come back as text.
+"""Wraps any provider for a model without native tool calls: tools, calls and results are sent and returned as text.
 
-The provider is that of a model marked `text_tool_calls`; the rest of qcode sees calls and results as always.
-`instructions` teaches one form, `<tool_call>`; all that `forms` lists are understood. `as_text_history` writes calls
-and results as plain text. In the events of a reply blocks are numbered again, because a call splits the text it is in;
-calls that a provider gives as such pass through.
+The wrapped provider serves a model marked `text_tool_calls`; the rest of qcode sees ordinary calls and results.
+`instructions` teaches one form, `<tool_call>`; all forms in `forms` are understood. `as_text_history` writes calls and
+results as plain text. A call splits the text it is in, so the blocks of a reply get new numbers. Native calls of the
+provider pass through unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _QUOTED_CHARS = 120
 
 
 class TextCallProvider:
-    """A `protocol.provider.Provider` round `inner`, which it owns from then on."""
+    """A `protocol.provider.Provider` around `inner`, which it owns."""
 
     def __init__(self, inner: Provider) -> None:
         self.name = inner.name
@@ -47,7 +47,10 @@ class TextCallProvider:
         self._inner = inner
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        """Yield the events of one reply; see `Provider.stream`. Where no call is allowed, text passes as it is."""
+        """Yield the events of one reply; see `Provider.stream`.
+
+        If the request allows no calls, text passes unchanged.
+        """
         async with _closing(self._inner.stream(as_text_request(request))) as events:
             if request.tools and request.allows_calls:
                 calls = TextCalls(request.tools, before=text_to_continue(request.messages))
@@ -60,7 +63,7 @@ class TextCallProvider:
         return await self._inner.model_names()
 
     def warm_up(self) -> None:
-        """Load now what the provider inside loads with its first request, if it can. It blocks: call it in a thread."""
+        """Load in advance what the inner provider needs for its first request. It blocks: call it in a thread."""
         load = getattr(self._inner, "warm_up", None)
         if load is not None:
             load()
@@ -82,10 +85,10 @@ def as_text_request(request: ModelRequest) -> ModelRequest:
 
 
 def text_to_continue(messages: tuple[Message, ...]) -> str:
-    """Return the text that this request asks to go on with, empty where it asks for a new reply.
+    """Return the text that this request asks to continue, empty if it asks for a new reply.
 
-    The request ends with that text, or with a message that quotes its end inside a tag. The text may stop inside a
-    code block, and then what follows begins inside one.
+    The request ends with that text, or with a message that quotes its end inside a tag. If the text stops inside a code
+    block, the continuation starts inside one.
     """
     if messages and messages[-1].role == "assistant":
         return messages[-1].text
@@ -98,7 +101,7 @@ def text_to_continue(messages: tuple[Message, ...]) -> str:
 
 @asynccontextmanager
 async def _closing(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIterator[ReplyEvent]]:
-    """Close `events` on leaving, where it can be closed: its connection ends with the reader's interest."""
+    """Close `events` on leaving if they can be closed, so that the connection ends as soon as the reader stops."""
     try:
         yield events
     finally:
@@ -111,8 +114,11 @@ _CUTS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.R
 
 
 class CallEvents:
-    """Fed with the events of one reply. `tag` makes the ids of calls unique in a conversation; `cap` is the output
-    cap of the request: a reply that used all of it was cut, whatever its stop reason says.
+    """Turns calls in the text of one reply into call events.
+
+    `tag` makes the ids of calls unique in a conversation. `cap` is the output cap of the request: a reply that used all
+    of
+    it was truncated, whatever its stop reason is.
     """
 
     def __init__(self, calls: TextCalls, *, tag: str = "0", cap: int | None = None) -> None:
@@ -123,17 +129,17 @@ class CallEvents:
         self._output: int | None = None
         self._next = 0
         self._numbers: dict[int, int] = {}
-        # The provider's text blocks, the one that the filter reads now, and the end of it once it came.
+        # The provider's text blocks, the one being filtered, and its end event if it has arrived.
         self._sources: set[int] = set()
         self._source: int | None = None
         self._source_ended: BlockEnded | None = None
-        # Our number of the text block that is open, None between a call and the text behind it.
+        # Our number of the open text block, None between a call and the text after it.
         self._text: int | None = None
         self._minted = 0
         self._is_last_complete = True
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
-        """Return what becomes of one event."""
+        """Return the events that replace `event`."""
         match event:
             case TextDelta():
                 return self._take_text(event)
@@ -155,7 +161,7 @@ class CallEvents:
         return [event]
 
     def break_off(self) -> list[ReplyEvent]:
-        """Return what is still held when the stream breaks: nothing that arrived is lost, an open call is cut."""
+        """Return the text still held when the stream breaks, so that nothing is lost; an open call is truncated."""
         self._source_ended = None
         return self._events_of(self._calls.flush(is_cut=True), ends_cut_call=False)
 
@@ -166,7 +172,7 @@ class CallEvents:
         return [*before, *self._events_of(self._calls.feed(event.text))]
 
     def _number(self, block: int) -> tuple[list[ReplyEvent], int]:
-        """Return the new number of a block that is no text; a new block begins only behind all text before it."""
+        """Return the new number of a block that is not text. It starts only after all text before it."""
         number = self._numbers.get(block)
         if number is not None:
             return [], number
@@ -176,7 +182,7 @@ class CallEvents:
 
     def _end_block(self, event: BlockEnded) -> list[ReplyEvent]:
         if event.block == self._source:
-            # What is held is decided by what comes next: the end of the reply may say that it was cut.
+            # Keep the held text until the next event: the end of the reply may report that it was truncated.
             self._source_ended = event
             return []
         if event.block in self._sources:
@@ -185,7 +191,7 @@ class CallEvents:
         return [*before, replace(event, block=number)]
 
     def _end_source(self, *, is_cut: bool = False) -> list[ReplyEvent]:
-        """End the text block that is read, with all that is still held of it."""
+        """End the current text block, with all text still held."""
         events = self._events_of(self._calls.flush(is_cut=is_cut))
         ended, self._source, self._source_ended = self._source_ended, None, None
         opaque = ended.opaque if ended else None
@@ -234,7 +240,7 @@ class CallEvents:
         return number
 
     def _signed(self, opaque: Opaque) -> list[ReplyEvent]:
-        """Return a block without text, to hang on what the provider wants back."""
+        """Return a block without text, to carry data that the provider wants back."""
         number = self._begin()
         return [TextDelta(number, ""), BlockEnded(number, opaque)]
 
@@ -248,7 +254,7 @@ async def as_event_stream(
 ) -> AsyncIterator[ReplyEvent]:
     """Yield the events of a reply with the calls in its text as calls; see `CallEvents`.
 
-    A stream that fails gives what is held first, then fails.
+    If the stream fails, the text still held is yielded before the error is raised.
     """
     made = CallEvents(calls, tag=tag, cap=cap)
     try:
@@ -262,10 +268,10 @@ async def as_event_stream(
 
 
 def as_text_history(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages with every call and result written as text; roles, order and number stay.
+    """Return the messages with every call and result written as text; roles, order and number stay the same.
 
-    A message without calls and results comes back as it is. Images of results follow the results. In a message with
-    calls, what a provider wants back unchanged is left out: its text is no longer what that belonged to.
+    A message without calls and results is returned unchanged. Images of results follow the results. In a message with
+    calls, data that the provider wants back is dropped: it belonged to the text before the change.
     """
     return tuple(_as_text(message) for message in messages)
 
@@ -315,7 +321,7 @@ Each line below is one tool: its name, what it does, and the JSON Schema of its 
 
 
 def instructions(tools: Iterable[ToolSpec]) -> str:
-    """Return what the system text says about `tools`, always the same for the same tools; empty without any."""
+    """Return the instructions about `tools` for the system text, empty without tools; the same for the same tools."""
     lines = [
         _json({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
         for tool in tools
@@ -329,7 +335,7 @@ def call_text(call: ToolCall) -> str:
 
 
 def result_text(result: ToolResult) -> str:
-    """Return a result as the model sees it; nothing inside can end the element before its end."""
+    """Return a result as the model sees it. Its content cannot contain the closing tag."""
     content = _RESULT_TAG.sub(r"<\\\1", result.content)
     name = re.sub(r"[^\w.\-]", "_", result.name)
     status = ' status="error"' if result.is_error else ""

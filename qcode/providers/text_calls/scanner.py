@@ -1,9 +1,9 @@
 """Takes calls written as text out of a reply while it streams. Pure; `candidate` follows each one to its end.
 
-What is taken and what stays visible add up to the text that went in, however it was split. Nothing inside code is
-taken: fences of other languages, spans between backticks, thinking at the start of a reply. Once a call could not be
-read, nothing more of the reply is taken: its arguments may look like calls. Fences and code spans follow CommonMark,
-except that a span ends with its line: a backtick without a partner must not hide what follows.
+Calls and visible text add up to the input, however it was split into chunks. Nothing inside code is taken: fences of
+other languages, spans between backticks, thinking at the start of a reply. After a call that could not be read, no more
+calls are taken from the reply: its arguments may look like calls. Fences and code spans follow CommonMark, except that
+a span ends with its line: a backtick without a partner must not hide the rest of the text.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from qcode.providers.text_calls.candidate import Candidate
 from qcode.providers.text_calls.forms import (
     END_TAG,
     NO_NAME,
-    Form,
-    Mark,
+    CallForm,
+    CallMark,
     UnreadableError,
     WrittenCall,
     find_mark,
@@ -29,7 +29,7 @@ from qcode.providers.text_calls.forms import (
 from qcode.values import dataclass
 
 MAX_CALL_CHARS = 1_000_000
-"""What is held at most while a call is being written; a longer one stays text."""
+"""Characters of the longest call that is held back while it is being written; a longer one stays text."""
 MAX_REJECTED = 100
 
 _EXCERPT_CHARS = 200
@@ -44,14 +44,14 @@ _MAX_SPACE_BEFORE_THINKING = 256
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Text of the answer, exactly as it was written."""
+    """Text of the answer, unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Text taken out: `raw` as it was written, and the calls it stands for; none for the white space behind one."""
+    """Text taken out: `raw` as it was written, and its calls. White space after a call is taken out without calls."""
 
     raw: str
     calls: tuple[WrittenCall, ...] = ()
@@ -62,22 +62,22 @@ Piece: TypeAlias = Visible | Taken
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A candidate that was left in the text: how it begins, and in one line why it is no call."""
+    """A candidate that stays in the text: its start, and one line that says why it is not a call."""
 
     text: str
     reason: str
 
 
 class TextCalls:
-    """Fed with the text of one reply. `tools` are the ones offered; a call of any other stays text.
+    """Takes the calls out of the text of one reply. `tools` are the offered ones; a call of any other tool stays text.
 
-    `before` is text of the same reply from an earlier attempt: it tells whether this one begins inside code.
+    `before` is text of the same reply from an earlier attempt: it determines whether this one starts inside code.
     """
 
     def __init__(self, tools: Iterable[ToolSpec], *, before: str = "") -> None:
         self.rejected: list[Rejected] = []
         self.ends_rejected = False
-        """The last thing the model wrote is a marked call that was rejected: it waits for a result."""
+        """The reply ends with a marked call that was rejected: the model expects a result."""
         self._tools = {tool.name: tool for tool in tools}
         self._code = CodeSpans()
         self._code.feed(before)
@@ -91,15 +91,15 @@ class TextCalls:
         self._pieces: list[Piece] = []
 
     def feed(self, text: str) -> list[Piece]:
-        """Take more text; return what can be told by now, in order. No piece is empty."""
+        """Add text; return the pieces that are decided by now, in order. No piece is empty."""
         self._read(text)
         return self._given()
 
     def flush(self, *, is_cut: bool = False) -> list[Piece]:
-        """Return what is still held: the text has ended.
+        """Return the remaining pieces: the text has ended.
 
-        `is_cut`: the output limit, or a broken connection, ended it. A marked call that is still open is taken as
-        an incomplete one then, its arguments as far as they came; otherwise it is rejected.
+        `is_cut`: the output limit or a broken connection ended it. A marked call that is still open is then returned as
+        incomplete, with its arguments so far; otherwise it is rejected.
         """
         while self._candidate is not None:
             self._read(self._end_candidate(self._candidate, is_cut=is_cut))
@@ -125,7 +125,7 @@ class TextCalls:
                 text = self._follow(self._candidate, text)
 
     def _read_thinking(self, text: str) -> str:
-        """Let thinking at the start of a reply through; return the text behind it."""
+        """Pass thinking at the start of a reply through; return the text after it."""
         text, self._rest = self._rest + text, ""
         if self._thinking == "possible":
             begin = text.lstrip()
@@ -149,7 +149,7 @@ class TextCalls:
         return text[at + len(_END_THINK) :]
 
     def _find_candidate(self, text: str) -> str:
-        """Show text up to the next candidate; return what is behind its mark."""
+        """Show text up to the next candidate; return the text after its mark."""
         self._rest = ""
         shown = at = 0
         while (mark := find_mark(text, at)) is not None:
@@ -170,8 +170,8 @@ class TextCalls:
         self._rest = text[len(text) - kept :]
         return ""
 
-    def _form_of(self, mark: Mark) -> Form | None:
-        """Return the form of the candidate that begins at `mark`; None where it is only text."""
+    def _form_of(self, mark: CallMark) -> CallForm | None:
+        """Return the form of the candidate at `mark`; None if it is only text."""
         if mark.form is None:
             return None
         if not mark.is_fence:
@@ -179,7 +179,7 @@ class TextCalls:
         return mark.form if self._code.is_at_line_start and not self._code.is_in_fence else None
 
     def _follow(self, candidate: Candidate, text: str) -> str:
-        """Feed the candidate; return the text behind it once it is decided."""
+        """Add text to the candidate; return the text after it once it is decided."""
         candidate.feed(text)
         if candidate.state == "closed":
             return self._close(candidate)
@@ -202,7 +202,7 @@ class TextCalls:
         return body[candidate.end :]
 
     def _end_candidate(self, candidate: Candidate, *, is_cut: bool) -> str:
-        """The reply has ended inside `candidate`; return the text that is to be read again."""
+        """End the reply inside `candidate`; return the text to scan again."""
         candidate.finish()
         if candidate.state == "closed":
             return self._close(candidate)
@@ -217,7 +217,7 @@ class TextCalls:
         return self._reject(candidate, "it was never closed")
 
     def _reject(self, candidate: Candidate, reason: str) -> str:
-        """Leave the candidate in the text: its mark is shown, and what follows is read again as text."""
+        """Leave the candidate in the text: show its mark and scan the rest again as text."""
         self._candidate = None
         if candidate.is_attempt:
             self._note(candidate, reason)
@@ -228,8 +228,8 @@ class TextCalls:
             self._begin_broken(candidate.form, is_call=is_call)
         return candidate.body
 
-    def _begin_broken(self, form: Form, *, is_call: bool) -> None:
-        """What follows, up to the end of `form`, is text that was meant as a call (`is_call`), or may have been."""
+    def _begin_broken(self, form: CallForm, *, is_call: bool) -> None:
+        """Treat text up to the end of `form` as text that was meant as a call (`is_call`), or may have been."""
         self._is_in_broken, self._broken_end = form.name != "fence" or is_call, form.broken_end
         self.ends_rejected = is_call
 
@@ -252,7 +252,7 @@ class TextCalls:
         self.ends_rejected = False
 
     def _show(self, text: str) -> None:
-        """Let text through; white space between a call and what follows goes with the call."""
+        """Show text. White space between a call and the text after it belongs to the call."""
         self._code.feed(text)
         if self._is_behind_call:
             behind = text.lstrip()
@@ -281,7 +281,7 @@ _MAX_RUN = 64
 
 
 class CodeSpans:
-    """Fed with text in any pieces; says where its end stands."""
+    """Follows Markdown code in text of any chunk size, and knows whether its end is inside code."""
 
     def __init__(self) -> None:
         self._fence = ""
@@ -292,7 +292,7 @@ class CodeSpans:
 
     @property
     def is_at_line_start(self) -> bool:
-        """Nothing but white space stands before this place on its line."""
+        """Whether only white space precedes the current position on its line."""
         return self._is_blank and not self._run
 
     @property
@@ -300,7 +300,7 @@ class CodeSpans:
         return bool(self._fence)
 
     def is_inside(self) -> bool:
-        """Say whether this place is in code, where what follows is no backtick and no tilde."""
+        """Whether the current position is in code, if the next character is neither a backtick nor a tilde."""
         self._end_run()
         return bool(self._fence or self._span)
 
@@ -324,7 +324,7 @@ class CodeSpans:
             return
         if self._fence:
             if self._is_info_line and run[0] == self._fence[0] == "`":
-                # A fence of backticks has none in its first line: this was a span.
+                # The first line of a backtick fence contains no backticks, so this was a code span.
                 self._fence, self._is_info_line = "", False
             else:
                 self._may_close = self._is_blank and run.startswith(self._fence)

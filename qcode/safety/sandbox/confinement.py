@@ -15,7 +15,7 @@ from pathlib import Path
 
 import qcode
 from qcode.safety.paths import SandboxScope
-from qcode.safety.probes import MAX_MASKED, Contents
+from qcode.safety.probes import MAX_MASKED, WorkspaceContents
 from qcode.safety.protected_paths import CREDENTIALS, STARTUP, is_history, is_system_secret, is_within, is_within_any
 from qcode.safety.verdict import Level
 from qcode.values import dataclass
@@ -153,7 +153,7 @@ def machine_view(scope: SandboxScope) -> MachineView:
 def confinement_for(
     level: Level,
     scope: SandboxScope,
-    contents: Contents,
+    contents: WorkspaceContents,
     *,
     keeps_git_config: bool = True,
     view: MachineView | None = None,

@@ -17,7 +17,7 @@ from dataclasses import field
 from itertools import chain
 
 from qcode.safety import protected_paths
-from qcode.safety.probes import Contents
+from qcode.safety.probes import WorkspaceContents
 from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
 
 MAX_WALK_S = 10.0
@@ -59,7 +59,7 @@ class _Folder:
 
 
 class WorkspaceIndex:
-    """Looks for what `Contents` names below some folders. Safe from several threads."""
+    """Looks for what `WorkspaceContents` names below some folders. Safe from several threads."""
 
     def __init__(self, roots: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         """`roots` are real paths."""
@@ -67,18 +67,18 @@ class WorkspaceIndex:
         self._clock = clock
         self._lock = threading.Lock()
         self._folders: dict[str, _Folder] = {}
-        self._contents: Contents | None = None
+        self._contents: WorkspaceContents | None = None
         self._watched: dict[str, tuple[int, ...]] = {}
         self._kinds: dict[str, int] = {}
         self._next_look = 0.0
 
-    def look(self, *, is_forced: bool = False) -> Contents:
+    def look(self, *, is_forced: bool = False) -> WorkspaceContents:
         """Return what the workspace holds now. `is_forced`: also if a large tree was looked at a moment ago."""
         with self._lock:
             now = self._clock()
             if self._contents is not None and not is_forced and now < self._next_look:
                 return self._contents
-            walk = _Walk(self._folders, self._kinds, self._clock, now + MAX_WALK_S)
+            walk = _FolderPass(self._folders, self._kinds, self._clock, now + MAX_WALK_S)
             has_changed = walk.refresh(self._roots)
             if has_changed or self._contents is None or self._watched != _identities(self._watched):
                 self._contents = self._collect(walk)
@@ -87,7 +87,7 @@ class WorkspaceIndex:
                 self._next_look = ended + max(LARGE_TREE_S, 3 * (ended - now))
             return self._contents
 
-    def _collect(self, walk: _Walk) -> Contents:
+    def _collect(self, walk: _FolderPass) -> WorkspaceContents:
         folders = self._folders.values()
         steering = [path for folder in folders for path in (*folder.steering, *folder.git_steering)]
         git_steering = [path for folder in folders for path in folder.git_steering]
@@ -100,7 +100,7 @@ class WorkspaceIndex:
         # A link that is called like a secret makes one of what it leads to.
         named = [os.path.realpath(path) for folder in folders for path in folder.secret_links]
         secrets += [path for path in named if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
-        return Contents(
+        return WorkspaceContents(
             _sorted(secrets),
             _sorted(steering),
             _sorted(git_steering),
@@ -116,7 +116,7 @@ class WorkspaceIndex:
         return any(is_within(path, root) for root in self._roots)
 
 
-class _Walk:
+class _FolderPass:
     """One pass over the folders of an index, in bounded time."""
 
     def __init__(

@@ -83,7 +83,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SimpleCommand:
     """A simple command: its words, the files it reads through `<`, and those it writes through `>`."""
 
     words: tuple[Word, ...]
@@ -120,4 +120,4 @@ class Loop:
     body: Script
 
 
-Script: TypeAlias = "Command | Listing | Piping | Negation | Loop"
+Script: TypeAlias = "SimpleCommand | Listing | Piping | Negation | Loop"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qcode.safety.paths import PathJudge, anchored
-from qcode.safety.probes import Contents
+from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import UNSPLIT, Word
 from qcode.safety.verdict import SHELL_PATH, Verdict
 from qcode.values import dataclass
@@ -24,13 +24,13 @@ Reader: TypeAlias = Callable[[str], Verdict]
 """Returns the verdict for reading a path."""
 
 
-class Complaint(Exception):  # noqa: N818  # a finding, not a failure
+class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
     """Why a command must ask; `rule` names what decided."""
 
     rule = "shell:not-read-only"
 
 
-class PathComplaint(Complaint):
+class PathComplaint(NeedsApproval):
     """A file that the command names may not be read unasked, whatever the program."""
 
     rule = SHELL_PATH
@@ -38,7 +38,7 @@ class PathComplaint(Complaint):
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Raises `Complaint` for files that may not be read unasked by a command that runs in `folder`.
+    """Raises `NeedsApproval` for files that may not be read unasked by a command that runs in `folder`.
 
     `contents` is what is known of the workspace; `masks`: protected files in it are hidden from the command.
     """
@@ -46,7 +46,7 @@ class Reads:
     paths: PathJudge
     reader: Reader | None
     folder: str
-    contents: Callable[[], Contents]
+    contents: Callable[[], WorkspaceContents]
     masks: bool
 
     def files(self, word: Word, *, may_lead: bool = False) -> list[str]:
@@ -55,13 +55,13 @@ class Reads:
         `may_lead`: a wildcard may stand at the start of the word, because no option of the program does harm.
         """
         if not word.is_known:
-            raise Complaint("it reads a file whose name is unknown")
+            raise NeedsApproval("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         paths = self._matches(path, may_lead=may_lead) if word.has_glob else [path]
         if word.is_split and not all(UNSPLIT.fullmatch(one) for one in paths):
-            raise Complaint("an unquoted name that could expand to other arguments")
+            raise NeedsApproval("an unquoted name that could expand to other arguments")
         for one in paths:
             self.check(one)
         return paths
@@ -70,7 +70,7 @@ class Reads:
         """Check the paths that `word` names; of a folder the program would read everything, through links too."""
         for path in self.files(word):
             if os.path.isdir(self._absolute(path)):  # noqa: PTH112  # plain text
-                raise Complaint(f"{path}: a folder in which it follows symbolic links")
+                raise NeedsApproval(f"{path}: a folder in which it follows symbolic links")
 
     def tree(self, word: Word, *, may_lead: bool = False) -> None:
         """Check everything below the folders that `word` names, links not followed."""
@@ -91,7 +91,7 @@ class Reads:
     def _check_tree(self, folder: str) -> None:
         contents = self.contents()
         if not contents.is_complete:
-            raise Complaint("it searches a folder with too many files to check first")
+            raise NeedsApproval("it searches a folder with too many files to check first")
         secrets = contents.secrets_below(folder)
         if secrets and not (self.masks and contents.can_be_masked):
             raise PathComplaint(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
@@ -102,7 +102,7 @@ class Reads:
         for base, _, names in os.walk(folder):
             left -= len(names)
             if left < 0:
-                raise Complaint("it searches too many files to check against the read rules")
+                raise NeedsApproval("it searches too many files to check against the read rules")
             for name in names:
                 self.check(str(Path(base, name)))
 
@@ -123,17 +123,17 @@ class Reads:
         ending = re.split(_WILD, pattern)[-1]
         says_enough = len(ending) > 1 or ending == "/"
         if pattern.startswith("-") or (is_leading and not (may_lead and says_enough)):
-            raise Complaint("a wildcard at the start of a word could become an option")
+            raise NeedsApproval("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
-            raise Complaint("an ambiguous wildcard")
+            raise NeedsApproval("an ambiguous wildcard")
         # In a locale of bytes, `??` matches one letter that is two bytes; so `?` is checked as a `*`.
         start = anchored(pattern.replace("?", "*"), glob.escape(self.folder), glob.escape(self.paths.home))
         matches = glob.iglob(start)  # noqa: PTH207  # the rules of bash for dots, not those of pathlib
         found = list(islice(matches, MAX_MATCHES + 1))
         if len(found) > MAX_MATCHES:
-            raise Complaint("a wildcard with very many matches")
+            raise NeedsApproval("a wildcard with very many matches")
         if is_leading and any(os.path.relpath(one, self.folder).startswith("-") for one in found):
-            raise Complaint("a wildcard that becomes an option")
+            raise NeedsApproval("a wildcard that becomes an option")
         return found or [pattern]
 
     def _absolute(self, path: str) -> str:

@@ -16,7 +16,6 @@ from qcode.safety.shell.ast import (
     MARK,
     SAFE_VARIABLES,
     UNSPLIT,
-    Command,
     Hole,
     Listing,
     Loop,
@@ -24,6 +23,7 @@ from qcode.safety.shell.ast import (
     NotPlain,
     Piping,
     Script,
+    SimpleCommand,
     Word,
 )
 from qcode.values import dataclass
@@ -43,10 +43,10 @@ _Ends: TypeAlias = "tuple[Folders, Folders]"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FlowPart:
     """A simple command without holes, and the folders it may run in."""
 
-    command: Command
+    command: SimpleCommand
     folders: Folders
 
 
@@ -54,7 +54,7 @@ class Part:
 class Flow:
     """The simple commands of a script in order, and the forms that it uses."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FlowPart, ...]
     forms: frozenset[Form]
 
 
@@ -63,12 +63,12 @@ def flow_of(script: Script, start: str) -> Flow:
 
     Raise `NotPlain` if the folder of a command or the value of a variable is not known.
     """
-    walk = _Walk([], set(), {})
+    walk = _FlowPass([], set(), {})
     walk.script(script, frozenset({start}))
     return Flow(tuple(walk.parts), frozenset(walk.forms))
 
 
-def target_of_cd(command: Command) -> str | None:
+def target_of_cd(command: SimpleCommand) -> str | None:
     """Return the folder of a plain `cd DIR`, as spelled; None for any other command or form of it."""
     match command.words:
         case (Word("cd", False), folder) | (Word("cd", False), Word("--"), folder):
@@ -100,8 +100,8 @@ def filled(word: Word, values: Sequence[Word]) -> Word:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
-    parts: list[Part]
+class _FlowPass:
+    parts: list[FlowPart]
     forms: set[Form]
     variables: dict[str, Word]
 
@@ -110,11 +110,11 @@ class _Walk:
         if len(folders) > MAX_FOLDERS:
             raise NotPlain("it changes the folder too often")
         match script:
-            case Command():
+            case SimpleCommand():
                 return self._command(script, folders)
             case Piping():
                 for part in script.parts:
-                    _Walk(self.parts, self.forms, dict(self.variables)).script(part, folders)
+                    _FlowPass(self.parts, self.forms, dict(self.variables)).script(part, folders)
                 return folders, folders
             case Negation():
                 yes, no = self.script(script.inner, folders)
@@ -137,13 +137,15 @@ class _Walk:
                 yes, no = self.script(right, yes | no)
         return yes, no
 
-    def _command(self, script: Command, folders: Folders) -> _Ends:
-        command = Command(self._filled(script.words, folders), self._filled(script.inputs, folders), script.outputs)
+    def _command(self, script: SimpleCommand, folders: Folders) -> _Ends:
+        command = SimpleCommand(
+            self._filled(script.words, folders), self._filled(script.inputs, folders), script.outputs
+        )
         if any(word.has_glob for word in (*command.words, *command.inputs)):
             self.forms.add("wildcard")
         if len(self.parts) >= MAX_PARTS:
             raise NotPlain("it runs very many commands")
-        self.parts.append(Part(command, folders))
+        self.parts.append(FlowPart(command, folders))
         target = target_of_cd(command)
         if target is None:
             return folders, folders
@@ -170,7 +172,7 @@ class _Walk:
     def _value(self, hole: Hole, folders: Folders) -> Word:
         if hole.script is not None:
             self.forms.add("substitution")
-            _Walk(self.parts, self.forms, dict(self.variables)).script(hole.script, folders)
+            _FlowPass(self.parts, self.forms, dict(self.variables)).script(hole.script, folders)
             return _ANY_TEXT
         self.forms.add("variable")
         return _value_of(hole.name, self.variables)

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from qcode.safety.probes import Repository
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.table import Arguments, Program, git_commands, git_options, read_arguments
+from qcode.safety.shell.table import ParsedArguments, ProgramSpec, git_commands, git_options, read_arguments
 from qcode.values import dataclass
 
 Reads: TypeAlias = Literal["nothing", "objects", "work tree", "configuration"]
@@ -39,7 +39,7 @@ class GitUse:
 
     name: str
     """As in the table: `stash list` is `stash/list`."""
-    arguments: Arguments
+    arguments: ParsedArguments
     reads: Reads
     content: Content = "none"
     paths: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class GitUse:
     """What `content` was before it was narrowed to the files in `limits`."""
 
 
-class _NotUnderstood(Exception):  # noqa: N818  # a finding, not a failure
+class _UnknownGitUse(Exception):  # noqa: N818  # a finding, not a failure
     """The command might do something else; the text is the reason."""
 
 
@@ -137,8 +137,8 @@ def read_git(words: tuple[Word, ...], roots: tuple[str, ...]) -> GitUse | str:
     """
     try:
         name, rest = _command(words, roots)
-        return _Reader(name, rest).read()
-    except _NotUnderstood as reason:
+        return _GitReader(name, rest).read()
+    except _UnknownGitUse as reason:
         return str(reason)
 
 
@@ -217,14 +217,14 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
     """Return the name of the command and the words after it."""
     for word in words:
         if not word.is_known or word.has_glob or word.is_home or word.may_be_several:
-            raise _NotUnderstood("an unknown value could become other arguments")
+            raise _UnknownGitUse("an unknown value could become other arguments")
     rest = list(words)
     while rest and (rest[0].text in git_options() or rest[0].text == "-C"):
         option = rest.pop(0)
         if option.text == "-C" and (not rest or rest.pop(0).text not in (".", *roots)):
-            raise _NotUnderstood("it works in another folder, whose configuration was not checked")
+            raise _UnknownGitUse("it works in another folder, whose configuration was not checked")
     if not rest:
-        raise _NotUnderstood("it has no command")
+        raise _UnknownGitUse("it has no command")
     first = rest.pop(0)
     name = first.text
     if rest and f"{name}/{rest[0].text}" in git_commands() and _is_bare(rest[0]):
@@ -233,7 +233,7 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
         rest = _without_show(rest)
     if name not in git_commands() or not _is_bare(first):
         what = "option" if name.startswith("-") else "command"
-        raise _NotUnderstood(f"the {what} {first.text!r} is not known to be read-only")
+        raise _UnknownGitUse(f"the {what} {first.text!r} is not known to be read-only")
     return name, tuple(rest)
 
 
@@ -247,20 +247,20 @@ def _without_show(words: list[Word]) -> list[Word]:
     if first == Word("show"):
         return words[1:]
     if first.text == "--" or not (first.text.startswith("-") or _REFLOG.fullmatch(first.text)):
-        raise _NotUnderstood("this form of reflog is not known to be read-only")
+        raise _UnknownGitUse("this form of reflog is not known to be read-only")
     return words
 
 
-class _Reader:
+class _GitReader:
     """Reads the words of one command."""
 
     def __init__(self, name: str, words: tuple[Word, ...]) -> None:
         self._name = name
-        self._program: Program = git_commands()[name]
+        self._program: ProgramSpec = git_commands()[name]
         cut = next((index for index, word in enumerate(words) if word.text == "--"), len(words))
         self._is_separated = cut < len(words)
         self._before, self._after = words[:cut], words[cut + 1 :]
-        self._arguments = Arguments()
+        self._arguments = ParsedArguments()
         self._either: list[str] = []
         self._limits: list[str] = []
         self._paths: list[str] = []
@@ -270,13 +270,13 @@ class _Reader:
     def read(self) -> GitUse:
         """Return what the command reads and shows."""
         if self._is_separated and self._name not in _SEPARATED:
-            raise _NotUnderstood(f"-- is not supported after git {self._name.replace('/', ' ')}")
+            raise _UnknownGitUse(f"-- is not supported after git {self._name.replace('/', ' ')}")
         self._check_clusters()
         last = self._before[-1:]
         complete = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
         found = read_arguments(self._program, self._before + complete)
         if isinstance(found, str):
-            raise _NotUnderstood(found)
+            raise _UnknownGitUse(found)
         self._arguments = found
         self._check_values()
         self._check_form()
@@ -293,7 +293,7 @@ class _Reader:
             if re.match(r"-[^-\d].", text) and self._name not in _CLUSTERS:
                 option = self._program.options.get(text[:2])
                 if option is None or option.arity == "none":
-                    raise _NotUnderstood(f"combined options are not supported: {text!r}")
+                    raise _UnknownGitUse(f"combined options are not supported: {text!r}")
 
     def _check_values(self) -> None:
         dashed = {word.text for word in self._before if word.text.startswith("-")}
@@ -302,18 +302,18 @@ class _Reader:
                 continue
             value = word.text
             if value in dashed or value == "--":
-                raise _NotUnderstood(f"the value of {name} could be another option")
+                raise _UnknownGitUse(f"the value of {name} could be another option")
             option = self._program.options.get(name)
             if option is not None and option.role == "revision":
                 self._check_revision(value)
             if name in ("--format", "--pretty"):
                 self._check_format(value)
             if name == "--sort" and not _ATOMS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
-                raise _NotUnderstood(f"the key {value!r} is not known to be read-only")
+                raise _UnknownGitUse(f"the key {value!r} is not known to be read-only")
             if name == "--group" and not _GROUPS.fullmatch(value):
-                raise _NotUnderstood(f"the value {value!r} of {name} is not known to be read-only")
+                raise _UnknownGitUse(f"the value {value!r} of {name} is not known to be read-only")
             if name == "--diff-merges" and value not in _DIFF_MERGES:
-                raise _NotUnderstood(f"the value {value!r} of {name} is not known to be read-only")
+                raise _UnknownGitUse(f"the value {value!r} of {name} is not known to be read-only")
             if name == "-L" and self._name == "log":
                 self._line_range(value)
 
@@ -323,12 +323,12 @@ class _Reader:
         if self._name in ("branch", "tag", "for-each-ref"):
             fields = re.findall(r"%\(([^)]*)\)?", value.replace("%%", ""))
             if "%(" in value and not all(_ATOMS.fullmatch(field) for field in fields):
-                raise _NotUnderstood("a format with a field that is not known to be read-only")
+                raise _UnknownGitUse("a format with a field that is not known to be read-only")
             return
         if value and "%" not in value and value not in _FORMAT_NAMES and not re.match(r"t?format:", value):
-            raise _NotUnderstood(f"{value!r} is a format of the configuration")
+            raise _UnknownGitUse(f"{value!r} is a format of the configuration")
         if _RUNS.search(value):
-            raise _NotUnderstood("a format that verifies signatures or runs git")
+            raise _UnknownGitUse("a format that verifies signatures or runs git")
 
     def _check_form(self) -> None:
         """Refuse forms of a command that do more than read."""
@@ -336,17 +336,17 @@ class _Reader:
         given = self._arguments.has
         if self._name in ("branch", "tag") and operands and not given(*_LISTING):
             if not (self._name == "tag" and given("-l")):
-                raise _NotUnderstood("an operand names something to create")
+                raise _UnknownGitUse("an operand names something to create")
         elif self._name == "config":
             self._check_config(operands)
         elif self._name == "symbolic-ref" and not _SYMBOLIC.fullmatch(operands[0]):
-            raise _NotUnderstood(f"{operands[0]!r} is not a plain name of a ref")
+            raise _UnknownGitUse(f"{operands[0]!r} is not a plain name of a ref")
         elif self._name == "blame" and not 1 <= len(operands) + len(self._after) <= 3:
-            raise _NotUnderstood("it names no file")
+            raise _UnknownGitUse("it names no file")
         elif self._name == "blame" and self._is_separated and len(self._after) != 1:
-            raise _NotUnderstood("it names no single file")
+            raise _UnknownGitUse("it names no single file")
         elif self._name == "check-attr" and self._is_separated and given("-a", "--all") and operands:
-            raise _NotUnderstood("paths before and after a --")
+            raise _UnknownGitUse("paths before and after a --")
 
     def _check_config(self, words: list[str]) -> None:
         """One name reads a setting, two write it. `get` and `list` are commands since git 2.46."""
@@ -359,12 +359,12 @@ class _Reader:
             or (not self._arguments.options and len(words) == 2 and words[0] == "get" and "." in words[1])
         )
         if not is_reading:
-            raise _NotUnderstood("this form of config is not known to be read-only")
+            raise _UnknownGitUse("this form of config is not known to be read-only")
 
     def _operand(self, text: str, role: str) -> None:
         # A parenthesis groups patterns of grep, and only grep reads an operand before its options.
         if text.startswith("-") or (self._name == "grep" and text in ("(", ")")):
-            raise _NotUnderstood(f"{text!r} is not supported here")
+            raise _UnknownGitUse(f"{text!r} is not supported here")
         if role == "revision":
             self._revision(text)
         elif role == "path" or (role == "word" and self._name == "check-attr" and self._is_separated):
@@ -389,15 +389,15 @@ class _Reader:
         outside = _BRACES.sub("", text)
         revision, colon, path = outside.partition(":")
         if not text or text.startswith((":", "/", "~")) or ".." in re.split(r"[/:]", outside):
-            raise _NotUnderstood(f"{text!r} may be outside the repository, or is not a plain revision or path")
+            raise _UnknownGitUse(f"{text!r} may be outside the repository, or is not a plain revision or path")
         if colon and (not revision or path.startswith("/") or ".." in path or ":" in path):
-            raise _NotUnderstood(f"{text!r} is not a plain file of a revision")
+            raise _UnknownGitUse(f"{text!r} is not a plain file of a revision")
 
     def _line_range(self, value: str) -> None:
         """Take in the path of `-L 1,5:path` or `-L :function:path`."""
         match = re.fullmatch(r":[^:]+:([^:]+)|[^:]+:([^:]+)", value)
         if match is None:
-            raise _NotUnderstood(f"the line range {value!r} is not supported")
+            raise _UnknownGitUse(f"the line range {value!r} is not supported")
         self._paths.append(_checked_path(match[1] or match[2]))
 
     def _use(self) -> GitUse:
@@ -466,5 +466,5 @@ class _Reader:
 def _checked_path(text: str) -> str:
     """Return a pathspec if it has no magic and stays below the folder that the command runs in."""
     if not text or text.startswith((":", "/", "~")) or ".." in text.split("/"):
-        raise _NotUnderstood(f"{text!r} may be outside the repository, or is not a plain path")
+        raise _UnknownGitUse(f"{text!r} may be outside the repository, or is not a plain path")
     return text

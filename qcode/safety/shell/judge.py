@@ -15,13 +15,13 @@ from pathlib import Path
 from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within
-from qcode.safety.shell.ast import Command, NotPlain, Word
-from qcode.safety.shell.file_reads import Complaint, PathComplaint, Reader, Reads
-from qcode.safety.shell.flow import Flow, Folders, Form, Part, flow_of, target_of_cd
+from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
+from qcode.safety.shell.file_reads import NeedsApproval, PathComplaint, Reader, Reads
+from qcode.safety.shell.flow import Flow, FlowPart, Folders, Form, flow_of, target_of_cd
 from qcode.safety.shell.git import Kind, read_git, repository_complaint, secrets_complaint, settle
 from qcode.safety.shell.languages import Roles, script_complaint, test_roles
 from qcode.safety.shell.parser import read_script
-from qcode.safety.shell.table import Program, git_commands, programs, read_arguments
+from qcode.safety.shell.table import ProgramSpec, git_commands, programs, read_arguments
 from qcode.safety.verdict import SHELL_READS, SandboxSupport, Verdict
 from qcode.values import dataclass
 
@@ -38,7 +38,7 @@ NO_SANDBOX = "shell:no-sandbox"
 _UNCONFINED = "a rule lets the whole command run outside the sandbox"
 
 
-class _NeedsSandbox(Complaint):
+class _NeedsSandbox(NeedsApproval):
     rule = NO_SANDBOX
 
 
@@ -61,7 +61,7 @@ class Judge:
         """Return the judge for the parts of `flow`."""
         return Judge(PathJudge(ground), probes, search_path, reader, flow.forms)
 
-    def part(self, part: Part) -> Verdict:
+    def part(self, part: FlowPart) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
 
         Return `allow` if it only reads what may be read, else `ask` with the reason.
@@ -69,11 +69,11 @@ class Judge:
         try:
             for folder in sorted(part.folders):
                 self._check(part.command, folder)
-        except Complaint as found:
+        except NeedsApproval as found:
             return Verdict("ask", str(found), found.rule)
         return Verdict("allow", "it only reads", SHELL_READS)
 
-    def unconfined(self, part: Part) -> Verdict:
+    def unconfined(self, part: FlowPart) -> Verdict:
         """Judge a part that runs outside the sandbox, because a rule allows another part of the command.
 
         A loop around a part whose words are literal only repeats it.
@@ -84,22 +84,22 @@ class Judge:
         verdict = judge.part(part)
         return verdict if verdict.is_allowed else replace(verdict, reason=f"{_UNCONFINED}: {verdict.reason}")
 
-    def inputs(self, part: Part) -> Verdict:
+    def inputs(self, part: FlowPart) -> Verdict:
         """Judge only the files that a simple command reads through `<`."""
         try:
             for folder in part.folders:
                 self._inputs(part.command, self._reads(folder, self.probes.sandbox()))
-        except Complaint as found:
+        except NeedsApproval as found:
             return Verdict("ask", str(found), "shell:input")
         return Verdict("allow", "its input may be read", "shell:input")
 
-    def _check(self, command: Command, folder: str) -> None:
+    def _check(self, command: SimpleCommand, folder: str) -> None:
         support = self.probes.sandbox()
         reads = self._reads(folder, support)
         self._inputs(command, reads)
         name = command.words[0].text
         if command.words[0] != Word(name):
-            raise Complaint("the name of the program is quoted or spelled in an unusual way")
+            raise NeedsApproval("the name of the program is quoted or spelled in an unusual way")
         if "read-only" not in support.levels and self.forms:
             raise _NeedsSandbox(f"a {min(self.forms)} runs without asking only in a sandbox")
         if name == "cd":
@@ -121,10 +121,10 @@ class Judge:
     def _reads(self, folder: str, support: SandboxSupport) -> Reads:
         return Reads(self.paths, self.reader, folder, self.probes.contents, support.masks)
 
-    def _inputs(self, command: Command, reads: Reads) -> None:
+    def _inputs(self, command: SimpleCommand, reads: Reads) -> None:
         for word in command.inputs:
             if word.may_be_several:
-                raise Complaint("the name of its input is unknown")
+                raise NeedsApproval("the name of its input is unknown")
             reads.files(word)
 
     def _roles(self, name: str, words: tuple[Word, ...], folder: str, *, has_sandbox: bool) -> Roles:
@@ -137,22 +137,22 @@ class Judge:
             return self._git(words, folder)
         program = _row(name)
         if program is None:
-            raise Complaint(f"{name!r} is not a known read-only program")
+            raise NeedsApproval(f"{name!r} is not a known read-only program")
         return _table_roles(name, program, words, has_sandbox=has_sandbox)
 
     def _git(self, words: tuple[Word, ...], folder: str) -> Roles:
         roots = self._roots()
         if folder not in roots and not self._is_plain_folder(folder, roots):
-            raise Complaint("git: the configuration of a folder outside the workspace was not checked")
+            raise NeedsApproval("git: the configuration of a folder outside the workspace was not checked")
         use = read_git(words, roots)
         if isinstance(use, str):
-            raise Complaint(f"git: {use}")
+            raise NeedsApproval(f"git: {use}")
         if use.reads == "nothing":
             return ()
         repository = self.probes.repository()
         complaint = repository_complaint(use, repository)
         if complaint:
-            raise Complaint(f"git: {complaint}")
+            raise NeedsApproval(f"git: {complaint}")
         top = repository.top or roots[1]
         settled = settle(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
         complaint = secrets_complaint(settled, repository, os.path.relpath(os.path.realpath(folder), top))
@@ -178,19 +178,19 @@ class Judge:
     def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
         """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
         if target is None:
-            raise Complaint("this form of cd is not supported")
+            raise NeedsApproval("this form of cd is not supported")
         path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
         folders = (self.paths.ground.root, *self.paths.ground.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((one for one in spelled if is_within(path, one)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
-            raise Complaint(f"{target}: it leaves the workspace")
+            raise NeedsApproval(f"{target}: it leaves the workspace")
         reads.check(path)
 
     def _origin(self, name: str, folder: str) -> None:
         """Raise if bash would take `name` from the workspace, or from a shim that lets a project choose."""
         if "/" in name:
-            raise Complaint("a program given by its path")
+            raise NeedsApproval("a program given by its path")
         roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
         for part in self.search_path.split(":") if self.search_path else ():
             here = Path(part or ".") / name
@@ -198,9 +198,9 @@ class Judge:
                 continue
             reals = (os.path.realpath(here), os.path.realpath(here.parent))
             if not part.startswith("/") or any(is_within(real, root) for real in reals for root in roots):
-                raise Complaint(f"{name} would be the workspace's own {here}")
+                raise NeedsApproval(f"{name} would be the workspace's own {here}")
             if here.parent.name == "shims" and _has_version_file(folder):
-                raise Complaint(f"a file of the project decides which {name} runs")
+                raise NeedsApproval(f"a file of the project decides which {name} runs")
             return
 
 
@@ -215,7 +215,7 @@ def resolve(ground: Ground, word: Word, folders: Folders) -> tuple[str, ...]:
     return tuple(anchored(path, folder, home_of(ground)) for folder in sorted(folders))
 
 
-def row_of(words: tuple[Word, ...]) -> Program | None:
+def row_of(words: tuple[Word, ...]) -> ProgramSpec | None:
     """Return the row of the table that a command falls under, None if its program is not in the table."""
     name = words[0].text
     if name != "git":
@@ -235,25 +235,25 @@ def is_table_command(words: tuple[Word, ...]) -> bool:
         return name == "cd"
     try:
         _table_roles(name, program, words[1:], has_sandbox=True)
-    except Complaint:
+    except NeedsApproval:
         return False
     return True
 
 
-def _row(name: str) -> Program | None:
+def _row(name: str) -> ProgramSpec | None:
     # `[[` is a word of bash itself; its operators are those of `test`.
     return programs().get("test" if name == "[[" else name)
 
 
-def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sandbox: bool) -> Roles:
+def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, has_sandbox: bool) -> Roles:
     arguments = read_arguments(program, words)
     if isinstance(arguments, str) and not program.operands.roles and program.operands.minimum:
-        raise Complaint(f"{name!r} is not a known read-only program")
+        raise NeedsApproval(f"{name!r} is not a known read-only program")
     if isinstance(arguments, str):
-        raise Complaint(f"{program.name}: {arguments}")
+        raise NeedsApproval(f"{program.name}: {arguments}")
     complaint = script_complaint(program.name, arguments)
     if complaint:
-        raise Complaint(f"{program.name}: {complaint}")
+        raise NeedsApproval(f"{program.name}: {complaint}")
     if not has_sandbox:
         is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
         if not is_core or arguments.by_role("tree", "names"):
@@ -261,7 +261,7 @@ def _table_roles(name: str, program: Program, words: tuple[Word, ...], *, has_sa
     if program.name in ("test", "["):
         roles = test_roles(name, arguments.by_role("test"))
         if isinstance(roles, str):
-            raise Complaint(f"{name}: {roles}")
+            raise NeedsApproval(f"{name}: {roles}")
         return roles
     return arguments.roles
 

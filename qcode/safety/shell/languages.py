@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from qcode.safety.protected_paths import is_secret
 from qcode.safety.shell.ast import SAFE_VARIABLES, Word
-from qcode.safety.shell.table import Arguments, Role
+from qcode.safety.shell.table import ParsedArguments, Role
 
 # Every repetition is possessive: what follows it never begins with what it takes, and a pattern that tries all ways to
 # share the blanks of `; ; ;…` between two repetitions never comes to an end.
@@ -148,7 +148,7 @@ def test_roles(name: str, words: tuple[Word, ...]) -> Roles | str:
     return _test(words[:-1]) if name == "[" else _double_bracket(words[:-1])
 
 
-def script_complaint(name: str, arguments: Arguments) -> str:
+def script_complaint(name: str, arguments: ParsedArguments) -> str:
     """Return why the scripts and formats among the arguments are not known to only read, empty if they are."""
     for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
         for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
@@ -158,14 +158,14 @@ def script_complaint(name: str, arguments: Arguments) -> str:
     return check(arguments) if check is not None else ""
 
 
-def _search(arguments: Arguments) -> str:
+def _search(arguments: ParsedArguments) -> str:
     """`rg -g .env x` looks where it otherwise would not."""
     globs = arguments.values("-g", "--glob", "--iglob", "--include")
     names = [glob.rsplit("/", 1)[-1] for glob in globs if not glob.startswith("!")]
     return "it looks for files that contain secrets" if any(map(is_secret, names)) else ""
 
 
-def _awk(arguments: Arguments) -> str:
+def _awk(arguments: ParsedArguments) -> str:
     """`awk '…' x=1 file` and `-v x=1` assign variables; a name in capitals may be a special one."""
     files = [word.text for word, role in arguments.operands if role == "read"]
     if any("=" in name for name in files):
@@ -174,19 +174,19 @@ def _awk(arguments: Arguments) -> str:
     return "" if all(re.fullmatch(r"[a-z_]\w*", name) for name in names) else "this awk assignment is not supported"
 
 
-def _printenv(arguments: Arguments) -> str:
+def _printenv(arguments: ParsedArguments) -> str:
     names = [word.text for word, _ in arguments.operands]
     return "" if names and SAFE_VARIABLES.issuperset(names) else "the value of a variable may be a secret"
 
 
-def _printf(arguments: Arguments) -> str:
+def _printf(arguments: ParsedArguments) -> str:
     """The printf of bash assigns variables with `-v` and with `%n`."""
     form = arguments.operands[0][0]
     is_known = form.is_known and not form.text.startswith("-") and _STORING_FORMAT.search(form.text) is None
     return "" if is_known else "this form of printf is not known to be read-only"
 
 
-def _command(arguments: Arguments) -> str:
+def _command(arguments: ParsedArguments) -> str:
     """`command -v NAME` looks a name up, `command NAME` runs it."""
     return "" if arguments.has("-v", "-V") else "it runs the command that follows"
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from qcode.safety.shell.ast import (
     MARK,
     UNSPLIT,
-    Command,
     Hole,
     Listing,
     Loop,
@@ -27,6 +26,7 @@ from qcode.safety.shell.ast import (
     Operator,
     Piping,
     Script,
+    SimpleCommand,
     Word,
 )
 from qcode.safety.shell.bounds import check_bounds
@@ -112,7 +112,7 @@ def read_script(text: str) -> Script:
     root = _parser().parse(source).root_node
     if root.has_error:
         raise NotPlain("its syntax is not supported")
-    return _Reader(text, source).script_of(root)
+    return _SyntaxReader(text, source).script_of(root)
 
 
 @lru_cache(maxsize=1)
@@ -181,7 +181,7 @@ class _Nodes:
             pending += reversed(one.children)
 
 
-class _Reader(_Nodes):
+class _SyntaxReader(_Nodes):
     """Convert nodes to a `Script`."""
 
     def __init__(self, text: str, source: bytes) -> None:
@@ -263,7 +263,7 @@ class _Reader(_Nodes):
     def _body(self, node: Node) -> Script:
         return self.script_of(node, "do", "done")
 
-    def _command(self, node: Node) -> Command:
+    def _command(self, node: Node) -> SimpleCommand:
         words: list[Word] = []
         children = self.checked(node, _BLANKS, set())
         _check_apart(children)
@@ -276,7 +276,7 @@ class _Reader(_Nodes):
                 raise NotPlain("the program name is an expansion")
         if words and words[0].text in _RESERVED:
             raise NotPlain("a shell keyword instead of a program")
-        return Command(tuple(words))
+        return SimpleCommand(tuple(words))
 
     def _test(self, node: Node) -> Script:
         """Return the words of `[ ... ]` or `[[ ... ]]`; the tree's own reading of the expression does not matter."""
@@ -289,8 +289,8 @@ class _Reader(_Nodes):
         (_, first), *rest = split_tests(inside, holes)
         if rest and size == 1:
             raise NotPlain("an unsupported test")
-        tests = [(operator, Command((opening, *words, closing))) for operator, words in rest]
-        found = Command((opening, *first, closing))
+        tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in rest]
+        found = SimpleCommand((opening, *first, closing))
         return Listing(found, tuple(tests)) if tests else found
 
     def _redirected(self, node: Node) -> Script:
@@ -298,7 +298,7 @@ class _Reader(_Nodes):
         body, redirects = children[0], children[1:]
         inner = self.statement(body)
         command = inner.inner if isinstance(inner, Negation) else inner
-        if not isinstance(command, Command):
+        if not isinstance(command, SimpleCommand):
             self._check_harmless(redirects)
             return inner
         for redirect in redirects:
@@ -307,16 +307,16 @@ class _Reader(_Nodes):
 
     def _check_harmless(self, redirects: list[Node]) -> None:
         """Take redirections of a group or list only where they neither read nor write a file."""
-        if self._with_redirects(redirects) != Command((Word(":"),)):
+        if self._with_redirects(redirects) != SimpleCommand((Word(":"),)):
             raise NotPlain("a redirection of several commands")
 
-    def _with_redirects(self, redirects: list[Node]) -> Command:
-        command = Command((Word(":"),))
+    def _with_redirects(self, redirects: list[Node]) -> SimpleCommand:
+        command = SimpleCommand((Word(":"),))
         for redirect in redirects:
             command = self._with_redirect(command, redirect)
         return command
 
-    def _with_redirect(self, command: Command, node: Node) -> Command:
+    def _with_redirect(self, command: SimpleCommand, node: Node) -> SimpleCommand:
         """Return the command with one redirection; the grammar takes words after the target for more targets."""
         if node.type != "file_redirect":
             raise NotPlain(_reason(node.type, "an unsupported redirection"))
@@ -341,7 +341,7 @@ class _Reader(_Nodes):
             raise NotPlain("it writes to a file whose name is unknown")
         elif target != Word("/dev/null"):
             outputs = (*outputs, target)
-        return Command((*command.words, *more), inputs, outputs)
+        return SimpleCommand((*command.words, *more), inputs, outputs)
 
     def _words(self, node: Node) -> tuple[Word, ...]:
         return read_words(*self._marked(node))

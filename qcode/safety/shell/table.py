@@ -54,7 +54,7 @@ _FORMATS: Mapping[Role, re.Pattern[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class OptionSpec:
     """Whether an option has a value, and its role ("text" if it has none); `second` is that of another one after it."""
 
     arity: Arity
@@ -62,7 +62,7 @@ class Option:
     second: Role | None = None
 
 
-_FLAG = Option("none")
+_FLAG = OptionSpec("none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramSpec:
     """A row of the table. The header of commands.toml explains the fields."""
 
     name: str
-    options: Mapping[str, Option]
+    options: Mapping[str, OptionSpec]
     refused: Mapping[str, str]
     operands: Operands
     when: tuple[When, ...] = ()
@@ -108,7 +108,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ParsedArguments:
     """The arguments of one command as its program reads them."""
 
     options: tuple[tuple[str, Word | None], ...] = ()
@@ -131,12 +131,12 @@ class Arguments:
         return tuple(word for word, role in self.roles if role in roles)
 
 
-def programs() -> Mapping[str, Program]:
+def programs() -> Mapping[str, ProgramSpec]:
     """Return the table by name of the program."""
     return _table()[0]
 
 
-def git_commands() -> Mapping[str, Program]:
+def git_commands() -> Mapping[str, ProgramSpec]:
     """Return the table of the commands of git by name; `stash list` is `stash/list`."""
     return _table()[1]
 
@@ -146,12 +146,12 @@ def git_options() -> frozenset[str]:
     return _table()[2]
 
 
-def read_arguments(program: Program, words: tuple[Word, ...]) -> Arguments | str:
+def read_arguments(program: ProgramSpec, words: tuple[Word, ...]) -> ParsedArguments | str:
     """Return how `program` reads `words` (without its name), or one line that says why this is not certain.
 
     A word with a wildcard may be an operand: the caller expands it and checks that no match begins with a dash.
     """
-    reader = _Reader(program, words)
+    reader = _OptionReader(program, words)
     try:
         match program.style:
             case "find":
@@ -161,11 +161,11 @@ def read_arguments(program: Program, words: tuple[Word, ...]) -> Arguments | str
             case _:
                 reader.read_options()
         return reader.arguments()
-    except _NotUnderstood as reason:
+    except _UnknownUse as reason:
         return str(reason)
 
 
-def has_option(program: Program, text: str) -> bool:
+def has_option(program: ProgramSpec, text: str) -> bool:
     """Return whether every option in one word that begins with a dash is in the row: `-la`, `--color=never`, `-n5`."""
     if text.startswith("--"):
         return text == "--" or text.partition("=")[0] in program.options
@@ -180,14 +180,14 @@ def has_option(program: Program, text: str) -> bool:
     return True
 
 
-class _NotUnderstood(Exception):  # noqa: N818  # a finding, not a failure
+class _UnknownUse(Exception):  # noqa: N818  # a finding, not a failure
     """The program might read its arguments in another way than the table says; the text is the reason."""
 
 
-class _Reader:
+class _OptionReader:
     """Reads the words of one command as getopt_long of GNU does."""
 
-    def __init__(self, program: Program, words: tuple[Word, ...]) -> None:
+    def __init__(self, program: ProgramSpec, words: tuple[Word, ...]) -> None:
         self._program = program
         self._rest = deque(words)
         self._options: list[tuple[str, Word | None]] = []
@@ -221,10 +221,10 @@ class _Reader:
         while self._rest:
             word = self._rest.popleft()
             if not word.is_known or word.has_glob or word.text == "-P":
-                raise _NotUnderstood(f"{word.text!r} cannot be checked in an expression")
+                raise _UnknownUse(f"{word.text!r} cannot be checked in an expression")
             self._add(word.text, self._option(word.text))
 
-    def arguments(self) -> Arguments:
+    def arguments(self) -> ParsedArguments:
         """Give every operand and value its role, and check them."""
         given = frozenset(name for name, _ in self._options)
         form = self._program.operands
@@ -242,21 +242,21 @@ class _Reader:
         is_named = any(role in PATH_ROLES and not _may_vanish(word) for word, role in operands)
         if form.default is not None and not is_named:
             roles.append(form.default)
-        return Arguments(tuple(self._options), operands, tuple(roles))
+        return ParsedArguments(tuple(self._options), operands, tuple(roles))
 
     def _check_operand(self, word: Word) -> None:
         choices = self._program.choices
         if choices and not (word.text in choices and word.is_known):
-            raise _NotUnderstood(f"{word.text!r} is not known to be read-only")
+            raise _UnknownUse(f"{word.text!r} is not known to be read-only")
         if word.text == "-" and "-" in self._program.refused:
-            raise _NotUnderstood(f"the operand - {self._program.refused['-']}")
+            raise _UnknownUse(f"the operand - {self._program.refused['-']}")
 
     def _is_operand(self, word: Word) -> bool:
         """Return whether a word before any `--` is an operand; raise if an unknown one could be an option."""
         if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
-            raise _NotUnderstood("an unknown value could become an option")
+            raise _UnknownUse("an unknown value could become an option")
         if word.text.startswith("+") and self._program.plus:
-            raise _NotUnderstood(f"{word.text!r} may be an option of an older form")
+            raise _UnknownUse(f"{word.text!r} may be an option of an older form")
         return word.text == "-" or not word.text.startswith("-")
 
     def _read_option(self, word: Word) -> None:
@@ -276,7 +276,7 @@ class _Reader:
         if not equals:
             self._add(name, option)
         elif option.arity == "none" or not self._program.attached:
-            raise _NotUnderstood(f"the option {name} does not take a value in this form")
+            raise _UnknownUse(f"the option {name} does not take a value in this form")
         else:
             self._keep(name, _attached(word, value, option.role), option.role)
 
@@ -289,14 +289,14 @@ class _Reader:
                 self._add(name, option)
                 continue
             if len(word.text) > 2 and not self._program.attached:
-                raise _NotUnderstood(f"the option {name} must be a separate word")
+                raise _UnknownUse(f"the option {name} must be a separate word")
             if value:
                 self._keep(name, _attached(word, value, option.role), option.role)
             else:
                 self._add(name, option)
             return
 
-    def _add(self, name: str, option: Option) -> None:
+    def _add(self, name: str, option: OptionSpec) -> None:
         """Keep an option without an attached value: what it requires is in the next words."""
         if option.arity != "required":
             self._options.append((name, None))
@@ -309,28 +309,28 @@ class _Reader:
         self._options.append((name, value))
         self._values.append((value, role))
 
-    def _option(self, name: str) -> Option:
+    def _option(self, name: str) -> OptionSpec:
         refused = self._program.refused.get(name)
         if refused is not None:
-            raise _NotUnderstood(f"the option {name} {refused}")
+            raise _UnknownUse(f"the option {name} {refused}")
         option = self._program.options.get(name)
         if option is None:
-            raise _NotUnderstood(f"the option {name} is not known to be read-only")
+            raise _UnknownUse(f"the option {name} is not known to be read-only")
         return option
 
     def _next_value(self, name: str) -> Word:
         if not self._rest:
-            raise _NotUnderstood(f"the option {name} has no value")
+            raise _UnknownUse(f"the option {name} has no value")
         if self._rest[0].may_be_several:
-            raise _NotUnderstood(f"the value of {name} could become several words")
+            raise _UnknownUse(f"the value of {name} could become several words")
         return self._rest.popleft()
 
 
 def _begins_expression(word: Word) -> bool:
     if not word.is_known and (word.text.startswith("-") or word.may_lead or word.unknown == "words"):
-        raise _NotUnderstood("an unknown value could become part of the expression")
+        raise _UnknownUse("an unknown value could become part of the expression")
     if word.text in (")", ",", "-", "--"):
-        raise _NotUnderstood(f"{word.text!r} is not a known starting point")
+        raise _UnknownUse(f"{word.text!r} is not a known starting point")
     return word.text.startswith("-") or word.text in ("(", "!")
 
 
@@ -348,9 +348,9 @@ def _roles(form: Operands, words: list[Word]) -> list[Role]:
     count = len(words)
     most = len(form.roles) if form.repeated is None else form.maximum
     if most is not None and count > most:
-        raise _NotUnderstood(f"the operand {words[most].text!r} is not expected")
+        raise _UnknownUse(f"the operand {words[most].text!r} is not expected")
     if count - sum(_may_vanish(word) for word in words) < form.minimum:
-        raise _NotUnderstood("an operand is missing")
+        raise _UnknownUse("an operand is missing")
     roles = list(form.roles)
     if form.repeated is not None:
         tail = len(roles) - form.repeated - 1
@@ -359,7 +359,7 @@ def _roles(form: Operands, words: list[Word]) -> list[Role]:
     is_open_ended = form.repeated == len(form.roles) - 1 and form.maximum is None
     for index, word in enumerate(words):
         if word.may_be_several and not (is_open_ended and form.repeated is not None and index >= form.repeated):
-            raise _NotUnderstood(f"{word.text!r} could become several operands")
+            raise _UnknownUse(f"{word.text!r} could become several operands")
     return roles[:count]
 
 
@@ -371,16 +371,16 @@ def _may_vanish(word: Word) -> bool:
 def _check(word: Word, role: Role) -> None:
     """Raise if the word does not have the format of its role."""
     if word.text.startswith("@") and role not in _NO_RESPONSE_FILE:
-        raise _NotUnderstood(f"{word.text!r} may be read as a file of options")
+        raise _UnknownUse(f"{word.text!r} may be read as a file of options")
     pattern = _FORMATS.get(role)
     if pattern is None or (role == "number" and word.unknown == "number"):
         return
     if not word.is_known or word.has_glob or word.is_home or not pattern.fullmatch(word.text):
-        raise _NotUnderstood(f"{word.text!r} is not a plain {role}")
+        raise _UnknownUse(f"{word.text!r} is not a plain {role}")
 
 
 @cache
-def _table() -> tuple[Mapping[str, Program], Mapping[str, Program], frozenset[str]]:
+def _table() -> tuple[Mapping[str, ProgramSpec], Mapping[str, ProgramSpec], frozenset[str]]:
     data = tomllib.loads(files(__package__).joinpath("commands.toml").read_text("utf-8"))
     git = data["git"]
     commands = {names: _with_groups(row, git["options"]) for names, row in git["commands"].items()}
@@ -397,17 +397,17 @@ def _with_groups(row: Mapping[str, Any], groups: Mapping[str, Mapping[str, Any]]
     return merged
 
 
-def _rows(data: Mapping[str, Mapping[str, Any]]) -> dict[str, Program]:
+def _rows(data: Mapping[str, Mapping[str, Any]]) -> dict[str, ProgramSpec]:
     return {name: _program(name, row) for names, row in data.items() for name in names.split()}
 
 
-def _program(name: str, row: Mapping[str, Any]) -> Program:
+def _program(name: str, row: Mapping[str, Any]) -> ProgramSpec:
     options = dict.fromkeys(row.get("none", "").split(), _FLAG)
     arities: tuple[Arity, ...] = ("required", "optional")
     for arity in arities:
         for names, roles in row.get(arity, {}).items():
-            options |= dict.fromkeys(names.split(), Option(arity, *roles.split()))
-    return Program(
+            options |= dict.fromkeys(names.split(), OptionSpec(arity, *roles.split()))
+    return ProgramSpec(
         name,
         options,
         dict(_spelled(row.get("refused", {}))),

@@ -21,7 +21,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import Loaded
 from qcode.tools.text_file import Document
 from qcode.tools.tool import WRITES_PATH, Preview, ToolContext, answered
-from qcode.tools.workspace import Place, Step, Workspace
+from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -29,25 +29,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedChange:
     """A planned change: its steps in order, and the diff of all steps. `report` is the result for the model."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FileChange, ...]
     diff: str
     report: str
 
 
-def creation(place: Place, data: bytes, document: Document | None, report: str) -> Change:
+def creation(place: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:
     """Return the change that creates a file; `document` is None if it is not text."""
-    return Change((Step(place, None, data),), text_file.diff_of(place.name, None, document), report)
+    return PlannedChange((FileChange(place, None, data),), text_file.diff_of(place.name, None, document), report)
 
 
-def replacement(place: Place, loaded: Loaded, old: Document, new: Document, data: bytes, report: str) -> Change:
+def replacement(
+    place: WorkspacePath, loaded: Loaded, old: Document, new: Document, data: bytes, report: str
+) -> PlannedChange:
     """Return the change that replaces `old` with `new`."""
-    return Change((Step(place, loaded, data),), text_file.diff_of(place.name, old, new), report)
+    return PlannedChange((FileChange(place, loaded, data),), text_file.diff_of(place.name, old, new), report)
 
 
-def open_for_change(place: Place, workspace: Workspace) -> Loaded:
+def open_for_change(place: WorkspacePath, workspace: Workspace) -> Loaded:
     """Return the current file. Raise `Refused` if the model has not seen this version, or it cannot be replaced."""
     loaded = workspace.load(place)
     workspace.check_fresh(place, loaded)
@@ -61,7 +63,7 @@ class ChangeTool(ABC):
     spec: ToolSpec
 
     @abstractmethod
-    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+    def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         """Compute the change from the current files. Raise `Refused` if it is not possible."""
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
@@ -114,7 +116,7 @@ class Edit(ChangeTool):
         safety=WRITES_PATH,
     )
 
-    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+    def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         place = workspace.resolve(arguments.text("path"), "write")
         asked, given = (plain(arguments.text(name)) for name in ("old_text", "new_text"))
         if not workspace.exists(place):
@@ -132,7 +134,7 @@ class Edit(ChangeTool):
         return replacement(place, loaded, old, new, data, report)
 
 
-def created(place: Place, content: str) -> Change:
+def created(place: WorkspacePath, content: str) -> PlannedChange:
     """Return the change that creates a file with `content`."""
     document = text_file.from_text(content)
     return creation(place, text_file.encode(document), document, f"Created {place.shown}.")
@@ -178,7 +180,7 @@ class Write(ChangeTool):
         safety=WRITES_PATH,
     )
 
-    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+    def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         place = workspace.resolve(arguments.text("path"), "write")
         content = arguments.text("content")
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
@@ -238,7 +240,7 @@ class MultiEdit(ChangeTool):
         safety=WRITES_PATH,
     )
 
-    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+    def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         place = workspace.resolve(arguments.text("path"), "write")
         edits = arguments.objects("edits")
         if not workspace.exists(place):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from qcode.protocol.tools import Refused
 from qcode.text.diff import Hunk
-from qcode.tools.editing.match import Found, Passage, find_line, find_lines, line_of
+from qcode.tools.editing.match import Passage, PassageMatches, find_line, find_lines, line_of
 from qcode.tools.editing.nearest import describe_nearest
 from qcode.tools.editing.normalize import readings
 from qcode.values import dataclass
@@ -69,7 +69,7 @@ def _place(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[Passage, str
     return Passage(start + place.start, start + place.end, place.new), note
 
 
-def _search(text: str, hunk: Hunk) -> tuple[Found, str]:
+def _search(text: str, hunk: Hunk) -> tuple[PassageMatches, str]:
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
     if not hunk.new:
         # Removed lines include their line break.
@@ -79,7 +79,7 @@ def _search(text: str, hunk: Hunk) -> tuple[Found, str]:
     return _search_readings(text, old, new)
 
 
-def _search_readings(text: str, old: str, new: str) -> tuple[Found, str]:
+def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
     found = find_lines(text, old, new)
     if found.passages:
         return found, f"matched ignoring {found.ignored}." if found.ignored else ""
@@ -87,7 +87,7 @@ def _search_readings(text: str, old: str, new: str) -> tuple[Found, str]:
         found = find_lines(text, reading.old, reading.new)
         if found.passages:
             return found, f"matched {reading.what}."
-    return Found(), ""
+    return PassageMatches(), ""
 
 
 def _behind_anchors(text: str, hunk: Hunk, offset: int, shown: str) -> tuple[int, bool]:

@@ -145,21 +145,21 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PassageMatches:
     """The positions of a passage in order, and a note about ignored differences (empty: none)."""
 
     passages: tuple[Passage, ...] = ()
     ignored: str = ""
 
 
-def find(text: str, old: str, new: str) -> Found:
+def find(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions of `old`, by the strictest comparison that finds one. Raise `Refused` beyond a limit."""
     exact = _exact(text, old, new)
     if exact and not _splits_indentation(text, old, exact):
-        return Found(exact)
+        return PassageMatches(exact)
     tolerant = _tolerant(text, old, new)
     # A passage that starts inside an indentation is the line with too little indentation, and so is its replacement.
-    return Found(exact) if exact and len(tolerant.passages) != len(exact) else tolerant
+    return PassageMatches(exact) if exact and len(tolerant.passages) != len(exact) else tolerant
 
 
 def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> bool:
@@ -178,7 +178,7 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
     return False
 
 
-def _tolerant(text: str, old: str, new: str) -> Found:
+def _tolerant(text: str, old: str, new: str) -> PassageMatches:
     lines = _Lines(text)
     wanted = _Wanted(old, new)
     is_possible = lines.may_hold(wanted)
@@ -191,20 +191,20 @@ def _tolerant(text: str, old: str, new: str) -> Found:
         if not passages and is_possible:
             passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
         if passages:
-            return Found(passages, ignored)
+            return PassageMatches(passages, ignored)
     passages = tuple(_piece_of_a_line(text, old, new))
-    return Found(passages, "how many blanks are between its words") if passages else Found()
+    return PassageMatches(passages, "how many blanks are between its words") if passages else PassageMatches()
 
 
-def find_lines(text: str, old: str, new: str) -> Found:
+def find_lines(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions at which `old` is whole lines of `text`, by the strictest comparison that finds one."""
     lines = _Lines(text)
     wanted = _Wanted(old, new)
     for ignored, key, is_shifted in (_EXACTLY, *_TOLERANCES):
         passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
         if passages:
-            return Found(passages, ignored)
-    return Found()
+            return PassageMatches(passages, ignored)
+    return PassageMatches()
 
 
 def find_line(lines: Sequence[str], wanted: str, first: int) -> int | None:
@@ -452,7 +452,7 @@ def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = Fal
     return Edited(replace(text, found.passages), lines, note)
 
 
-def search(text: str, old: str, new: str) -> tuple[Found, str]:
+def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
     """Return the positions of `old` and a note; alternative readings are tried if the text itself is not found."""
     found = find(text, old, new)
     if found.passages:
@@ -463,8 +463,8 @@ def search(text: str, old: str, new: str) -> tuple[Found, str]:
         at_line = tuple(one for one, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
             ignored = f", ignoring {found.ignored}" if found.ignored else ""
-            return Found(at_line or found.passages, found.ignored), f"Note: matched {reading.what}{ignored}."
-    return Found(), ""
+            return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.what}{ignored}."
+    return PassageMatches(), ""
 
 
 def replace(text: str, passages: Sequence[Passage]) -> str:

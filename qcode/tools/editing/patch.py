@@ -8,9 +8,9 @@ from qcode.text.json import JsonObject
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
 from qcode.tools.disk import Loaded
-from qcode.tools.editing.edit import Change, ChangeTool, open_for_change
+from qcode.tools.editing.edit import ChangeTool, PlannedChange, open_for_change
 from qcode.tools.text_file import Document
-from qcode.tools.workspace import Place, Step, Workspace
+from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
 
@@ -58,13 +58,13 @@ class ApplyPatch(ChangeTool):
         safety=Files("write", _paths),
     )
 
-    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+    def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         try:
             sections = parse_patch(arguments.text("input"))
         except PatchError as error:
             raise Refused(f"apply_patch: {error}. Nothing was changed") from None
         parts: list[_Part] = []
-        taken: set[Place] = set()
+        taken: set[WorkspacePath] = set()
         for section in _merged(sections):
             part = _part(section, workspace)
             for step in part.steps:
@@ -77,14 +77,14 @@ class ApplyPatch(ChangeTool):
         steps = tuple(step for part in parts for step in part.steps)
         diff = "".join(part.diff for part in parts)
         notes = [f"Note: {note}" for part in parts for note in part.notes]
-        return Change(steps, diff, "\n".join([*(part.report for part in parts), *notes]))
+        return PlannedChange(steps, diff, "\n".join([*(part.report for part in parts), *notes]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """The result of one section of a patch."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FileChange, ...]
     diff: str
     report: str
     notes: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def _part(section: Section, workspace: Workspace) -> _Part:
     return _update(place, section, workspace)
 
 
-def _addition(place: Place, content: str, workspace: Workspace) -> _Part:
+def _addition(place: WorkspacePath, content: str, workspace: Workspace) -> _Part:
     if workspace.exists(place):
         raise Refused(
             f"{place.shown} exists already: use '*** Update File:' to change it, or write to replace it. "
@@ -133,17 +133,17 @@ def _addition(place: Place, content: str, workspace: Workspace) -> _Part:
         )
     document = text_file.from_text(content)
     diff = text_file.diff_of(place.name, None, document)
-    return _Part((Step(place, None, text_file.encode(document)),), diff, f"A {place.shown}")
+    return _Part((FileChange(place, None, text_file.encode(document)),), diff, f"A {place.shown}")
 
 
-def _deletion(place: Place, workspace: Workspace) -> _Part:
+def _deletion(place: WorkspacePath, workspace: Workspace) -> _Part:
     loaded = workspace.load(place)
     workspace.check_fresh(place, loaded, is_required=False)
     workspace.check_writable(place, loaded)
-    return _Part((Step(place, loaded, None),), _whole_diff(place, loaded), f"D {place.shown}")
+    return _Part((FileChange(place, loaded, None),), _whole_diff(place, loaded), f"D {place.shown}")
 
 
-def _whole_diff(place: Place, loaded: Loaded) -> str:
+def _whole_diff(place: WorkspacePath, loaded: Loaded) -> str:
     """Return the diff of a deleted file, or its name and size if it is not text."""
     name = text_file.name_in_diff(place.name)
     try:
@@ -153,7 +153,7 @@ def _whole_diff(place: Place, loaded: Loaded) -> str:
     return text_file.diff_of(place.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
 
 
-def _update(place: Place, section: Updated, workspace: Workspace) -> _Part:
+def _update(place: WorkspacePath, section: Updated, workspace: Workspace) -> _Part:
     from qcode.tools.editing.hunks import apply_hunks  # loads with the first patch, not at start
 
     loaded = open_for_change(place, workspace)
@@ -166,11 +166,11 @@ def _update(place: Place, section: Updated, workspace: Workspace) -> _Part:
     if data == loaded.data:
         raise Refused(f"{place.shown} already reads like this. Nothing was changed")
     diff = text_file.diff_of(place.name, old, new)
-    return _Part((Step(place, loaded, data),), diff, f"M {place.shown}", patched.notes)
+    return _Part((FileChange(place, loaded, data),), diff, f"M {place.shown}", patched.notes)
 
 
 def _move(
-    place: Place,
+    place: WorkspacePath,
     path: str,
     loaded: Loaded,
     old: Document,
@@ -183,5 +183,5 @@ def _move(
         raise Refused(f"{target.shown} exists already, so {place.shown} cannot be moved there. Nothing was changed")
     named = f"rename from {text_file.name_in_diff(place.name)}\nrename to {text_file.name_in_diff(target.name)}\n"
     diff = named + text_file.diff_of(target.name, old, new, was=place.name)
-    steps = (Step(target, None, text_file.encode(new), like=loaded), Step(place, loaded, None))
+    steps = (FileChange(target, None, text_file.encode(new), like=loaded), FileChange(place, loaded, None))
     return _Part(steps, diff, f"R {place.shown} -> {target.shown}", notes)

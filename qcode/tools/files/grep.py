@@ -1,6 +1,6 @@
 """The `grep` tool: lines, files or counts for a regular expression, with the same results from either program.
 
-`Search` starts ripgrep, or qcode's own `scanner` (started by its path), and parses the output of both into the same
+`GrepSearch` starts ripgrep, or qcode's own `scanner` (started by its path), and parses the output of both into the same
 values. Both run as processes with a minimal environment, so a search can be stopped at any moment.
 """
 
@@ -51,7 +51,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GrepLine:
     """A line of a file below the start; `at` is the index of its first match, -1 for a context line."""
 
     file: str
@@ -60,7 +60,7 @@ class Line:
     at: int = -1
 
 
-class Search:
+class GrepSearch:
     """One search. `stop` may be called from any thread, before, during and after it."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Search:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
-    def lines(self, query: Query, ripgrep: str | None) -> Generator[Line, None, None]:
+    def lines(self, query: Query, ripgrep: str | None) -> Generator[GrepLine, None, None]:
         """Yield the found lines, sorted by path. Raise `Refused` for an invalid pattern.
 
         `ripgrep` is its absolute path, None to search with the scanner.
@@ -192,7 +192,7 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     return [*argv, *_narrowed(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
 
 
-def _read(stream: IO[bytes]) -> Iterator[Line]:
+def _read(stream: IO[bytes]) -> Iterator[GrepLine]:
     for raw in stream:
         try:
             event = json.loads(raw)
@@ -204,7 +204,7 @@ def _read(stream: IO[bytes]) -> Iterator[Line]:
             for index, text in enumerate(_text(data["lines"]).removesuffix("\n").split("\n")):
                 if event["type"] == "match":
                     at = _first(text, data["submatches"]) if index == 0 else 0
-                yield Line(file, number + index, text.removesuffix("\r"), at)
+                yield GrepLine(file, number + index, text.removesuffix("\r"), at)
 
 
 def _first(text: str, submatches: list[dict[str, int]]) -> int:
@@ -285,7 +285,7 @@ class Grep:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         environment = os.environ if context.environment is None else context.environment
-        running = Search()
+        running = GrepSearch()
 
         def work() -> ToolOutcome:
             checked = check(self.spec, arguments)
@@ -326,7 +326,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     return replace(query, start=place.path.parent, only=place.path.name)
 
 
-def _gather(report: _Report, lines: Generator[Line, None, None], query: Query, workspace: Workspace) -> list[str]:
+def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Query, workspace: Workspace) -> list[str]:
     """Fill the report, and return notes about files that were skipped."""
     hidden: set[str] = set()
     with closing(lines):
@@ -343,7 +343,7 @@ def _gather(report: _Report, lines: Generator[Line, None, None], query: Query, w
     return [f"[matches in {len(hidden)} more files that may hold secrets; name one with path to ask for it]"]
 
 
-def _notes(running: Search) -> list[str]:
+def _notes(running: GrepSearch) -> list[str]:
     notes = []
     if running.is_timed_out:
         notes.append(f"[the search was ended after {LIMIT_S:g} s; narrow it with path or glob]")
@@ -368,7 +368,7 @@ class _Report:
     def knows(self, shown: str) -> bool:
         return shown in self._counts
 
-    def add(self, shown: str, line: Line) -> bool:
+    def add(self, shown: str, line: GrepLine) -> bool:
         """Add a line; return False, without adding it, if the report is full."""
         is_match = line.at >= 0
         is_content = self._output == "content"
@@ -408,7 +408,7 @@ class _Report:
         return ToolOutcome("\n".join([*lines, *notes]), summary=f"{matches} in {count_text(files, 'file')}")
 
 
-def _shortened(line: Line) -> str:
+def _shortened(line: GrepLine) -> str:
     """Return a line, or the part around its match if it is long."""
     if len(line.text) <= MAX_LINE_CHARS:
         return line.text

@@ -17,7 +17,7 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
-from qcode.tools.workspace import Place, Workspace, printable
+from qcode.tools.workspace import Workspace, WorkspacePath, printable
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
     return ToolOutcome("\n".join([*shown, *notes]), summary=count_text(len(found), "file"))
 
 
-def folder_at(workspace: Workspace, path: str) -> Place:
+def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
     """Return the folder at `path`. Raise `Refused` if there is none."""
     place = workspace.resolve(path)
     if not workspace.is_folder(place.path):
@@ -227,5 +227,5 @@ def _count(folder: walk.Folder) -> str:
     return f"  ({count_text(folder.size(), 'entry', 'entries')})"
 
 
-def _shown(place: Place) -> str:
+def _shown(place: WorkspacePath) -> str:
     return place.shown if place.parts else str(place.base)

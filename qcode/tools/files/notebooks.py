@@ -17,7 +17,7 @@ from qcode.protocol.tools import Refused, ToolSpec
 from qcode.text.json import Json, JsonObject
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
-from qcode.tools.editing.edit import Change, ChangeTool, open_for_change, plain, replacement
+from qcode.tools.editing.edit import ChangeTool, PlannedChange, open_for_change, plain, replacement
 from qcode.tools.tool import WRITES_PATH
 from qcode.tools.workspace import Workspace
 
@@ -202,7 +202,7 @@ class NotebookEdit(ChangeTool):
         safety=WRITES_PATH,
     )
 
-    def plan(self, arguments: Arguments, workspace: Workspace) -> Change:
+    def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         mode = arguments.text("mode", "replace")
         if mode != "delete" and not arguments.has("source"):
             raise Refused("notebook_edit: source is missing")

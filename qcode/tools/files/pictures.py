@@ -19,7 +19,7 @@ _FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class EncodedImage:
     """An image as it is sent, and a line that describes it."""
 
     image: Image
@@ -37,7 +37,7 @@ def image_type(data: bytes) -> str:
     return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
 
 
-def picture(data: bytes, media_type: str, shown: str) -> Picture:
+def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
     """Return an image that can be sent. Raise `Refused` if it is broken, or too large and cannot be scaled down."""
     try:
         import PIL.Image as pillow  # noqa: N813  # an extra; loaded with the first image
@@ -71,5 +71,5 @@ def picture(data: bytes, media_type: str, shown: str) -> Picture:
     return _picture(target.getvalue(), "image/png" if has_alpha else "image/jpeg", described)
 
 
-def _picture(data: bytes, media_type: str, described: str) -> Picture:
-    return Picture(Image(media_type, base64.b64encode(data).decode("ascii")), f"{media_type}, {described}")
+def _picture(data: bytes, media_type: str, described: str) -> EncodedImage:
+    return EncodedImage(Image(media_type, base64.b64encode(data).decode("ascii")), f"{media_type}, {described}")

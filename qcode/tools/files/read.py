@@ -20,7 +20,7 @@ from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
 from qcode.tools.processes import SideProcess
 from qcode.tools.tool import READS_PATH, Preview, ToolContext, answered
-from qcode.tools.workspace import Place, Workspace
+from qcode.tools.workspace import Workspace, WorkspacePath
 
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
@@ -101,7 +101,7 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
     return _lines(read.document.text, first, limit, place, notes)
 
 
-def _lines(content: str, first: int, limit: int, place: Place, notes: list[str]) -> ToolOutcome:
+def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: list[str]) -> ToolOutcome:
     lines = content.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -132,7 +132,7 @@ def _numbered(lines: list[str], first: int) -> list[str]:
     return shown
 
 
-def _read_part(place: Place, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
+def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
     """Return lines of a file that is too large to read as a whole; the editing tools cannot change such a file."""
     part = workspace.load_lines(place, first, limit, MAX_BYTES)
     if any(b"\0" in line for line in part.lines):
@@ -147,7 +147,7 @@ def _read_part(place: Place, first: int, limit: int, workspace: Workspace) -> To
     return ToolOutcome("\n".join([*shown, note]), summary=f"{len(shown):,} lines")
 
 
-def _cells(notebook: JsonObject, first: int, limit: int, place: Place) -> ToolOutcome:
+def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -> ToolOutcome:
     cells = notebooks.cells_of(notebook)
     if not cells:
         return ToolOutcome(f"[{place.shown} has no cells]", summary="no cells")
@@ -161,7 +161,7 @@ def _cells(notebook: JsonObject, first: int, limit: int, place: Place) -> ToolOu
     return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
 
 
-def _neighbours(place: Place, workspace: Workspace) -> str:
+def _neighbours(place: WorkspacePath, workspace: Workspace) -> str:
     """Return a hint with similar file names in the same folder."""
     try:
         names = sorted(entry.name for entry in place.path.parent.iterdir())

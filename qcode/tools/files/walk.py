@@ -27,14 +27,14 @@ class TooMany(Exception):  # noqa: N818  # an end, not a failure
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WalkEntry:
     """A file or link; `relative` is its path from the start of the walk, with `/`."""
 
     relative: str
     entry: os.DirEntry[str]
 
 
-def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[Entry]:
+def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[WalkEntry]:
     """Yield the files below `start`, which is `root` or below it. Raise `TooMany` beyond `MAX_ENTRIES`.
 
     The rules come from the `.gitignore` files from `root` down, and from `.git/info/exclude`. If `start` itself is
@@ -61,7 +61,7 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[E
         if is_folder:
             pending.append(_Level.of(root, path, level.rules))
         else:
-            yield Entry(path[len(prefix) + 1 if prefix else 0 :], entry)
+            yield WalkEntry(path[len(prefix) + 1 if prefix else 0 :], entry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What a person can invoke in the app. `command` says what one is, `table` lists them all."""
+"""The commands of the app: `command` defines one, `table` lists them all."""

@@ -1,5 +1,6 @@
-"""The commands of the conversation: provider, model, effort, mode, new session, trust, interrupt, quit; the editor,
-history and pasting of the prompt; to-do list and background jobs.
+"""The commands of the conversation: provider, model, effort, mode, new session, trust, interrupt, quit.
+
+Also the prompt's editor, history and paste, the to-do list and background jobs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 AUTO = "auto"
-"""The word for no effort of one's own: the model thinks as much as it likes."""
+"""The argument that resets the effort to the model's default."""
 _MEANINGS: dict[Effort, str] = {
     "none": "no reasoning, if the model allows that",
     "minimal": "the least the model offers",
@@ -71,10 +72,10 @@ def _effort(context: CommandContext, typed: str) -> None:
 
 
 def _pick_effort(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, Row
+    from qcode.tui.screens.picker import Picker, PickerRow
 
-    rows = [Row(AUTO, AUTO, "model default", context.model_use.wanted is None)]
-    rows += [Row(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
+    rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.wanted is None)]
+    rows += [PickerRow(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
     title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(
         Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
@@ -120,12 +121,12 @@ def _mode(context: CommandContext, name: str) -> None:
 
 
 def _pick_mode(context: CommandContext) -> None:
-    from qcode.tui.screens.picker import Picker, Row
+    from qcode.tui.screens.picker import Picker, PickerRow
 
     current = context.agent.conversation.mode
-    rows = [Row(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
+    rows = [PickerRow(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
     if current not in MODES:
-        rows.insert(0, Row(current, current, "chosen at the start", is_current=True))
+        rows.insert(0, PickerRow(current, current, "chosen at the start", is_current=True))
 
     def picked(name: str | None) -> None:
         mode = next((mode for mode in MODES if mode == name), None)

@@ -1,7 +1,7 @@
-"""What a command is, what it may do, and how it is typed and completed.
+"""The definition of a command: its capabilities, its usage and its completion.
 
 A command acts through its `CommandContext`: the services of the agent, and the `View` of the app or the linear mode.
-`choices_for` makes the rows of the menu above the prompt; it is pure, apart from the choices that a command supplies.
+`choices_for` makes the rows of the completion menu; it is pure, apart from the choices that a command supplies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.text.match import nearest
 from qcode.tools.dialog import TodoItem
-from qcode.tui.prompt.menu import Choice
+from qcode.tui.prompt.menu import MenuItem
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class CommandContext:
 
 
 def is_prompt_empty(context: CommandContext) -> bool:
-    """Return whether nothing is being written, for the keys of a command that needs an empty prompt."""
+    """Return whether the user is writing nothing, for keys that need an empty prompt."""
     return context.screen.is_prompt_empty
 
 
@@ -113,13 +113,15 @@ def _nothing(_context: CommandContext) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Something a person can invoke.
+    """A command of the app.
 
-    `names` are typed after the slash, the first is its name and the others are aliases; none: by key or palette only.
-    `choices` are what `argument` may be, offered while it is typed. `run` gets the argument, stripped.
-    `opens_picker`: without an argument it opens a screen to choose from, if there is one. `needs_screen`: it is not
-    offered in the linear mode.
-    `when` False: its keys do what they did before.
+    `names` are typed after the slash: its name, then aliases. A command without names has a key or is in the palette
+    only.
+    `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an argument
+    it
+    opens a screen to choose from, if there is a screen. `needs_screen`: it is not available in the linear mode. If
+    `when`
+    returns False, its keys keep their usual effect.
     """
 
     id: str
@@ -141,7 +143,7 @@ class Command:
 
 
 def run_command(context: CommandContext, command: Command, argument: str) -> None:
-    """Run a command in the app, and remember that it was used if it can be typed."""
+    """Run a command in the app; remember its use if it has a name."""
     if command.names:
         context.agent.settings.choices.keep_recent(command.id)
     act(context, command, argument)
@@ -149,7 +151,7 @@ def run_command(context: CommandContext, command: Command, argument: str) -> Non
 
 def act(context: CommandContext, command: Command, argument: str) -> None:
     """Run a command in the app; an error in it ends in a notice."""
-    with context.screen.failures.noticing():
+    with context.screen.failures.guarded():
         command.run(context, argument)
         context.screen.session_name.refresh()
 
@@ -165,13 +167,13 @@ def typed_names(commands: Sequence[Command]) -> list[str]:
 
 
 def unknown_command(name: str, commands: Sequence[Command]) -> str:
-    """Return what to say about a name that is no command."""
+    """Return the error about an unknown command, with the nearest name."""
     close = nearest(name, typed_names(commands))
     return f"Unknown command /{name}." + (f" Did you mean /{close}?" if close else " /help lists them.")
 
 
 def split_command(text: str) -> tuple[str, str] | None:
-    """Return name and argument of a slash command, None for text that is none, such as a path."""
+    """Return name and argument of a slash command, None for other text, such as a path."""
     match = _TYPED.fullmatch(text)
     return (match[1] or "", (match[2] or "").strip()) if match else None
 
@@ -182,11 +184,11 @@ def key_names(keys: Sequence[str]) -> str:
 
 
 _MAX_LEFT_CELLS = 30
-"""Characters that the left of two columns may take, so that there is room for the right one in 80."""
+"""Largest width of the left column, so that the right one has enough room in 80 columns."""
 
 
 def table_text(rows: Sequence[tuple[str, str]]) -> str:
-    """Return rows of two columns as lines; what is long on the left has its right side on the next line."""
+    """Return rows of two columns as lines. If the left text is too long, the right one is on the next line."""
     width = max((len(left) for left, _ in rows if len(left) <= _MAX_LEFT_CELLS), default=0)
     space = " " * width
     return "\n".join(
@@ -198,7 +200,7 @@ _TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)
 _KEY_NAMES = {"pageup": "PgUp", "pagedown": "PgDn", "question_mark": "?", "escape": "Esc"}
 
 
-def choices_for(text: str, context: CommandContext) -> tuple[Choice, ...]:
+def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     """Return the rows for `text`: commands while the name is typed, then the choices for its argument."""
     typed = split_command(text)
     if typed is None:
@@ -212,13 +214,13 @@ def choices_for(text: str, context: CommandContext) -> tuple[Choice, ...]:
     wanted = argument.lower()
     offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(wanted))
     if argument in offered:
-        return ()  # it is whole: Enter must run this one, not a longer one that holds it
-    return tuple(Choice(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
+        return ()  # the command is complete: Enter must run it, not a longer one that starts with it
+    return tuple(MenuItem(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
 
 
-def _command_rows(start: str, context: CommandContext) -> tuple[Choice, ...]:
-    """Commands whose name or alias begins with `start`, or has it after a colon; exact names first."""
-    rows: list[tuple[int, Choice]] = []
+def _command_rows(start: str, context: CommandContext) -> tuple[MenuItem, ...]:
+    """Return the commands whose name or alias starts with `start`, also after a colon; exact names first."""
+    rows: list[tuple[int, MenuItem]] = []
     for command in context.commands:
         match = next((name for name in command.names if name.startswith(start)), None)
         inner = next((name for name in command.names if start and f":{start}" in name), None)
@@ -228,8 +230,8 @@ def _command_rows(start: str, context: CommandContext) -> tuple[Choice, ...]:
     return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
 
 
-def _command_row(command: Command, match: str, context: CommandContext) -> Choice:
+def _command_row(command: Command, match: str, context: CommandContext) -> MenuItem:
     is_open = command.opens_picker and context.app is not None
     has_choices = bool(command.argument) and not is_open and command.id != "help" and bool(command.choices(context))
     label = f"/{match} {command.argument}".rstrip()
-    return Choice(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)
+    return MenuItem(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)

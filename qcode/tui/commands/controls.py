@@ -1,7 +1,6 @@
-"""The commands that show and change what the model may do and is told.
+"""The commands that show and change the model's permissions, tools and instructions.
 
-Rules, tools, instructions, plan mode, findings of the doctor, tool servers. Their text is in `screens.control_text`;
-a screen is loaded when it is opened.
+Also plan mode, the doctor and tool servers. `screens.control_text` formats their text; a screen loads when it opens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Help and the list of keys; the user's own keys: their problems, and the keys each command has in the end.
+"""Help and the list of keys, and the user's own keys: their problems, and the effective keys of each command.
 
 The functions about keys are pure.
 """
@@ -33,21 +33,21 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
     ("@", "Attach a file: @path, lines of it: @path:10-20, a folder listing: @folder/."),
     ("!", "Run a shell command; its output goes to the model with your next message."),
 )
-"""Keys of the prompt itself, for the list of keys; those of its editing are `EDITING_KEYS`."""
+"""Keys of the prompt itself, for the list of keys. Its editing keys are `EDITING_KEYS`."""
 
 _DEMO = "demo"
-"""The one topic of `/help` that is no command."""
+"""The one topic of `/help` that is not a command."""
 
 
 def help_text(context: CommandContext) -> str:
-    """Return the list of typed commands and of help topics."""
+    """Return the list of slash commands and help topics."""
     rows = [(command.usage, command.help) for command in context.commands if command.names]
     lines = table_text(rows)
     return f"{lines}\n\nTopics: /help {_DEMO}\n\n? or F1 shows the keys, Ctrl+P the palette."
 
 
 def demo_text() -> str:
-    """Return what can be asked of the demo model."""
+    """Return the prompts that the demo model understands."""
     from qcode.providers.demo.scenarios import SCENARIOS
 
     width = max(len(scenario.request) for scenario in SCENARIOS)
@@ -56,7 +56,7 @@ def demo_text() -> str:
 
 
 def keys_text(context: CommandContext) -> str:
-    """Return the list of keys, the ones a person has rebound included."""
+    """Return the list of keys, including those the user has changed."""
     rows = list(PROMPT_KEYS)
     for command in context.commands:
         keys = keys_of(command, context)
@@ -111,14 +111,14 @@ HELP: tuple[Command, ...] = (
 
 
 NO_KEY = "none"
-"""What takes a command its keys away."""
+"""The value that removes all keys of a command."""
 
 _MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _NAMED = frozenset((*(str(key.value) for key in Keys), *KEY_NAME_REPLACEMENTS.values()))
 
 
 def keymap(own: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tuple[str, ...]]:
-    """Return the keys of each command by its id. A key the person gave away is taken from whoever had it."""
+    """Return the keys of each command by its id. A key the user assigns is removed from its previous command."""
     known = {command.id for command in commands}
     given = {command_id: _split_keys(keys) for command_id, keys in own.items() if command_id in known}
     taken = {key for keys in given.values() for key in keys}
@@ -129,7 +129,7 @@ def keymap(own: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tup
 
 
 def bindings(own: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap:
-    """Return what the keys of the app do; they come before any widget's."""
+    """Return the key bindings of the app; they take precedence over any widget's."""
     keys = keymap(own, commands)
     return BindingsMap(
         Binding(key, f"command('{command.id}')", command.title, show=False, priority=True, id=command.id)
@@ -139,12 +139,12 @@ def bindings(own: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap
 
 
 def keys_of(command: Command, context: CommandContext) -> tuple[str, ...]:
-    """Return the keys of a command after the person's own bindings."""
+    """Return the keys of a command, including the user's own."""
     return keymap(context.agent.context.settings.ui.keys, context.commands).get(command.id, command.keys)
 
 
 def problems(own: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:
-    """Yield the id and, in words, what is wrong: an unknown command, no key, one key for two commands."""
+    """Yield id and error for each invalid entry: an unknown command, an unknown key, one key for two commands."""
     known = [command.id for command in commands]
     owners: dict[str, str] = {}
     for command_id, keys in own.items():
@@ -162,14 +162,14 @@ def problems(own: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tu
 
 
 def _split_keys(keys: str) -> tuple[str, ...]:
-    """Return the keys of a list with commas, in the words of Textual."""
+    """Return a comma-separated list of keys with Textual's names."""
     if keys.strip().lower() == NO_KEY:
         return ()
     return tuple(_named_key(key) for one in keys.split(",") if (key := one.strip()))
 
 
 def _named_key(key: str) -> str:
-    """Return a key with its modifiers in order and signs by their names, as key presses come."""
+    """Return a key with its modifiers in order and Textual's names for punctuation, as key presses are reported."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     if len(last) == 1 and not last.isalnum():
         last = _character_to_key(last)
@@ -182,5 +182,5 @@ def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+")
     if not set(modifiers) <= _MODIFIERS or len(set(modifiers)) != len(modifiers):
         return False
-    # Every name of a character would be one otherwise, down to fruit.
+    # `key_to_character` knows every Unicode name, such as `tangerine`, so accept only keys that a keyboard has.
     return len(last) == 1 or last in _NAMED or (key_to_character(last) or "\0") in string.punctuation

@@ -1,6 +1,6 @@
 """The commands of sessions: rewind, undo, resume, fork, export, context and cost.
 
-The functions at the end make the texts of `/context` and `/cost`; they are pure.
+The functions at the end format `/context` and `/cost`; they are pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _step(context: CommandContext, planning: Coroutine[Any, Any, RewindPlan]) ->
 
 
 async def _take_step(context: CommandContext, planning: Coroutine[Any, Any, RewindPlan]) -> None:
-    """Work a step out, ask about files that are not as qcode left them, and take it."""
+    """Plan an undo or redo, ask about files that were changed outside qcode, and perform it."""
     try:
         plan = await planning
     except ValueError as refusal:
@@ -261,7 +261,7 @@ _TURNS = 8
 
 
 def context_text(report: ContextReport) -> str:
-    """Return what fills the window, part by part, with a bar, shares, and advice where there is some."""
+    """Return the parts of the context window with a bar, shares and advice."""
     rows = [
         ("System prompt", report.system),
         ("Instructions", report.instructions),
@@ -286,7 +286,7 @@ def context_text(report: ContextReport) -> str:
 
 
 def advice(report: ContextReport) -> list[str]:
-    """Return what a person can do, the most useful first."""
+    """Return suggestions for the user, the most useful first."""
     said = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
     share = report.used / report.window if report.window else 0
     if share >= 0.5:
@@ -301,7 +301,7 @@ def advice(report: ContextReport) -> list[str]:
 
 
 def cost_text_of(turns: Sequence[TurnUsage]) -> str:
-    """Return what the session used: in all, by model, and its last turns."""
+    """Return the usage of the session: in total, by model, and of its last turns."""
     if not turns:
         return "No requests yet."
     usage, calls = Usage(), ApiCalls()

@@ -1,7 +1,7 @@
-"""The one table of commands, read by the slash menu, the key bindings, the palette and `/help`.
+"""The table of commands, used by the slash menu, the key bindings, the palette and `/help`.
 
-A new command goes into the module of its group beside this one; the order of the groups is the order of the menu.
-Commands from files become commands like all others.
+A new command belongs in the module of its group; the order of the groups is the order of the menu. Custom commands
+from files become ordinary commands.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _CUSTOM_PREFIX = "custom:"
 
 
 def as_command(custom: CustomCommand) -> Command:
-    """Return the command; running it sends its prompt."""
+    """Return the command that sends this prompt."""
     where = "of this project" if custom.is_from_project else "yours"
     description = custom.description or custom.prompt.strip().split("\n", 1)[0]
     return Command(
@@ -72,7 +72,7 @@ def _send_custom(context: CommandContext, arguments: str, *, custom: CustomComma
 
 
 def is_possible(context: CommandContext, command_id: str) -> bool:
-    """Return whether the keys of a command do something now."""
+    """Return whether the keys of a command have an effect now."""
     command = by_id(command_id)
     return command in context.commands and command.when(context)
 
@@ -83,7 +83,7 @@ def run_by_key(context: CommandContext, command_id: str) -> None:
 
 
 def take(context: CommandContext, text: str, shown: str, images: tuple[Image, ...]) -> None:
-    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `shown` is what was typed."""
+    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `shown` is the typed text."""
     app = context.screen
     app.close_help()
     typed = split_command(text)
@@ -104,7 +104,7 @@ def take(context: CommandContext, text: str, shown: str, images: tuple[Image, ..
 
 
 def show_start(context: CommandContext, widgets: Widgets) -> None:
-    """Show what depends on the user's keys, and the to-do list of a resumed conversation."""
+    """Show the user's keys, and the to-do list of a resumed conversation."""
     keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.todos.become(todos_in(context.agent.conversation.messages))

@@ -1,6 +1,6 @@
 """The commands of the view: theme, folds, scrolling, copying, settings, the palette.
 
-A screen is loaded when it is opened. `open_palette` runs what the user picks there.
+A screen is loaded when it opens. `open_palette` runs the command that the user picks there.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ SETTINGS: tuple[Command, ...] = (
 
 
 def open_palette(context: CommandContext) -> None:
-    """Let the person pick a command, and then what it takes."""
+    """Let the user pick a command, and then its argument."""
     from qcode.tui.screens.palette import PalettePicker
 
     def picked(command_id: str | None) -> None:
@@ -199,7 +199,7 @@ def open_palette(context: CommandContext) -> None:
 
 
 def _run_picked(context: CommandContext, command: Command) -> None:
-    """Run a command; one that offers values asks for one first, one that needs a word of the person gets a prompt."""
+    """Run a command. If it has choices, ask for one first; if it needs typed text, put it into the prompt."""
     choices = command.choices(context) if command.argument and not command.opens_picker else ()
     if choices:
         from qcode.tui.screens.palette import ALONE, ArgumentPicker

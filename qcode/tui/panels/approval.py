@@ -40,7 +40,7 @@ from qcode.text.clean import LINE_BREAK, cut, ensure_visible, visible
 from qcode.text.diff import HUNK_HEADER, diff_lines
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
-from qcode.tui.transcript.diff import Row, parse_diff
+from qcode.tui.transcript.diff import DiffRow, parse_diff
 from qcode.tui.transcript.line import Line, shown
 from qcode.tui.transcript.markdown import MarkdownStream
 from qcode.tui.transcript.palette import Palette
@@ -375,7 +375,7 @@ def _diff_lines(text: str) -> Iterator[Content]:
         yield Content.assemble((f"{line.number:>{width}} ", "$muted"), _changed_line(line.text, row))
 
 
-def _changed_line(line: str, row: Row | None) -> Content:
+def _changed_line(line: str, row: DiffRow | None) -> Content:
     color = _DIFF_COLORS.get(line[:1])
     if color is None:
         return Content(line)

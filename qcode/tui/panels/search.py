@@ -1,4 +1,4 @@
-"""The field between transcript and prompt that searches the transcript while the user types.
+"""The search field between transcript and prompt, which searches the transcript as the user types.
 
 Loaded after the first paint; the search itself is in `transcript.transcript`.
 """
@@ -17,18 +17,18 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from qcode.tui.messages import SearchClosed
-from qcode.tui.transcript.transcript import Found, Transcript
+from qcode.tui.transcript.transcript import SearchPosition, Transcript
 from qcode.tui.widgets import Field
 
 _ROOM_FOR_KEYS = 72
 
 
 class SearchField(Field):
-    """What to look for. Its keys go from one place to the next."""
+    """The search text. Its keys move between matches."""
 
     @dataclass
     class Moved(Message):
-        """Another place is wanted."""
+        """The user asked for the previous or next match."""
 
         is_upwards: bool
 
@@ -42,13 +42,13 @@ class SearchField(Field):
 
 
 class SearchBar(Horizontal):
-    """One row: the field, which place of how many, the keys. Hidden while closed; focus is the app's to give back."""
+    """The search line: field, position such as `3 of 12`, keys. Hidden while closed; the app moves the focus back."""
 
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._transcript = transcript
         self._last = ""
-        self.found = Found()
+        self.found = SearchPosition()
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -61,7 +61,7 @@ class SearchBar(Horizontal):
         return bool(self.display)
 
     def open(self) -> None:
-        """Begin a search, with what was looked for last ready to be replaced."""
+        """Start a search. The previous search text is selected, so that typing replaces it."""
         self.display = True
         self._transcript.begin_search()
         field = self._field
@@ -71,7 +71,10 @@ class SearchBar(Horizontal):
         self._show(self._transcript.search(self._last))
 
     def close(self, *, is_going_back: bool) -> bool:
-        """End the search where it is or, `is_going_back`, where it began; return whether it was open."""
+        """End the search and return whether it was open.
+
+        `is_going_back`: scroll back to the position at which the search started.
+        """
         if not self.is_open:
             return False
         self._last = self._field.value
@@ -100,7 +103,7 @@ class SearchBar(Horizontal):
     def _field(self) -> SearchField:
         return self.query_one(SearchField)
 
-    def _show(self, found: Found) -> None:
+    def _show(self, found: SearchPosition) -> None:
         self.found = found
         if not self._field.value.strip():
             said = Content("")
@@ -108,5 +111,5 @@ class SearchBar(Horizontal):
             said = Content(f"{found.number} of {found.count}")
         else:
             said = Content.styled("no match", "$text-warning")
-        keys = "  ↑↓ next · Esc back · Ctrl+F stay here" if self.size.width >= _ROOM_FOR_KEYS else "  Esc back"
+        keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _ROOM_FOR_KEYS else "  Esc close"
         self.query_one("#search-count", Static).update(Content.assemble(said, (keys, "$muted")))

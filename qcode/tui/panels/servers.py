@@ -1,6 +1,6 @@
 """Tool servers in the app: their changes become notices, their pending approvals questions above the prompt.
 
-Each approval is asked for once; `/mcp` asks again after it was put off. Nothing is decided here.
+Each approval is asked for once; after a postponement `/mcp` asks again. `agent.mcp` makes the decisions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_LOG_LINES = 12
 
 
 class ServerWatch:
-    """The tool servers of one app. `refresh` is called in the app after each change."""
+    """Connects the tool servers to the app. `refresh` runs in the app's thread after each change."""
 
     def __init__(self, servers: Servers | None, widgets: Widgets, turns: Turns) -> None:
         self._servers = servers
@@ -38,7 +38,7 @@ class ServerWatch:
         return self._servers.statuses() if self._servers is not None else ()
 
     def refresh(self) -> None:
-        """Show new notices, ask for new approvals, and withdraw those that are settled."""
+        """Show new notices, ask for new approvals, and withdraw those that were decided elsewhere."""
         if self._servers is None:
             return
         for notice in self._servers.take_notices():
@@ -52,7 +52,7 @@ class ServerWatch:
             self._widgets.approval.ask(approval)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
-        """Take the decision of an approval that was asked here; return whether it was."""
+        """Pass on the decision about an approval that was asked here; return False for any other."""
         if self._servers is None or approval_id not in self._put:
             return False
         self._servers.answer(approval_id, decision)
@@ -60,7 +60,7 @@ class ServerWatch:
         return True
 
     def put_off(self) -> bool:
-        """Withdraw the approval that is shown, undecided; return whether it was about a server."""
+        """Withdraw the current approval undecided; return whether it was about a server."""
         shown = self._widgets.approval.request
         if not isinstance(shown, ServerApproval):
             return False
@@ -69,7 +69,7 @@ class ServerWatch:
         return True
 
     def ask_again(self) -> None:
-        """Ask for every open approval, also those that were denied or put off."""
+        """Ask for every open approval again, including those that were denied or postponed."""
         if self._servers is None:
             return
         for status in self.statuses:
@@ -84,7 +84,7 @@ class ServerWatch:
 
 
 def listing(statuses: tuple[ServerStatus, ...]) -> str:
-    """Return the list of the servers for the user, cleaned."""
+    """Return the list of servers for the user, sanitized."""
     if not statuses:
         return HOW_TO
     rows = [line for status in statuses for line in _lines(status)]
@@ -92,7 +92,7 @@ def listing(statuses: tuple[ServerStatus, ...]) -> str:
 
 
 def details(status: ServerStatus) -> str:
-    """Return one server with its tools, cleaned."""
+    """Return one server with its tools, sanitized."""
     lines = list(_lines(status))
     for tool in status.tools:
         lines += ["", one_line(tool.name), f"  {one_line(tool.description)}"]

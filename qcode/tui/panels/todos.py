@@ -1,8 +1,8 @@
-"""The model's to-do list: read from calls and messages, told in words, shown in a panel above the prompt.
+"""The model's to-do list: read from calls and messages, formatted as text, shown in a panel above the prompt.
 
-The panel is open, folded to one line, or hidden; it takes no focus. It opens when a list arrives and no open item was
-left, unless the user folded it before, and folds when the turn ends. Finished items go with the next turn.
-The functions after the panel are pure; the linear mode uses them without it.
+The panel is open, folded to one line, or hidden; it takes no focus. It opens when the model starts a list, unless the
+user has folded it before, and folds when the turn ends. Finished items disappear with the next turn. The functions
+below the panel are pure; the linear mode uses them without it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARE = 0.334
 
 
 class TodoPanel(Vertical):
-    """`items` is the list it shows, `key` what opens and folds it, as it is printed on keyboards."""
+    """The panel of the to-do list. `items` is the list, `key` the key that opens and folds it, such as `Ctrl+T`."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -49,11 +49,11 @@ class TodoPanel(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether the items are seen, and not only the line that stands for them."""
+        """Whether the items are visible, rather than the summary line alone."""
         return self._is_open and bool(self.items)
 
-    def see(self, event: TurnEvent) -> None:
-        """Follow what a turn does with the list."""
+    def handle(self, event: TurnEvent) -> None:
+        """Update the list from an event of the turn."""
         match event:
             case TurnStarted() if is_over(self.items):
                 self._show((), is_open=False)
@@ -68,11 +68,11 @@ class TodoPanel(Vertical):
                 pass
 
     def become(self, items: Sequence[TodoItem]) -> None:
-        """Show the list of another conversation, or of another point in it, folded; one that is over is not shown."""
+        """Show the list of another conversation or of another point in it, folded; hide it if all items are done."""
         self._show(() if is_over(items) else tuple(items), is_open=False)
 
     def toggle(self) -> bool:
-        """Open or fold as the person wants it; return False where there is no list."""
+        """Open or fold at the user's request; return False if there is no list."""
         if not self.items:
             return False
         self._is_kept_folded = self._is_open
@@ -108,7 +108,7 @@ class TodoPanel(Vertical):
         )
         scroll = self.query_one("#todo-scroll", VerticalScroll)
         scroll.display = self.is_open
-        # With the line above it what the panel may take at most, so that its end can be scrolled into view.
+        # With the summary line this is the panel's largest height, so the last item can be scrolled into view.
         scroll.styles.max_height = max(1, int(self.app.size.height * _SHARE) - 1)
         if self.is_open:
             at = current(self.items)
@@ -117,7 +117,7 @@ class TodoPanel(Vertical):
             self.call_after_refresh(self._keep_current_in_view)
 
     def _keep_current_in_view(self) -> None:
-        """Scroll to the current item; where rows wrap, the ones above it take as many lines as they take."""
+        """Scroll to the current item. Items wrap, so its row is the sum of the heights above it."""
         at = current(self.items)
         items = self.query_one("#todo-items", Static)
         width = items.size.width
@@ -139,12 +139,12 @@ _STATE_WORDS = {"pending": "to do", "in_progress": "now", "done": "done"}
 
 
 def todos_of(call: ToolCall) -> tuple[TodoItem, ...] | None:
-    """Return the list that a call sets, None where it sets none."""
+    """Return the list that a call sets, None if it is not such a call."""
     return _read_items(call.arguments) if call.name == TODO_TOOL else None
 
 
 def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
-    """Return the list as it was set last; a summary in the place of older messages holds the one they had."""
+    """Return the most recent list. A summary that replaced older messages contains theirs."""
     failed: set[str] = set()
     for message in reversed(messages):
         failed |= {one.call_id for one in message.blocks if isinstance(one, ToolResult) and one.is_error}
@@ -153,7 +153,7 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
             if items is not None:
                 return items
         if message.text.startswith("<"):
-            # Imported where a summary may be met: the engine is not needed for the first screen.
+            # Imported only if there is a summary: the first paint must not load the engine.
             from qcode.engine.compactor import is_summary, open_todos
 
             if is_summary(message):
@@ -162,12 +162,12 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
 
 
 def is_over(items: Sequence[TodoItem]) -> bool:
-    """Whether nothing is left to do; so it is with an empty list."""
+    """Whether every item is done; True for an empty list."""
     return all(item.state == "done" for item in items)
 
 
 def current(items: Sequence[TodoItem]) -> int | None:
-    """Return the position of the item to look at: the one in progress, else the first that is not done."""
+    """Return the position of the item in progress, otherwise of the first pending one."""
     states = [item.state for item in items]
     for state in ("in_progress", "pending"):
         if state in states:
@@ -186,12 +186,12 @@ def in_short(items: Sequence[TodoItem]) -> str:
 
 
 def in_words(items: Sequence[TodoItem]) -> str:
-    """Return the whole list, a line for each item, its state in words."""
+    """Return the whole list, one line for each item, with its state as a word."""
     return "\n".join([in_short(items), *(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}" for item in items)])
 
 
 def changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
-    """Return in words what became of a list, a line for each item that is new, begun, done or gone; empty: nothing."""
+    """Return one line for each item that is new, started, done or removed; empty if nothing changed."""
     states = {item.task: item.state for item in before}
     lines = []
     for item in after:
@@ -201,7 +201,7 @@ def changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
         elif old != item.state:
             again = "to do again" if item.state == "pending" else _STATE_WORDS[item.state]
             lines.append(f"{again}: {one_line(item.task)}")
-    # A list that was finished makes place for another one; that its items are gone is nothing to tell.
+    # A finished list makes room for the next one, so its removed items are not reported.
     lines += [f"no longer on the list: {one_line(task)}" for task, state in states.items() if state != "done"]
     return "\n".join([in_short(after) if after else "the list is empty", *lines]) if lines else ""
 

@@ -1,1 +1,1 @@
-"""Where the user types: the prompt, its editing keys, history, labels, menu, queue and attachments."""
+"""The prompt: editing keys, history, labels, completion menu, queue and attachments."""

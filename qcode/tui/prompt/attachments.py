@@ -1,6 +1,6 @@
-"""Files and images beside a prompt: completion of `@path`, images from paths and from the clipboard.
+"""Files and images of the prompt: completion of `@path`, images from paths and from the clipboard.
 
-Loaded after the first paint, because it loads file index and image reading; `labels` is loaded before it.
+Loaded after the first paint, because it imports the file index and the image reader; `labels` is needed before that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.file_index import Found
+from qcode.agent.context.file_index import FileMatches
 from qcode.agent.context.pictures import Picture, picture_of
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     pass
 
 
-class Attaching:
-    """Looks things up for the prompt. `say` is for what cannot be used; `changed` is called in a thread."""
+class AttachmentFinder:
+    """Finds files and images for the prompt.
+
+    `say` reports unusable ones. `changed` is called from a thread when the file index has changed.
+    """
 
     def __init__(
         self,
@@ -38,8 +41,11 @@ class Attaching:
         self._recent: tuple[str, ...] = ()
         self._warned_about = ""
 
-    def files(self, query: str, is_begun: bool) -> Found:
-        """Return what matches a mention; at its beginning the folder is looked at again, beside this."""
+    def files(self, query: str, is_begun: bool) -> FileMatches:
+        """Return the files that match a mention.
+
+        At the start of a mention the folder is scanned again in the background.
+        """
         finder = self._agent.files
         if is_begun:
             self._recent = recent_paths(self._agent.conversation.messages)
@@ -47,7 +53,7 @@ class Attaching:
         return finder.find(query, self._recent)
 
     def pictures(self, paths: tuple[str, ...]) -> tuple[Picture, ...]:
-        """Return the images of pasted paths; none where one of them is no image: then the text is just text."""
+        """Return the images at pasted paths, or nothing if one is not an image: the paste is then plain text."""
         try:
             found = tuple(map(self._agent.read_picture, paths))
         except InputError:
@@ -56,7 +62,7 @@ class Attaching:
         return found
 
     def warn(self) -> None:
-        """Say, once for a model, that it no images, before one is sent to it."""
+        """Warn, once for each model, if it does not accept images."""
         conversation = self._agent.conversation
         model = conversation.model
         if not conversation.takes_images and model != self._warned_about:
@@ -64,7 +70,7 @@ class Attaching:
             self._say("warning", f"{model} does not accept images. /model switches to one that does.")
 
     async def clipboard(self) -> Picture | str:
-        """Return the image or the text of the clipboard; raise `InputError` where it has neither."""
+        """Return the image or the text of the clipboard; raise `InputError` if it has neither."""
         clip = await asyncio.to_thread(self._agent.read_clipboard)
         if clip.image:
             picture = picture_of(clip.image, "clipboard")

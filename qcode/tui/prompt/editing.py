@@ -1,7 +1,7 @@
 """A text area with readline's keys: words, kill ring, undo, and labels that the cursor treats as one character.
 
-Editing only: `prompt` sends, completes and walks the history. The cursor moves by grapheme, never into an emoji or
-an accent: the rules of Unicode annex 29 that matter for typing (https://www.unicode.org/reports/tr29/).
+This is editing only: `prompt` sends, completes and recalls history. The cursor moves by grapheme, never into an emoji
+or an accent: the rules of Unicode annex 29 that matter for typing (https://www.unicode.org/reports/tr29/).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EDITING_KEYS: tuple[tuple[str, str, str], ...] = (
     ("ctrl+x,super+x", "cut", "Cut the selection, or the line, to the clipboard."),
     ("shift+left", "cursor_left(True)", "Select to the left; Shift works with every movement."),
 )
-"""Keys, action and meaning; the list of keys in the app and in the documentation is made of it."""
+"""Keys, action and description. The app's key list and the documentation are generated from it."""
 
 _SELECTING = (
     ("shift+right", "cursor_right(True)"),
@@ -62,7 +62,7 @@ _SELECTING = (
 
 
 class EditingArea(KeyDeletingArea, inherit_bindings=False):
-    """`labels` are the kinds of labels that the cursor does not enter."""
+    """A text area with readline's keys. The cursor never enters one of the `labels`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(keys, action, meaning, show=False) for keys, action, meaning in EDITING_KEYS),
@@ -84,11 +84,11 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         self.cursor_blink = False
 
     def edit_as_one(self, text: str, start: Location, end: Location) -> None:
-        """Replace a range by `text`, the cursor behind it; undo takes it back."""
+        """Replace a range by `text` in one undo step, with the cursor after it."""
         self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)
 
     def label_at(self, location: Location, *, is_before: bool) -> tuple[int, int] | None:
-        """Return where the label stands that ends (or begins) at `location`, None where none does."""
+        """Return the range of the label that ends (or starts) at `location`, None if there is none."""
         row, column = location
         for start, end in spans(self.document[row], *self._labels):
             if (end if is_before else start) == column:
@@ -96,7 +96,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         return None
 
     def validate_selection(self, selection: Selection) -> Selection:
-        """Keep the cursor out of labels: it jumps to the other side of one it moves into."""
+        """Keep the cursor out of labels: it jumps to the far side of a label it would enter."""
         return Selection(
             self._outside(selection.start, self.selection.end), self._outside(selection.end, self.selection.end)
         )
@@ -113,9 +113,10 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         """Scroll to the cursor, unless its line was just removed and it has not been moved yet.
 
-        `TextArea` undoes and redoes in this order: text, size, scroll bar, cursor. When 9 pasted lines are undone, the
-        scroll bar disappears, which scrolls to the cursor on line 9 of a text that has 1. The cursor moves right after
-        that, which scrolls again.
+        `TextArea` undoes and redoes in this order: text, size, scroll bar, cursor. Undoing a paste of 9 lines hides the
+        scroll
+        bar, which scrolls to the cursor: still on line 9 of a text that has 1. The cursor moves right after that, which
+        scrolls again.
         """
         if self.cursor_location[0] >= self.document.line_count:
             return Offset(0, 0)
@@ -124,7 +125,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def on_key(self, event: events.Key) -> None:
         """End a run of kills and yanks if text is typed, which `TextArea` then inserts.
 
-        Alt with a character is a key, not a text.
+        Alt with a character is a key, not text.
         """
         if event.key.startswith("alt+"):
             # Without the Kitty protocol Textual reports Alt+Z as "alt+z" with the character "z".
@@ -190,7 +191,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         end = self.get_cursor_line_end_location()
         self.move_cursor((row, len(self.document[row])) if end == (row, column) else end, select=select)
 
-    # Cutting and putting back
+    # Cut and yank
 
     def action_kill_blank_word_left(self) -> None:
         row, column = self.cursor_location
@@ -219,7 +220,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         self._kill((row, end) if column < end else self.get_cursor_word_right_location(), is_backwards=False)
 
     def _kill(self, other: Location, *, is_backwards: bool) -> None:
-        """Cut from the cursor to `other`, or the selection; kills in a row are one piece."""
+        """Cut from the cursor to `other`, or the selection. Consecutive cuts are joined."""
         start, end = sorted(self.selection if not self.selection.is_empty else (self.cursor_location, other))
         done = self._delete_whole(start, end)
         if done is not None:
@@ -243,9 +244,9 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         return self._delete_whole(start, end)
 
     def _delete_whole(self, start: Location, end: Location) -> EditResult | None:
-        """Delete a range, and the whole of each label that it cuts into."""
+        """Delete a range, including the whole of each label it overlaps."""
         start, end = sorted((start, end))
-        end = min(end, self.document.end)  # Ctrl+X on the last line names the start of the line after it
+        end = min(end, self.document.end)  # Ctrl+X on the last line asks to delete up to the start of the next line
         for left, right in spans(self.document[start[0]], *self._labels):
             if left < start[1] < right:
                 start = (start[0], left)
@@ -259,7 +260,7 @@ _MAX_KILLS = 30
 
 
 class KillRing:
-    """Kills in a row become one piece. `yank` gives the newest, `rotate` the ones before it, in turn."""
+    """The texts that were cut, as in readline. Consecutive cuts are joined into one entry."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -267,7 +268,12 @@ class KillRing:
         self._is_open = False
 
     def kill(self, text: str, *, is_backwards: bool) -> None:
-        """Take a piece that was cut; backwards means that it stood before what was cut just now."""
+        """Add a text that was cut, joined to the previous one if nothing happened in between.
+
+        `is_backwards`: it came before the previous one. Ctrl+W on `one two` twice cuts `two`, then `one `: the entry
+        becomes
+        `one two`.
+        """
         if not text:
             return
         if self._is_open and self._pieces:
@@ -279,16 +285,16 @@ class KillRing:
         self._place = len(self._pieces) - 1
 
     def rest(self) -> None:
-        """Something else was done: the next kill is a piece of its own."""
+        """End the run of cuts: the next cut starts a new entry."""
         self._is_open = False
 
     def yank(self) -> str:
-        """Return the newest piece, empty where nothing was cut."""
+        """Return the newest entry, empty if there is none."""
         self._place = len(self._pieces) - 1
         return self._pieces[-1] if self._pieces else ""
 
     def rotate(self) -> str:
-        """Return the piece before the one given last, from the newest again after the oldest."""
+        """Return the entry before the one returned last; after the oldest, the newest again."""
         if not self._pieces:
             return ""
         self._place = (self._place - 1) % len(self._pieces)
@@ -300,7 +306,7 @@ _MAX_GRAPHEME = 64
 
 
 def start_of(line: str, column: int) -> int:
-    """Return where the character that ends at `column` begins."""
+    """Return the start of the grapheme that ends at `column`."""
     low = max(0, column - _MAX_GRAPHEME)
     at = column - 1
     while at > low and not _is_boundary(line, at):
@@ -309,7 +315,7 @@ def start_of(line: str, column: int) -> int:
 
 
 def end_of(line: str, column: int) -> int:
-    """Return where the character that begins at `column` ends."""
+    """Return the end of the grapheme that starts at `column`."""
     high = min(len(line), column + _MAX_GRAPHEME)
     at = column + 1
     while at < high and not _is_boundary(line, at):

@@ -1,4 +1,4 @@
-"""Text that comes into the prompt from outside the app: the user's `$EDITOR` and the system's clipboard.
+"""Text that enters the prompt from outside the app: from the user's `$EDITOR` and the system clipboard.
 
 The editor gets a private file, which is read back and removed.
 """
@@ -20,7 +20,7 @@ from textual.app import App, SuspendNotSupported
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
 from qcode.text.clean import one_line
-from qcode.tui.prompt.attachments import Attaching
+from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.prompt import Prompt
 
 _DEFAULT_EDITORS = ("nano", "vim", "vi")
@@ -28,11 +28,11 @@ _MAX_EDITED_BYTES = 16 * 1024 * 1024
 
 
 class EditorError(Exception):
-    """The editor could not be used, or gave nothing; the text is one line for a person."""
+    """The editor could not be used, or wrote nothing. The text is one line for the user."""
 
 
 def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the program and its arguments: `VISUAL`, then `EDITOR`, then a usual one that is installed."""
+    """Return the editor and its arguments: `VISUAL`, then `EDITOR`, then the first common one installed."""
     for name in ("VISUAL", "EDITOR"):
         value = env.get(name, "").strip()
         if not value:
@@ -48,9 +48,9 @@ def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def edit_text(text: str, command: tuple[str, ...]) -> str:
-    """Return what the person made of `text`; blocks until the editor ends. Raise `EditorError` where it failed.
+    """Let the user edit `text` and return the result; block until the editor exits.
 
-    The file lies in a folder of its own that only the person can read, and is removed in any case.
+    Raise `EditorError` if that fails. The file is in a private folder, which is always removed.
     """
     with tempfile.TemporaryDirectory(prefix="qcode-") as folder:
         path = Path(folder, "prompt.md")
@@ -64,7 +64,7 @@ def edit_text(text: str, command: tuple[str, ...]) -> str:
 
 
 def edit_in_place(path: str, command: tuple[str, ...]) -> str:
-    """Open a file in the editor and return when that has ended: what went wrong as one line, empty for nothing."""
+    """Open a file in the editor and block until it exits; return the error as one line, empty for none."""
     try:
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -73,7 +73,7 @@ def edit_in_place(path: str, command: tuple[str, ...]) -> str:
 
 
 def _run_editor(path: Path, command: tuple[str, ...]) -> str:
-    """Run the editor to its end; return what went wrong, empty for nothing."""
+    """Run the editor until it exits; return the error, empty for none."""
     try:
         code = subprocess.run((*command, str(path)), check=False).returncode
     except OSError as error:
@@ -84,7 +84,7 @@ def _run_editor(path: Path, command: tuple[str, ...]) -> str:
 
 
 def _read_edited(path: Path) -> str:
-    """Return the text of the file as it is now, without the line end that editors add."""
+    """Return the edited text, without the final line end that editors add."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -98,14 +98,14 @@ def _read_edited(path: Path) -> str:
     return text.replace("\r\n", "\n").removesuffix("\n")
 
 
-class Outside:
-    """Brings text and pictures into `prompt`. `lend` gives the terminal away for as long as it is entered."""
+class ExternalInput:
+    """Brings text and images from other programs into `prompt`. The terminal is lent inside the context `lend`."""
 
     def __init__(
         self,
         app: App[int],
         prompt: Prompt,
-        attaching: Attaching,
+        attachments: AttachmentFinder,
         *,
         say: Callable[[Level, str], None],
         hint: Callable[[str], None],
@@ -113,16 +113,16 @@ class Outside:
     ) -> None:
         self._app = app
         self._prompt = prompt
-        self._attaching = attaching
+        self._attachments = attachments
         self._say = say
         self._hint = hint
         self._lend = lend
 
     async def paste(self) -> None:
         try:
-            found = await self._attaching.clipboard()
+            found = await self._attachments.clipboard()
         except InputError as problem:
-            # What was copied inside the app is there even where the system's clipboard cannot be read.
+            # Text copied inside the app can be pasted even if the system clipboard cannot be read.
             if self._app.clipboard:
                 self._prompt.paste_text(self._app.clipboard)
             else:
@@ -134,13 +134,13 @@ class Outside:
             self._prompt.add_pictures((found,))
 
     async def edit(self) -> None:
-        """Hand the terminal to the person's editor; turns go on meanwhile, painting waits."""
+        """Edit the prompt in the user's editor. Turns continue meanwhile; painting waits."""
         prompt = self._prompt
         prompt.leave_search()
         try:
             command = editor_command(os.environ)
             with self._lend():
-                # Nothing may be raised in here: Textual 8.2 would not take the terminal back.
+                # Nothing may raise in here: Textual 8.2 would not take the terminal back.
                 written = await asyncio.to_thread(_edited, prompt.whole_text, command)
         except EditorError as problem:
             self._say("warning", str(problem))
@@ -153,7 +153,7 @@ class Outside:
                 prompt.replace_text(written)
 
     async def edit_file(self, path: str) -> None:
-        """Hand the terminal to the person's editor with a file of theirs."""
+        """Open one of the user's files in their editor."""
         try:
             command = editor_command(os.environ)
             with self._lend():

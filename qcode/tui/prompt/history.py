@@ -1,7 +1,7 @@
-"""Sent prompts, newest last, kept across sessions in a private file; and the line shown while searching them.
+"""Sent prompts, newest last, kept across sessions in a private file, and the line shown while searching them.
 
-The file has one JSON object a line, `{"text", "folder"}`. It is a convenience, not a record: if it cannot be read or
-written, only the history of other sessions is lost.
+The file has one JSON object a line, `{"text", "folder"}`. If it cannot be read or written, only the history of other
+sessions is lost.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MAX_PROMPT = 50_000
 
 
 class PromptHistory:
-    """Walks back and forth through what was sent; the text being written is kept as the newest place.
+    """The sent prompts, with a cursor that moves to older and newer ones. The current draft is the newest position.
 
-    Each text is there once, at its latest place; what was sent in `folder` is newer than what was sent elsewhere.
+    Each text is listed once, where it was used last. Prompts sent in `folder` count as newer than those from elsewhere.
     """
 
     def __init__(self, path: Path | None = None, folder: str = "") -> None:
@@ -43,9 +43,9 @@ class PromptHistory:
         return tuple(self._entries)
 
     def add(self, text: str, stored: str | None = None) -> None:
-        """Remember `text` unless it is empty; the walk starts again from the end.
+        """Remember `text` unless it is empty, and move the cursor to the end.
 
-        `stored` is what other sessions get in its place, where the text holds labels that mean nothing there.
+        `stored` is written to the file instead, if the text has labels that mean nothing in another session.
         """
         if text.strip():
             is_new = not self._entries or self._entries[-1] != text
@@ -56,7 +56,7 @@ class PromptHistory:
         self._draft = ""
 
     def older(self, current: str) -> str | None:
-        """Return the entry before the one shown, None at the oldest. `current` is kept when the walk begins."""
+        """Return the next older entry, None at the oldest. `current` is saved as the draft when the user leaves it."""
         if self._place == 0:
             return None
         if self._place == len(self._entries):
@@ -65,20 +65,20 @@ class PromptHistory:
         return self._entries[self._place]
 
     def newer(self) -> str | None:
-        """Return the entry after the one shown, at the end what was being written; None when already there."""
+        """Return the next newer entry, at the end the draft; None if already there."""
         if self._place == len(self._entries):
             return None
         self._place += 1
         return self._draft if self._place == len(self._entries) else self._entries[self._place]
 
     def matches(self, words: str) -> tuple[str, ...]:
-        """Return the entries that hold `words`, newest first; capitals count only where there are some."""
+        """Return the entries that contain `words`, newest first. A capital letter makes it case-sensitive."""
         if words != words.lower():
             return tuple(entry for entry in reversed(self._entries) if words in entry)
         return tuple(entry for entry in reversed(self._entries) if words in entry.lower())
 
     def _write(self, text: str) -> None:
-        """Append one entry; the first failure turns the file off for this run (`is_kept`)."""
+        """Append one entry. The first failure disables the file for this run (`is_kept`)."""
         if self._path is None or not self.is_kept or len(text) > _MAX_PROMPT:
             return
         try:
@@ -88,10 +88,10 @@ class PromptHistory:
 
 
 def _read_history(path: Path, folder: str) -> list[str]:
-    """Return the newest entries, those of `folder` last; lines that are no entry (a torn one, say) are left out."""
+    """Return the newest entries, those of `folder` last. Invalid lines, such as one cut by a crash, are skipped."""
     lines = state_file.read(path).splitlines(keepends=True)
     if len(lines) > 2 * _MAX_PROMPTS:
-        with suppress(OSError):  # it stays as long as it is
+        with suppress(OSError):  # leave an unreadable file unchanged
             state_file.replace(path, b"".join(lines[-_MAX_PROMPTS:]))
     found = sorted(_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
     latest = dict.fromkeys(text for text, _ in reversed(found))
@@ -99,7 +99,7 @@ def _read_history(path: Path, folder: str) -> list[str]:
 
 
 def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
-    """Yield text and folder of each line; a line may be a text alone, as it once was."""
+    """Yield text and folder of each line. In older files a line is the text alone."""
     for line in lines:
         try:
             value = json.loads(line)
@@ -111,7 +111,7 @@ def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
 
 
 class HistorySearch(Static):
-    """Hidden while nothing is searched. The prompt drives it and shows what was found."""
+    """The line that shows the history search, hidden while there is none. The prompt drives it and shows the match."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
@@ -127,11 +127,11 @@ class HistorySearch(Static):
 
     @property
     def match(self) -> str | None:
-        """The entry that is shown, None where nothing matches."""
+        """The current match, None if there is none."""
         return self._matches[self._place] if self._matches and self.words else None
 
     def open(self, draft: str) -> None:
-        """Begin; `draft` is what stands in the prompt when the search is left."""
+        """Start a search. `draft` is the text to return to when it is cancelled."""
         self.words, self.draft, self._matches, self._place = "", draft, (), 0
         self.display = True
         self._paint()
@@ -140,14 +140,14 @@ class HistorySearch(Static):
         self.display = False
 
     def look_for(self, words: str, matches: tuple[str, ...]) -> None:
-        """Show the newest of `matches`; the one that was shown stays where it still matches."""
+        """Show the newest of `matches`, or keep the current one if it still matches."""
         shown = self.match
         self.words, self._matches = words, matches
         self._place = matches.index(shown) if shown in matches else 0
         self._paint()
 
     def step(self, step: int) -> None:
-        """Go on to an older (1) or a newer (-1) match; at the ends nothing happens."""
+        """Move to an older (1) or newer (-1) match; do nothing at the ends."""
         self._place = max(0, min(self._place + step, len(self._matches) - 1))
         self._paint()
 

@@ -1,7 +1,7 @@
-"""Short labels in the prompt that stand for something bigger: a folded paste, an image. Pure.
+"""Short labels in the prompt in place of something larger: a folded paste, an image. Pure.
 
-A label is one unit: the cursor never stands inside it, and it is deleted whole. Numbers are never reused in a run, so
-a label that comes back (undo, history, typed by hand) keeps its meaning. Files are read elsewhere (`attachments`).
+A label is one unit: the cursor never enters it, and it is deleted whole. Numbers are not reused within a run, so a
+label that returns (by undo, from the history, typed by hand) keeps its meaning. `attachments` reads the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Meaning = TypeVar("Meaning")
 
 
 class Labels(Generic[Meaning]):
-    """The labels of one kind and what they stand for; `number` is that of the next."""
+    """The labels of one kind, with their meanings. `number` is the number of the next label."""
 
     def __init__(self) -> None:
         self._meanings: dict[str, Meaning] = {}
@@ -34,9 +34,9 @@ class Labels(Generic[Meaning]):
         return len(self._meanings) + 1
 
     def add(self, label: str, meaning: Meaning) -> str:
-        """Remember what `label` stands for; raise `ValueError` where it could not be found again in a text."""
+        """Add a label with its meaning; raise `ValueError` if it could not be recognized in a text."""
         if not _LABEL.fullmatch(label):
-            raise ValueError(f"{label!r} is no label")
+            raise ValueError(f"{label!r} is not a label")
         self._meanings[label] = meaning
         return label
 
@@ -52,19 +52,19 @@ class Labels(Generic[Meaning]):
 
 
 def spans(line: str, *kinds: Labels[Any]) -> list[tuple[int, int]]:
-    """Return where the labels of these kinds stand in a line, as start and end."""
+    """Return start and end of each label of these kinds in a line."""
     if "[" not in line:
         return []
     return [match.span() for match in _LABEL.finditer(line) if any(match[0] in kind for kind in kinds)]
 
 
 def replaced(text: str, kind: Labels[str]) -> str:
-    """Return `text` with every label of `kind` replaced by its meaning; what is replaced is not looked at again."""
+    """Return `text` with every label of `kind` replaced by its meaning. Labels inside a meaning are not replaced."""
     return _LABEL.sub(lambda match: kind[match[0]] if match[0] in kind else match[0], text)
 
 
 MAX_UNFOLDED_CHARS = 100_000
-"""Characters of the longest paste that is laid out in the prompt; a longer one is for the editor."""
+"""Characters of the longest paste that the prompt lays out; a longer one opens only in the editor."""
 
 _FEW_LINES = 10
 _FEW_CHARACTERS = 1_000
@@ -77,7 +77,7 @@ class Pastes:
         self.labels: Labels[str] = Labels()
 
     def fold(self, text: str) -> str:
-        """Return `text`, or a label for it when it is more than about ten lines or a thousand characters."""
+        """Return `text`, or a label for it if it has more than about ten lines or a thousand characters."""
         lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= _FEW_LINES and len(text) <= _FEW_CHARACTERS:
             return text
@@ -85,13 +85,15 @@ class Pastes:
         return self.labels.add(f"[Pasted text #{self.labels.number} {size}]", text)
 
     def expand(self, text: str) -> str:
-        """Return `text` with every label of this run replaced by what was pasted; other text is untouched."""
+        """Return `text` with every paste label of this run expanded."""
         return replaced(text, self.labels)
 
 
 def pasted(text: str) -> str:
-    """Return what a paste puts into the prompt: `\\n` line ends, for terminals paste carriage returns, and nothing a
-    terminal would act on, so that what is sent is what can be seen."""
+    """Return a paste as the prompt inserts it: with `\\n` line ends (terminals paste `\\r`) and no control characters.
+
+    The user thus sees exactly what is sent.
+    """
     return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
@@ -108,7 +110,7 @@ class Images:
         self.labels: Labels[Picture] = Labels()
 
     def label(self, picture: Picture) -> str:
-        """Return the label that stands for an image from now on."""
+        """Return a new label for an image."""
         name = shorten(_ODD.sub("", picture.name), _NAME_CELLS) or "image"
         size = f" {picture.size[0]}x{picture.size[1]}" if picture.size is not None else ""
         return self.labels.add(f"[Image #{self.labels.number} {name}{size}]", picture)
@@ -118,7 +120,7 @@ class Images:
         return tuple(self.labels[label].image for label in dict.fromkeys(self.labels.within(text)))
 
     def lasting(self, text: str) -> str:
-        """Return `text` as another session can use it: a mention of the file in the place of its label."""
+        """Return `text` as another session can use it: with a mention of the file in place of each label."""
         for label in self.labels.within(text):
             path = self.labels[label].path
             text = text.replace(label, mention_of(path) if path and "://" not in path else "[image]")
@@ -126,9 +128,9 @@ class Images:
 
 
 def image_paths(text: str) -> tuple[str, ...]:
-    """Return the paths of images that a pasted text is made of, as terminals paste what is dragged onto them.
+    """Return the image paths that a pasted text consists of, as terminals paste files dragged onto them.
 
-    They may be quoted, escaped or `file://` addresses. Empty where it holds anything else.
+    They may be quoted, escaped or `file://` URLs. Return nothing if the text contains anything else.
     """
     text = text.strip()
     if not text or len(text) > _MAX_PATHS or not _IMAGE_PATH.search(text):

@@ -1,7 +1,7 @@
-"""The rows above the prompt while a command or an `@path` is typed.
+"""The completion menu above the prompt, for commands and `@path`.
 
-The prompt drives `SlashMenu`; the menu takes no focus. The functions for `@path` are pure: which mention the cursor
-is in, and the rows that complete it. The rows for commands come from `commands.command`.
+The prompt drives `SlashMenu`; the menu takes no focus. The functions for `@path` are pure: they find the mention at the
+cursor and make the rows that complete it. The rows for commands come from `commands.command`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MAX_MENU_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One row: `text` is what is put in, `is_complete` whether Enter may go on with it as it is.
+class MenuItem:
+    """A row of the menu. `text` is inserted; if `is_complete`, Enter may also send it.
 
-    `marks` are the places of the letters in `label` that were asked for.
+    `marks` are the positions of the matched letters in `label`.
     """
 
     text: str
@@ -40,11 +40,11 @@ class Choice:
 
 
 class SlashMenu(Widget):
-    """Shows choices and which of them is meant; hidden while there are none."""
+    """Shows completions with one highlighted; hidden if there are none."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._choices: tuple[Choice, ...] = ()
+        self._choices: tuple[MenuItem, ...] = ()
         self._index: int | None = None
         self.display = False
 
@@ -53,16 +53,19 @@ class SlashMenu(Widget):
         return bool(self._choices)
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[MenuItem, ...]:
         return self._choices
 
     @property
-    def chosen(self) -> Choice | None:
-        """The highlighted row, None where nothing is highlighted yet."""
+    def chosen(self) -> MenuItem | None:
+        """The highlighted row, None if nothing is highlighted yet."""
         return self._choices[self._index] if self._index is not None and self._choices else None
 
-    def offer(self, choices: tuple[Choice, ...], *, is_first_chosen: bool, keeps_chosen: bool = False) -> None:
-        """Show `choices`; none hides the menu. `keeps_chosen`: they are the same ones, better known."""
+    def offer(self, choices: tuple[MenuItem, ...], *, is_first_chosen: bool, keeps_chosen: bool = False) -> None:
+        """Show `choices`, or hide the menu if there are none.
+
+        `keeps_chosen`: keep the highlight, the list was only updated.
+        """
         if choices == self._choices:
             return
         chosen = self.chosen.text if keeps_chosen and self.chosen is not None and self._index else None
@@ -77,7 +80,7 @@ class SlashMenu(Widget):
         self.offer((), is_first_chosen=False)
 
     def move(self, step: int) -> None:
-        """Move the highlight, around the ends."""
+        """Move the highlight, wrapping around at the ends."""
         if self._choices:
             start = self._index if self._index is not None else (-1 if step > 0 else 0)
             self._index = (start + step) % len(self._choices)
@@ -93,14 +96,14 @@ class SlashMenu(Widget):
         rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(shown)]
         return Content("\n").join(rows)
 
-    def _row(self, choice: Choice, width: int, is_chosen: bool) -> Content:
+    def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:
         label_style = "bold $text-accent" if is_chosen else ""
         label = Content.styled(f"{one_line(choice.label, 4_000):<{width}}", label_style)
         for mark in choice.marks:
             label = label.stylize("bold underline", mark, mark + 1)
         room = max(1, self.size.width - 2)
         if not choice.help and len(choice.label) > room:
-            # Of a path the end says more than the beginning.
+            # The end of a long path tells more than its start: `…/tui/prompt/menu.py`.
             label = Content.assemble("…", label.rstrip()[len(choice.label) - room + 1 :])
         row = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"), label, ("  " + choice.help if choice.help else "", "$muted")
@@ -118,7 +121,7 @@ _MAX_MESSAGES, _MAX_RECENT = 60, 20
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A mention being typed: where it stands in its line, `@` included, and what is asked for."""
+    """A mention being typed: its range in the line, `@` included, and the path typed so far."""
 
     start: int
     end: int
@@ -126,7 +129,7 @@ class Mention:
 
 
 def mention_at(line: str, column: int) -> Mention | None:
-    """Return the mention that the cursor is in or right behind, None where it is in none."""
+    """Return the mention at the cursor or directly before it, None if there is none."""
     match = _BEFORE.search(line[:column])
     if match is None:
         return None
@@ -138,7 +141,7 @@ def mention_at(line: str, column: int) -> Mention | None:
 
 
 def mention_of(path: str, *, is_open: bool = False) -> str:
-    """Return how a path is mentioned: as it is, in quotes, or escaped; `is_open` leaves a quote open to go on."""
+    """Return the mention of a path: plain, quoted or escaped. `is_open` leaves the quote open for more typing."""
     if '"' in path or "\\" in path:
         return "@" + _AWKWARD.sub(r"\\\1", path)
     if re.search(r"\s", path):
@@ -146,10 +149,10 @@ def mention_of(path: str, *, is_open: bool = False) -> str:
     return f"@{path}"
 
 
-def file_choices(found: Iterable[FileMatch]) -> tuple[Choice, ...]:
-    """Return a row for each match; a folder is gone on with, a file ends the mention."""
+def file_choices(found: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
+    """Return a row for each match. A folder can be completed further; a file ends the mention."""
     return tuple(
-        Choice(
+        MenuItem(
             mention_of(match.path, is_open=match.is_folder),
             clean(match.path),
             is_complete=not match.is_folder,
@@ -160,7 +163,7 @@ def file_choices(found: Iterable[FileMatch]) -> tuple[Choice, ...]:
 
 
 def recent_paths(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return the paths that the latest calls of a transcript were about, newest first."""
+    """Return the paths in the latest calls of a transcript, newest first."""
     found: dict[str, None] = {}
     for message in list(messages)[: -_MAX_MESSAGES - 1 : -1]:
         for block in reversed(message.blocks):

@@ -1,7 +1,7 @@
-"""The prompt widget: folds pastes, holds images, walks and searches the history, drives the menu.
+"""The prompt widget: folds pastes, holds images, recalls and searches the history, drives the completion menu.
 
-It posts what the user means and nothing else; the app decides what a text does (prompt, command, steering).
-Editing is in `editing`.
+It posts what the user submits; the app decides whether that is a prompt, a command or steering. Editing is in
+`editing`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from qcode.tui.prompt.menu import file_choices, mention_at
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qcode.agent.context.file_index import Found
+    from qcode.agent.context.file_index import FileMatches
     from qcode.agent.context.pictures import Picture
     from qcode.protocol.messages import Image
     from qcode.tui.prompt.history import HistorySearch, PromptHistory
-    from qcode.tui.prompt.menu import Choice, SlashMenu
+    from qcode.tui.prompt.menu import MenuItem, SlashMenu
 
-# Shift+Enter as xterm-style terminals send it, and Alt+Enter in plain ones.
+# Shift+Enter as xterm-like terminals send it, and Alt+Enter in basic ones.
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
 
 Kind: TypeAlias = Literal["prompt", "shell"]
@@ -35,24 +35,27 @@ Kind: TypeAlias = Literal["prompt", "shell"]
 
 @values.dataclass(frozen=True, slots=True)
 class Sources:
-    """What the prompt asks for while a person types.
+    """The completions of the prompt.
 
-    commands  the rows for what is typed
-    files     what matches a mention; True where it was just begun, so that the folder is looked at again
-    pictures  the images of pasted paths; empty where they are not all images
+    commands  the rows for the text typed so far
+    files     the files that match a mention; True at its first character, which rescans the folder
+    pictures  the images at pasted paths; empty unless all are images
     """
 
-    commands: Callable[[str], tuple[Choice, ...]]
-    files: Callable[[str, bool], Found]
+    commands: Callable[[str], tuple[MenuItem, ...]]
+    files: Callable[[str, bool], FileMatches]
     pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
 
 
 class Prompt(EditingArea):
-    """A text area that sends. The text is cleared when it is sent; `put_back` returns what was not taken."""
+    """A text area that sends. Sending clears the text; `put_back` restores a text that was rejected."""
 
     @dataclass
     class Submitted(Message):
-        """`text` is what is meant, pastes whole; `shown` is what stood in the prompt, with the labels of `images`."""
+        """The user sent `text`, with pastes expanded.
+
+        `shown` is the text on the screen, with labels for pastes and `images`.
+        """
 
         text: str
         shown: str
@@ -60,12 +63,12 @@ class Prompt(EditingArea):
 
     @dataclass
     class KindChanged(Message):
-        """What stands in the prompt now is a line for the shell, or no longer is."""
+        """The prompt now holds a shell line (`!…`), or no longer does."""
 
         kind: Kind
 
     class TakeBack(Message):
-        """Up was pressed on an empty prompt: what is queued may come back, else the history is walked."""
+        """The user pressed Up in an empty prompt, to take back a queued prompt or recall an older one."""
 
     def __init__(
         self, menu: SlashMenu, search: HistorySearch, history: PromptHistory, *, id: str | None = None
@@ -86,7 +89,7 @@ class Prompt(EditingArea):
         self._kind: Kind = "prompt"
 
     def use(self, sources: Sources) -> None:
-        """Complete with these from now on, what stands here already too."""
+        """Use these completions from now on, including for the current text."""
         self._sources = sources
         self.offer()
 
@@ -96,29 +99,29 @@ class Prompt(EditingArea):
 
     @property
     def whole_text(self) -> str:
-        """What stands in the prompt with every paste in full, for the editor."""
+        """The text with every paste expanded, for the editor."""
         return self.pastes.expand(self.text)
 
     def put_back(self, shown: str) -> None:
-        """Return text that was not taken, before anything typed since."""
+        """Restore a rejected text in front of anything typed since."""
         self._show(shown + (f"\n{self.text}" if self.text else ""))
 
     def submit(self, text: str) -> None:
-        """Send `text`, which was typed elsewhere, as if it had been typed here."""
+        """Send `text` as if it had been typed here."""
         self.sent.add(text)
         self.post_message(self.Submitted(text, text))
 
     def replace_text(self, text: str) -> None:
-        """Show `text`, folded where it is too long to lay out; undo brings back what was there."""
+        """Show `text`, folded if it is too long to lay out; undo restores the previous text."""
         self._show(text if len(text) <= MAX_UNFOLDED_CHARS else self.pastes.fold(text))
 
     def _insert(self, text: str) -> None:
-        """Put `text` where the cursor is, as a paste would."""
+        """Insert `text` at the cursor, as a paste would."""
         if text:
             self.edit_as_one(text, *sorted(self.selection))
 
     def stash(self) -> None:
-        """Clear the prompt; Up brings the text back."""
+        """Clear the prompt; Up restores the text."""
         self._remember(self.text)
         self._show("")
 
@@ -130,12 +133,12 @@ class Prompt(EditingArea):
         return was_open
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
-        """Leave signs to the app's bindings while the prompt is empty, so that `?` can show the keys."""
+        """Leave punctuation to the app's bindings while the prompt is empty, so that `?` can show the keys."""
         if self.is_empty and character is not None and not character.isalnum():
             return False
         return super().check_consume_key(key, character)
 
-    # What comes from Textual
+    # Textual's events
 
     @on(TextArea.Changed)
     def _note_kind(self) -> None:
@@ -150,9 +153,9 @@ class Prompt(EditingArea):
         self.offer()
 
     def on_key(self, event: events.Key) -> None:
-        """Handle the keys that are not editing. Shift+Tab and the like are bindings of the app and come first."""
+        """Handle the keys that do not edit. App bindings such as Shift+Tab come first."""
         if event.key in ("enter", "tab"):
-            # Of what was typed in one go the menu has not heard yet.
+            # Keys that arrive in one read are handled before `Changed`, so the menu may not know the text yet.
             self.offer()
         if self._search.is_open and self._search_key(event):
             pass
@@ -169,13 +172,13 @@ class Prompt(EditingArea):
         event.prevent_default()
 
     def on_paste(self, event: events.Paste) -> None:
-        """Insert what was pasted, folded when it is big; a paste never sends."""
+        """Insert a paste, folded if it is large. A paste never sends the prompt."""
         event.stop()
         event.prevent_default()
         self.paste_text(event.text)
 
     def paste_text(self, text: str) -> None:
-        """Put in what was pasted: a label for each image where it is paths of images, folded where it is long."""
+        """Insert a paste: labels if it consists of image paths, otherwise text, folded if it is long."""
         self.leave_search(takes=True)
         text = pasted(text)
         paths = image_paths(text)
@@ -183,7 +186,7 @@ class Prompt(EditingArea):
             self._insert(self.pastes.fold(text))
 
     def add_pictures(self, pictures: tuple[Picture, ...]) -> bool:
-        """Put in a label for each image, return whether there was any."""
+        """Insert a label for each image; return whether there were any."""
         self._insert("".join(f"{self.images.label(picture)} " for picture in pictures))
         return bool(pictures)
 
@@ -243,7 +246,7 @@ class Prompt(EditingArea):
     # The menu
 
     def offer(self, *, is_news: bool = False) -> None:
-        """Bring the menu up to date; `is_news`: more files are known than when it was last."""
+        """Update the menu. `is_news`: the file index has more files than at the last update."""
         place = (self.text, self.cursor_location)
         if self._sources is None or (place == self._offered and not is_news):
             return
@@ -266,7 +269,7 @@ class Prompt(EditingArea):
         is_name = " " not in self.text
         self._menu.offer(self._sources.commands(self.text), is_first_chosen=is_name or bool(typed_argument))
 
-    def _accept(self, choice: Choice) -> None:
+    def _accept(self, choice: MenuItem) -> None:
         if self._range is None:
             return
         start, end = self._range
@@ -294,7 +297,7 @@ class Prompt(EditingArea):
     # History
 
     def search_history(self) -> None:
-        """Begin to search, or go on to an older match."""
+        """Start a search, or move to an older match."""
         if self._search.is_open:
             self._search.step(1)
             self._show_match()
@@ -303,7 +306,7 @@ class Prompt(EditingArea):
             self._search.open(self.text)
 
     def leave_search(self, *, takes: bool = False) -> bool:
-        """End the search, with what was found or what was there before; return whether there was one."""
+        """End the search with the match or with the text before it; return whether there was a search."""
         if not self._search.is_open:
             return False
         match = self._search.match
@@ -314,7 +317,7 @@ class Prompt(EditingArea):
         return True
 
     def _search_key(self, event: events.Key) -> bool:
-        """Take a key as a part of the search; return False for one that is for the prompt again."""
+        """Handle a key that belongs to the search; return False for one that belongs to the prompt."""
         words = self._search.words
         if event.key in ("enter", "tab"):
             self.leave_search(takes=True)
@@ -334,7 +337,7 @@ class Prompt(EditingArea):
         self._show(self._search.match if self._search.match is not None else self._search.draft)
 
     def _walk(self, text: str | None, *, is_older: bool) -> None:
-        """Show an entry of the history, the cursor where the next press goes on walking."""
+        """Show an entry of the history, with the cursor on the line from which the next press continues."""
         if text is None:
             return
         self._dismissed = text

@@ -1,4 +1,4 @@
-"""Prompts sent while the model works that the turn has not taken yet, one line each above the prompt."""
+"""Prompts sent during a turn that have not joined it yet, one line each above the prompt."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Something sent: `text` is what is meant, `shown` how it stood in the prompt.
+    """A sent prompt: `text` with pastes expanded, `shown` as it was on the screen.
 
-    With options it is a turn of its own: it waits for the end of the running one instead of steering it.
+    A prompt with options runs as a separate turn after the current one instead of steering it.
     """
 
     text: str
@@ -35,7 +35,7 @@ class Submission:
 
 
 class Queue(Static):
-    """Hidden while empty. Order is the order of sending."""
+    """The queued prompts in the order they were sent; hidden while empty."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
@@ -59,7 +59,7 @@ class Queue(Static):
         self._paint()
 
     def take(self, text: str) -> Submission | None:
-        """Remove and return what joined the turn, the first with this text; None where none has it."""
+        """Remove and return the first steering prompt with this text, None if there is none. It has joined the turn."""
         found = next((one for one in self._waiting if one.is_steering and one.text == text), None)
         if found is not None:
             self._waiting.remove(found)
@@ -67,7 +67,7 @@ class Queue(Static):
         return found
 
     def take_next(self) -> Submission | None:
-        """Remove and return what is sent next: what would have steered goes together, the rest one by one."""
+        """Remove and return the next prompt: steering prompts are joined into one, others are sent one by one."""
         if not self._waiting:
             return None
         count = 1
@@ -78,7 +78,7 @@ class Queue(Static):
         return _joined(taken)
 
     def take_all(self) -> tuple[Submission, ...]:
-        """Empty the queue and return what was in it."""
+        """Empty the queue and return its content."""
         taken, self._waiting = tuple(self._waiting), []
         self._paint()
         return taken

@@ -1,1 +1,1 @@
-"""Screens that lie over the app while a person picks something. Each is opened by a command."""
+"""Modal screens that let the user pick something. Each is opened by a command."""

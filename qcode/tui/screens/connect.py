@@ -1,6 +1,6 @@
-"""The connect screen: a provider, its key, a model where there is no obvious one, and a theme.
+"""The connect screen: provider, API key, model if there is no obvious one, and theme.
 
-Esc goes back from the key and past everything else. The key is checked and stored by `KeysService`, never here.
+Esc returns from the key and skips every other step. `KeysService` checks and stores the key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from textual.worker import Worker, WorkerState
 
 from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice
 from qcode.text.clean import one_line
-from qcode.tui.screens.picker import Finder, Row
+from qcode.tui.screens.picker import Finder, PickerRow
 from qcode.tui.widgets import Field
 from qcode.values import dataclass
 
@@ -44,9 +44,11 @@ _FEET: dict[Step, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """What came of it. `model` is `provider/model`, empty where none was chosen; `lines` are for the transcript.
+    """The result of the connect screen.
 
-    `prompt` is what the person typed instead of choosing anything.
+    `model` is `provider/model`, empty if none was chosen; `lines` are for the transcript. `prompt` is text that the
+    user
+    typed at the first start instead of choosing a provider.
     """
 
     model: str = ""
@@ -56,7 +58,7 @@ class Connected:
 
 
 class KeyField(Field):
-    """A field whose text is never shown, copied or suggested; a paste goes in whole."""
+    """A field whose text is never shown, copied or suggested. A paste is inserted whole."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(password=True, placeholder="paste or type the key", compact=True, id=id)
@@ -64,7 +66,7 @@ class KeyField(Field):
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        # The line with the key need not be the first; what belongs to it is for the reader of keys to say.
+        # The line with the key may not be the first, as in a pasted `.env`. The key reader extracts it.
         lines = (line.strip() for line in event.text.splitlines())
         self.insert_text_at_cursor(next((line for line in lines if line), ""))
 
@@ -76,7 +78,7 @@ class KeyField(Field):
 
 
 class ConnectScreen(Screen[Connected]):
-    """Asks one thing after the other. Dismissed with what was chosen, whatever was skipped."""
+    """Asks one step after the other. Its result is everything chosen so far, whatever was skipped."""
 
     CSS = """
     ConnectScreen { layout: vertical; overflow: hidden; }
@@ -138,7 +140,7 @@ class ConnectScreen(Screen[Connected]):
 
     @property
     def note(self) -> str:
-        """What is said below: what is going on, or what was wrong."""
+        """The line below the step: progress or an error."""
         content = self.query_one("#connect-note", Static).content
         return content.plain if isinstance(content, Content) else str(content)
 
@@ -154,7 +156,7 @@ class ConnectScreen(Screen[Connected]):
 
     @on(Finder.Missed)
     def _take_prompt(self, event: Finder.Missed) -> None:
-        """Take what was typed at the first start for a prompt, where it stands for no provider."""
+        """Treat text typed at the first start as a prompt if it does not name a provider."""
         if self._connecting.is_first and self.step == "provider":
             self._connecting.finish("")
             self.dismiss(Connected(prompt=event.typed))
@@ -171,7 +173,7 @@ class ConnectScreen(Screen[Connected]):
             self._begin_check(event.value)
 
     def on_key(self, event: events.Key) -> None:
-        """Go on with Enter where there is no field to type in."""
+        """Continue with Enter if the step has no input field."""
         if event.key == "enter" and self.step == "key" and not self._choice.takes_key and self._check is None:
             event.stop()
             self._begin_check("")
@@ -192,7 +194,7 @@ class ConnectScreen(Screen[Connected]):
                 self._ask_theme()
 
     def action_leave(self) -> None:
-        """Leave at once; what was stored stays."""
+        """Close at once; stored keys and settings stay."""
         if self._check is not None:
             self._check.cancel()
         self._end("")
@@ -202,7 +204,7 @@ class ConnectScreen(Screen[Connected]):
         text = "qcode needs an API key for a provider, or a local server."
         if self._connecting.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
-        rows = [Row(choice.name, choice.name, choice.state) for choice in self._choices.values()]
+        rows = [PickerRow(choice.name, choice.name, choice.state) for choice in self._choices.values()]
         self._show("provider", text, rows, highlighted=self._choice.name, esc=esc)
 
     def _choose_provider(self, name: str) -> None:
@@ -229,7 +231,7 @@ class ConnectScreen(Screen[Connected]):
         name = self._choice.name
         try:
             checked = await self._connecting.check(name, typed)
-            # Storing cannot be taken back half-way, so from here on Esc waits.
+            # A key must not be stored half, so from here on Esc waits.
             self._is_keeping = True
             self._lines += await self._connecting.keep(name, checked)
         except ValueError as refusal:
@@ -239,7 +241,7 @@ class ConnectScreen(Screen[Connected]):
         finally:
             self._is_keeping = False
         self._stop_ticking()
-        # The field must not keep what is stored now.
+        # The stored key must not stay in the field.
         self.query_one("#connect-key", KeyField).value = ""
         self._after_check(checked)
 
@@ -266,7 +268,7 @@ class ConnectScreen(Screen[Connected]):
             self._switch_to(model)
         elif checked.models:
             text = f"{name} has {len(checked.models)} models. /model switches later."
-            self._show("model", text, [Row(model, model) for model in checked.models])
+            self._show("model", text, [PickerRow(model, model) for model in checked.models])
         else:
             self._lines.append(f"/model {name}/MODEL switches to a model of {name}.")
             self._ask_theme()
@@ -280,14 +282,16 @@ class ConnectScreen(Screen[Connected]):
             self._end("")
             return
         text = "The screen previews each theme. /theme switches later."
-        self._show("theme", text, [Row(name, name) for name in self._themes], highlighted=self.app.theme)
+        self._show("theme", text, [PickerRow(name, name) for name in self._themes], highlighted=self.app.theme)
 
     def _end(self, theme: str) -> None:
         self.app.theme = theme or self._theme_before
         self._connecting.finish(self._model)
         self.dismiss(Connected(self._model, theme, tuple(self._lines)))
 
-    def _show(self, step: Step, text: str, rows: list[Row] | None, *, highlighted: str = "", esc: str = "") -> None:
+    def _show(
+        self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "", esc: str = ""
+    ) -> None:
         self.step = step
         title = _TITLES[step].format(name=self._choice.name)
         self.query_one("#connect-title", Static).update(Content(title))
@@ -298,7 +302,8 @@ class ConnectScreen(Screen[Connected]):
         finder.display = rows is not None
         self.query_one("#connect-key", KeyField).display = rows is None
         if rows is not None:
-            # What is typed at the first start and is no provider is a prompt: a few letters must not make one of it.
+            # At the first start, text that names no provider is a prompt: `hi` must not select a name that has h and i
+            # in it.
             finder.offer(rows, highlighted, is_loose=not (self._connecting.is_first and step == "provider"))
             finder.take_focus()
 

@@ -1,4 +1,4 @@
-"""Rules, decisions, tools and instruction files as text, for screens, panels and lines. All of it is cleaned.
+"""Rules, decisions, tools and instruction files as text, for screens, panels and the linear mode. All sanitized.
 
 This is not part of `commands.controls` because two screens use it, and `commands.controls` opens them.
 """
@@ -47,12 +47,12 @@ def rule_line(rule: RuleInForce) -> str:
 
 
 def decided_words(decision: CallRecord) -> str:
-    """Return what was decided, `ran without asking` in short."""
+    """Return the decision in a few words, such as `ran without asking`."""
     return _DECIDED[decision.decided]
 
 
 def called(decision: CallRecord, limit: int = 200) -> str:
-    """Return the call in at most `limit` characters, with nothing in it invisible."""
+    """Return the call in at most `limit` characters, with invisible characters shown."""
     return cut(f"{visible(decision.call.name)} {main_argument(decision.call, limit)}".strip(), limit)
 
 
@@ -61,7 +61,7 @@ def clock_text(at: float) -> str:
 
 
 def decision_text(decision: CallRecord) -> str:
-    """Return a decision whole: what, when, why, and which rule."""
+    """Return a decision in full: call, time, reason and rule."""
     said = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decided, decided_words(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""
     rule = f" [{visible(decision.rule)}]" if decision.rule else ""
@@ -96,7 +96,7 @@ def permissions_text(permissions: Permissions) -> str:
 
 
 def read_tried(text: str) -> tuple[TriedKind, str]:
-    """Read what is to be tried: a kind and a value, or without a kind an address or a command."""
+    """Split a check into kind and value. Without a kind it is a URL or a command: `shell ls`, `ls`, `https://…`."""
     kind, _, value = text.strip().partition(" ")
     if kind in TRIED_KINDS and value.strip():
         return kind, value.strip()
@@ -111,7 +111,7 @@ def tried_text(kind: TriedKind, value: str, tried: Verdict) -> str:
 
 
 def change_rules(permissions: Permissions, what: str, text: str) -> str:
-    """Add, take back or keep the rule that `text` says; return what was done, raise `ValueError` with one line."""
+    """Add, remove or save the rule `text`; return what was done. Raise `ValueError` with one line."""
     if what in EFFECTS:
         rule = permissions.add(what, text)
         return f"{rule_line(rule)} applies to this session from the next call."
@@ -121,7 +121,7 @@ def change_rules(permissions: Permissions, what: str, text: str) -> str:
     found = [one for one in permissions.rules() if one.text == wanted and one.effect in effects]
     if not found:
         raise ValueError(f"no active rule {wanted}; /permissions list shows the rules")
-    # The same words may stand in the settings as well, where they cannot be changed from here.
+    # The settings may contain the same rule, but it cannot be changed from here.
     chosen = next((one for one in found if one.number), found[0])
     return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)
 
@@ -151,7 +151,7 @@ def tools_heading(tools: Sequence[OfferedTool]) -> str:
 
 
 def tools_text(tools: Sequence[OfferedTool]) -> str:
-    """Return every tool in two lines."""
+    """Return two lines for each tool."""
     rows = [
         f"{one_line(tool.name)}: {tool.effect} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
         f"  {first_sentence(tool.description)}"
@@ -161,7 +161,7 @@ def tools_text(tools: Sequence[OfferedTool]) -> str:
 
 
 def tool_text(tool: OfferedTool) -> str:
-    """Return all about one tool."""
+    """Return the details of one tool."""
     lines = [
         f"{tool.effect} · {tool.origin} · {tokens_text(tool.tokens)} tokens with each request",
         "",
@@ -175,7 +175,7 @@ def tool_text(tool: OfferedTool) -> str:
 
 
 def memory_detail(file: MemoryFile) -> str:
-    """Return size and standing of an instruction file in a few words."""
+    """Return size and status of an instruction file in a few words."""
     whose = "yours, everywhere" if file.whose == "yours" else "this project's"
     if file.size is None:
         return f"{whose}; does not exist yet"
@@ -192,7 +192,7 @@ def memory_text(memory: Memory) -> str:
 
 
 def place_and_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
-    """Return the files a line may go to, and the line: `project: …` and `yours: …` say whose."""
+    """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
     whose, colon, line = text.partition(":")
     word = cast("Literal['yours', 'project']", whose.strip().lower())
     chosen = [place for place in places if place.whose == word][:1]

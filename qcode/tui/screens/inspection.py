@@ -1,7 +1,8 @@
-"""What `/doctor`, `/memory` and `/tools` show: findings, instruction files, the tools offered to the model.
+"""The screens of `/doctor`, `/memory` and `/tools`: findings, instruction files, tools offered to the model.
 
 Findings are collected in a thread while the app continues. Instruction files are listed in the order in which they
-apply; one is opened, or chosen to add a line to. Each tool has its current verdict, its origin and its cost.
+apply; the user opens one, or picks the one to add a line to. Each tool has its current verdict, its origin and its
+cost.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line
 from qcode.text.numbers import tokens_text
 from qcode.tui.screens.control_text import first_sentence, memory_detail, tools_heading
-from qcode.tui.screens.picker import Picker, Row, foot
+from qcode.tui.screens.picker import Picker, PickerRow, foot
 from qcode.tui.widgets import HangingText
 
-_FINDINGS_KEYS = (("Esc", "closes"), ("c", "copies it"), ("↑↓", "scroll"))
+_FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
 
 
 class FindingsScreen(ModalScreen[None]):
-    """`examine` blocks and returns lines, the titles among them at the margin."""
+    """Shows the findings of the doctor. `examine` blocks and returns lines; lines without an indent are headings."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
@@ -80,7 +81,7 @@ class FindingsScreen(ModalScreen[None]):
 
 
 def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the findings with a style each: their titles marked, a blank line before each."""
+    """Return the findings with a style each; headings are highlighted and follow a blank line."""
     shown: list[tuple[str, str]] = []
     for line in lines:
         is_title = not line.startswith(" ")
@@ -91,9 +92,9 @@ def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class MemoryPicker(Picker):
-    """Picks a file to open, by its path. Files that are not there yet are made by opening them."""
+    """Picks an instruction file to open, by path. Opening a missing file creates it."""
 
-    ENTER = "open in your editor"
+    ENTER = "open in editor"
 
     def __init__(self, memory: Memory) -> None:
         self._notes = memory.notes()
@@ -106,27 +107,29 @@ class MemoryPicker(Picker):
 
 
 class PlacePicker(Picker):
-    """Picks the file that a line is added to, by its path."""
+    """Picks the file that a line is added to, by path."""
 
-    ENTER = "add it here"
+    ENTER = "add here"
 
     def __init__(self, places: Sequence[MemoryFile], line: str) -> None:
         super().__init__(f"Add “{one_line(line, 60)}” to", file_rows(places))
 
 
-def file_rows(files: Sequence[MemoryFile]) -> list[Row]:
-    return [Row(file.path, one_line(file.shown), memory_detail(file)) for file in files]
+def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
+    return [PickerRow(file.path, one_line(file.shown), memory_detail(file)) for file in files]
 
 
 class ToolPicker(Picker):
-    """Picks a tool to read all about, by its name."""
+    """Picks a tool by name to show its details."""
 
-    ENTER = "all about it"
+    ENTER = "show details"
 
     def __init__(self, tools: Sequence[OfferedTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         rows = [
-            Row(tool.name, one_line(tool.name), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}")
+            PickerRow(
+                tool.name, one_line(tool.name), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}"
+            )
             for tool in tools
         ]
         super().__init__(tools_heading(tools), rows, empty="The model has no tools.")
@@ -134,6 +137,6 @@ class ToolPicker(Picker):
     def compose_more(self) -> ComposeResult:
         yield Static(id="picker-said", markup=False)
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         said = first_sentence(self._tools[row.id].description) if row is not None else ""
         self.query_one("#picker-said", Static).update(Content.styled(said, "$muted"))

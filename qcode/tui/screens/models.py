@@ -1,6 +1,6 @@
-"""The model picker: what every provider that can be used serves, what it costs and can do, and how much it thinks.
+"""The model picker: the models of every configured provider, their prices and abilities, and the effort.
 
-Hosts that no table knows are asked while the screen is up; their models join the list as they come.
+Providers that no table lists are queried while the screen is open; their models are added when they arrive.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from qcode.agent.models.offered import ModelsService, OfferedModel, OfferedProvi
 from qcode.protocol.model import EFFORTS, Effort, ModelFacts
 from qcode.protocol.usage import Price
 from qcode.text.numbers import dollars_text, tokens_text
-from qcode.tui.screens.picker import Column, ListScreen, Row
+from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.values import dataclass
 
 CONNECT = "/connect "
-"""What the id of a row begins with that stands for a provider without a key."""
+"""Prefix of the id of a row that connects a provider without a key."""
 _NOT_READY = "no key: Enter to connect"
 _LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was chosen: a model or a provider to connect, and the effort."""
+    """The result: a model or a provider to connect, and the effort."""
 
     model: str = ""
     provider: str = ""
@@ -38,9 +38,12 @@ class Chosen:
 
 
 class ModelPicker(ListScreen[Chosen]):
-    """Picks a model by `provider/model`, typed in full where no list has it; Left and Right change the effort."""
+    """Picks a model by `provider/model`, which may be typed in full if it is not listed.
 
-    ENTER = "use it"
+    Left and Right change the effort.
+    """
+
+    ENTER = "select"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "effort"),)
     COLUMNS = (
         Column("context", 5),
@@ -78,13 +81,13 @@ class ModelPicker(ListScreen[Chosen]):
         for name in self._asked:
             self._ask(name)
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         facts = self._facts(row.id) if row is not None else None
         said = row.id if row is not None and row.is_dim else facts_text(facts) if facts is not None else ""
         self.query_one("#model-facts", Static).update(Content.styled(said, "$muted"))
         self._paint_effort()
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         if row.id.startswith(CONNECT):
             self.dismiss(Chosen(provider=row.id.removeprefix(CONNECT), effort=self.effort))
         else:
@@ -109,16 +112,16 @@ class ModelPicker(ListScreen[Chosen]):
         self._providers[name] = replace(provider, models=models)
         self.set_rows(self._made())
 
-    def _made(self) -> list[Row]:
+    def _made(self) -> list[PickerRow]:
         providers = tuple(self._providers.values())
-        # The one in use comes first, then the others as they were offered.
+        # The current provider comes first, then the others in the order in which they were offered.
         first = self._current.partition("/")[0]
         ready = sorted((one for one in providers if one.is_ready), key=lambda one: one.name != first)
         rows = [model_row(provider, model, self._current) for provider in ready for model in provider.models]
         rows += [connect_row(provider) for provider in providers if not provider.is_ready]
         if all(row.id != self._current for row in rows):
             group = next((row.group for row in rows if row.id.startswith(f"{first}/")), first)
-            rows.insert(0, Row(self._current, self._current.partition("/")[2], is_current=True, group=group))
+            rows.insert(0, PickerRow(self._current, self._current.partition("/")[2], is_current=True, group=group))
         return rows
 
     def _facts(self, name: str) -> ModelFacts | None:
@@ -126,14 +129,14 @@ class ModelPicker(ListScreen[Chosen]):
         offered = self._providers.get(provider)
         return next((one.facts for one in offered.models if one.name == model), None) if offered is not None else None
 
-    def _typed_row(self, typed: str, rows: Sequence[Row]) -> tuple[Row, bool] | None:
-        """Return a row for a name that is typed in full and in no list; it goes first where no listed name holds it."""
+    def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> tuple[PickerRow, bool] | None:
+        """Return a row for a model that is typed in full and not listed; first if no listed name contains it."""
         provider, slash, model = typed.partition("/")
         offered = self._providers.get(provider)
         if not (slash and model) or offered is None or any(row.id == typed for row in rows):
             return None
         is_first = not any(typed.lower() in row.id.lower() for row in rows)
-        return Row(typed, typed, group="as typed"), is_first
+        return PickerRow(typed, typed, group="as typed"), is_first
 
     def _paint_effort(self) -> None:
         row = self.finder.row
@@ -146,19 +149,22 @@ class ModelPicker(ListScreen[Chosen]):
         self.query_one("#model-effort", Static).update(line)
 
 
-def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> Row:
+def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> PickerRow:
     name, facts = f"{provider.name}/{model.name}", model.facts
     group = f"{provider.name} · {provider.state}" if provider.state else provider.name
-    return Row(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
+    return PickerRow(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
 
 
-def connect_row(provider: OfferedProvider) -> Row:
+def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
-    return Row(command, command, group=_NOT_READY, is_dim=True)
+    return PickerRow(command, command, group=_NOT_READY, is_dim=True)
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:
-    """Return the columns: context window, output limit, price of input and output, abilities. Unknown is empty."""
+    """Return the columns: context window, output limit, price of input and output, abilities.
+
+    Unknown facts are empty.
+    """
     price = facts.price
     words = ("think" if facts.thinking else "", "img" if facts.images else "")
     return (
@@ -171,7 +177,7 @@ def cells_of(facts: ModelFacts) -> tuple[str, ...]:
 
 
 def facts_text(facts: ModelFacts) -> str:
-    """Return all that is known in words."""
+    """Return all known facts as text."""
     parts = (
         f"context {facts.context_window:,}" if facts.context_window else "",
         f"output {facts.max_output_tokens:,}" if facts.max_output_tokens else "",

@@ -1,9 +1,9 @@
 """Command palette and theme picker.
 
 The palette lists every command with its keys, recently used ones first, then the values of its argument. The theme
-picker applies each theme while it is highlighted; Enter keeps it, leaving restores the old one.
+picker applies each theme while it is highlighted; Enter keeps it, closing restores the previous one.
 
-Apart from the commands, because it loads when it opens.
+Apart from the commands because it loads only when it opens.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from qcode.tui.commands.command import Command, CommandContext, key_names
 from qcode.tui.commands.help import keys_of
-from qcode.tui.screens.picker import Column, Picker, Row
+from qcode.tui.screens.picker import Column, Picker, PickerRow
 
 ALONE = "\0"
-"""The id of the row that runs a command without an argument."""
+"""Id of the row that runs a command without an argument."""
 _LEFT_OUT = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
 
 
@@ -37,45 +37,45 @@ class PalettePicker(Picker):
 
 
 class ArgumentPicker(Picker):
-    """Picks what a command is run with; `ALONE` where it can do without."""
+    """Picks the argument of a command; `ALONE` if it is optional."""
 
     ENTER = "run"
 
     def __init__(self, command: Command, choices: Sequence[str]) -> None:
-        rows = [Row(choice, choice) for choice in choices]
+        rows = [PickerRow(choice, choice) for choice in choices]
         if command.argument.startswith("["):
-            rows.insert(0, Row(ALONE, f"/{command.names[0]}", "as it is"))
+            rows.insert(0, PickerRow(ALONE, f"/{command.names[0]}", "as it is"))
         super().__init__(command.title, rows)
 
 
-def command_row(command: Command, context: CommandContext) -> Row:
-    """Return a row: the title, how it is typed, its keys, and what it does."""
+def command_row(command: Command, context: CommandContext) -> PickerRow:
+    """Return a row: title, usage, keys and description."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))
-    return Row(command.id, command.title, command.help, cells=(typed, keys), also=also)
+    return PickerRow(command.id, command.title, command.help, cells=(typed, keys), also=also)
 
 
 class ThemePicker(Picker):
-    """Picks a theme. `use` puts one on, by name; `themes` are names with what is to be said about each."""
+    """Picks a theme. `use` applies one by name; `themes` are names with a note each."""
 
-    ENTER = "keep"
+    ENTER = "select"
 
     def __init__(self, themes: Sequence[tuple[str, str]], current: str, use: Callable[[str], None]) -> None:
-        rows = [Row(name, name, detail, name == current) for name, detail in themes]
+        rows = [PickerRow(name, name, detail, name == current) for name, detail in themes]
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._use = use
         self._worn = current
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         name = row.id if row is not None else self._current
         if name != self._worn:
             self._worn = name
             self._use(name)
 
     def action_leave(self) -> None:
-        """Leave at once, also with a filter: what is seen must be what was there before."""
+        """Close at once, even with a filter, and restore the previous theme."""
         if self._worn != self._current:
             self._use(self._current)
         self.dismiss(None)

@@ -1,6 +1,6 @@
-"""Rules and decisions: what is in force and why, what became of each call; rules are added, kept, taken back, tried.
+"""Rules and decisions: the rules in effect, the outcome of each call; rules can be added, saved, removed, checked.
 
-Two lists under one filter; Tab changes between them. It decides nothing: `Permissions` refuses with its reason.
+Two lists share one filter; Tab switches between them. `Permissions` makes every change, or refuses it with a reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from qcode.agent.permissions import Permissions, RuleInForce
 from qcode.text.clean import one_line, visible
 from qcode.tui.screens import control_text
-from qcode.tui.screens.picker import Picker, Row, foot
+from qcode.tui.screens.picker import Picker, PickerRow, foot
 from qcode.tui.widgets import Field
 
 _Asking: TypeAlias = Literal["", "add", "try"]
@@ -32,7 +32,7 @@ _KEYS = (("Ctrl+A", "add"), ("Ctrl+X", "undo"), ("Ctrl+S", "keep"), ("Ctrl+T", "
 
 
 class PermissionsScreen(Picker):
-    """Shows the permissions of one session; every change holds from the next call on."""
+    """Shows the permissions of one session. A change applies from the next call."""
 
     ENTER = "close"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,22 +56,22 @@ class PermissionsScreen(Picker):
         yield Static(id="permission-keys", markup=False)
 
     def on_mount(self) -> None:
-        # Textual calls the picker's own handler of the same event as well, here and below.
+        # Textual also calls the picker's own handler of the same event, here and below.
         self.query_one("#permission-field").display = False
 
     def on_resize(self) -> None:
         turn = ("Tab", "rules" if self._shows_decisions else "decisions")
         self.query_one("#permission-keys", Static).update(foot((turn, *_KEYS), self.size.width - 4))
 
-    def show_row(self, row: Row | None) -> None:
-        # That another row is highlighted is told late: it may be the one that a change has just led to.
+    def show_row(self, row: PickerRow | None) -> None:
+        # This event may arrive after a change selected its row, whose message must stay.
         if row is not None and row.id == self._news:
             return
         self._news = ""
         self._show(self._about(row.id) if row is not None else "", "$muted")
 
     def action_turn(self) -> None:
-        """Change between the rules and the decisions."""
+        """Switch between rules and decisions."""
         self._shows_decisions = not self._shows_decisions
         self._reload()
         self.on_resize()
@@ -83,7 +83,7 @@ class PermissionsScreen(Picker):
         self._change(control_text.keep)
 
     def action_ask(self, what: _Asking) -> None:
-        """Open the field for a rule to add, or something to try."""
+        """Open the field for a new rule, or for something to check."""
         field = self.query_one("#permission-field", Input)
         self._asking, field.display = what, True
         field.value, field.placeholder = "", _HINTS[what]
@@ -123,7 +123,7 @@ class PermissionsScreen(Picker):
     @work(exclusive=True)
     async def _try(self, text: str) -> None:
         kind, value = control_text.read_tried(text)
-        # A verdict may look at the disk, and ask bash and git.
+        # A verdict may read the disk and run bash or git.
         try:
             tried = await asyncio.to_thread(self._permissions.check, kind, value)
         except (OSError, ValueError, RuntimeError) as problem:
@@ -167,14 +167,14 @@ class PermissionsScreen(Picker):
         self.heading = self._title
         self.set_rows(self._decision_rows() if self._shows_decisions else self._rule_rows())
 
-    def _rule_rows(self) -> list[Row]:
-        mode = Row("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
+    def _rule_rows(self) -> list[PickerRow]:
+        mode = PickerRow("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
         rules = self._rules().items()
-        return [mode, *(Row(place, control_text.rule_line(rule), visible(rule.origin)) for place, rule in rules)]
+        return [mode, *(PickerRow(place, control_text.rule_line(rule), visible(rule.origin)) for place, rule in rules)]
 
-    def _decision_rows(self) -> list[Row]:
+    def _decision_rows(self) -> list[PickerRow]:
         rows = [
-            Row(
+            PickerRow(
                 f"call:{place}",
                 control_text.called(one),
                 f"{control_text.decided_words(one)}{f': {visible(one.reason)}' if one.reason else ''}",
@@ -189,7 +189,7 @@ class PermissionsScreen(Picker):
         self.finder.take_focus()
 
     def _say(self, text: str) -> None:
-        """Say what came of something, for as long as the highlight stays where it is."""
+        """Show a message until another row is highlighted."""
         self._news = self.row.id if self.row is not None else ""
         self._show(text, "")
 

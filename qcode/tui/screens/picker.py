@@ -1,8 +1,8 @@
-"""The base of all pickers: a screen over the foot of the app with title, filter, rows and the keys at its foot.
+"""The base of all pickers: a modal screen with title, filter, rows and the available keys.
 
-A picker knows rows, not what they stand for: it is dismissed with the id of a row, or None if the user left it.
-Override `show_row` for what happens while rows are highlighted, and `take` for Enter. `Finder` is filter and rows
-together; it leaves Esc to its screen. `PickerList` paints the rows that fit and takes neither focus nor keys.
+A picker is generic: its result is the id of a row, or None if the user closed it. Override `show_row` to react to the
+highlight, and `take` to react to Enter. `Finder` combines filter and rows; it leaves Esc to its screen. `PickerList`
+paints the visible rows and takes neither focus nor keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 def foot(keys: Sequence[tuple[str, str]], width: int) -> Content:
-    """Return as many `keys` with what they do as fit `width`, at least the first."""
+    """Return as many `keys` with their actions as fit `width`, at least the first."""
     line = Content("")
     for key, does in keys:
         part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
@@ -53,11 +53,12 @@ _MIN_DETAIL = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """Something to pick. `label` and `detail` are its columns; `is_current` marks the one in use.
+class PickerRow:
+    """A row of a picker. `label` and `detail` are its first and last column; `is_current` marks the one in use.
 
-    `cells` are columns between them, as the list was given `Column`s. `also` is found by the filter and not shown.
-    Rows of one `group` stand together below it as a heading. `is_dim`: it can be picked, but not used as it is.
+    `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
+    of
+    one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first.
     """
 
     id: str
@@ -72,7 +73,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of cells. Where room is short text is cut, then the columns of the lowest `weight` are left out."""
+    """A column of cells. In a narrow list text is cut first, then the columns with the lowest `weight` are dropped."""
 
     title: str
     weight: int = 0
@@ -81,7 +82,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How wide each part is at one width; columns that do not fit are not in `cells`."""
+    """The width of each part at one width of the list. Dropped columns are not in `cells`."""
 
     label: int
     cells: Mapping[int, int]
@@ -89,17 +90,17 @@ class _Shape:
 
 
 class PickerList(Widget):
-    """The rows that fit, one of them highlighted."""
+    """The visible rows, one of them highlighted."""
 
     @dataclass
     class Clicked(Message):
-        """A row was clicked."""
+        """The user clicked a row."""
 
         index: int
 
     def __init__(self, columns: Sequence[Column] = (), *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.rows: Sequence[Row] = ()
+        self.rows: Sequence[PickerRow] = ()
         self.index = 0
         self._columns = tuple(columns)
         self._has_head = any(column.title for column in columns)
@@ -109,17 +110,17 @@ class PickerList(Widget):
         self._widest: tuple[int, tuple[int, ...], bool] = (0, (), False)
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self.rows[self.index] if self.rows else None
 
     @property
     def page(self) -> int:
-        """How far a page goes."""
+        """The number of rows that a page key moves."""
         return max(1, self.size.height - 1 - self._has_head)
 
-    def offer(self, rows: Sequence[Row], query: str, index: int) -> None:
-        """Show `rows`, which `query` has found, with the one at `index` highlighted."""
+    def offer(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
+        """Show `rows`, the matches of `query`, with the one at `index` highlighted."""
         self.rows, self._query = rows, query
         self.index = max(0, min(index, len(rows) - 1))
         self._lines = []
@@ -135,9 +136,9 @@ class PickerList(Widget):
         self.refresh()
 
     def get_content_height(self, container: object, viewport: Size, width: int) -> int:
-        """Return the height of all rows, or of a little more than half the screen: the app goes on above it.
+        """Return the height of all rows, at most a little more than half the screen, so the app stays visible above.
 
-        Not as a style: Textual forgets the largest height of a widget two containers down.
+        Not as a style: Textual loses `max-height` of a widget two containers down.
         """
         return max(1, min(len(self._lines) + self._has_head, int(viewport.height * _SCREEN_SHARE)))
 
@@ -149,7 +150,7 @@ class PickerList(Widget):
         head = [self._head(shape, width)] if self._has_head else []
         height = max(1, self.size.height - len(head))
         at = self._lines.index(self.index)
-        # The heading of the first row comes into view with it.
+        # Show the heading of the first row with it.
         top = 0 if self.index == 0 else at
         self._first = max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
         shown = self._lines[self._first : self._first + height]
@@ -204,7 +205,7 @@ class PickerList(Widget):
         return content.rstrip().truncate(width, ellipsis=True)
 
     def _found(self, label: str) -> Content:
-        """Return `label` with the letters underlined that the query has found in it."""
+        """Return `label` with the letters that match the query underlined."""
         content = Content(label)
         for word in self._query.split():
             found = match(word, label)
@@ -213,8 +214,8 @@ class PickerList(Widget):
         return content
 
 
-def _widest(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
-    """Return how wide label and cells would be, each cell 0 where no row has one, and whether there is a detail."""
+def _widest(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
+    """Return the widest label, the widest cell of each column (0 if it is empty), and whether there are details."""
     label = max((cell_len(one_line(row.label)) for row in rows), default=0)
     cells = [
         max((cell_len(row.cells[at]) for row in rows if at < len(row.cells)), default=0) for at in range(len(columns))
@@ -229,14 +230,14 @@ def _aligned(text: str, cells: int, column: Column) -> str:
     return spaces + text if column.is_number else text + spaces
 
 
-Unlisted: TypeAlias = Callable[[str, Sequence[Row]], tuple[Row, bool] | None]
-"""Makes a row of what is typed where it stands for something no list has; True: it goes before the others."""
+Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
+"""Makes a row of typed text that is not in the list, such as a model's name; True puts it before the others."""
 
 
 class Finder(Vertical):
-    """Shows the rows of `offer`.
+    """A filter with the rows of `offer` below it.
 
-    `empty` is what to say where there are none, `missed` where the filter leaves none. `unlisted` may add a row.
+    `empty` is the message if there are no rows, `missed` if none matches the filter. `unlisted` may add a row.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -250,32 +251,32 @@ class Finder(Vertical):
 
     @dataclass
     class Picked(Message):
-        """A row was taken."""
+        """The user picked a row."""
 
-        row: Row
+        row: PickerRow
 
     @dataclass
     class Missed(Message):
-        """Enter was pressed where what was typed leaves no row."""
+        """The user pressed Enter with a filter that matches nothing."""
 
         typed: str
 
     @dataclass
     class Moved(Message):
-        """Another row is highlighted; None where there is none."""
+        """Another row is highlighted, or none."""
 
-        row: Row | None
+        row: PickerRow | None
 
     @dataclass
     class Filtered(Message):
-        """Other rows are shown, or as many rows of another list."""
+        """The visible rows have changed."""
 
     def __init__(self, columns: Sequence[Column] = (), *, empty: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
         self.empty = empty
         self.missed = "No match."
         self.unlisted: Unlisted = lambda typed, rows: None
-        self._all: tuple[Row, ...] = ()
+        self._all: tuple[PickerRow, ...] = ()
         self._is_loose = True
         self._list = PickerList(columns)
         self._shown: str | None = ""
@@ -286,13 +287,13 @@ class Finder(Vertical):
         yield Static(classes="finder-empty", markup=False)
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self._list.row
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """The rows that the filter leaves, in the order they are shown."""
+    def rows(self) -> tuple[PickerRow, ...]:
+        """The rows that match the filter, in the order they are shown."""
         return tuple(self._list.rows)
 
     @property
@@ -301,7 +302,7 @@ class Finder(Vertical):
 
     @property
     def count(self) -> int:
-        """How many rows there are without the filter."""
+        """The number of rows without the filter."""
         return len(self._all)
 
     @property
@@ -312,10 +313,10 @@ class Finder(Vertical):
     def _query(self) -> Input:
         return self.query_one(".finder-query", Input)
 
-    def offer(self, rows: Sequence[Row], highlighted: str = "", *, is_loose: bool = True) -> None:
-        """Show `rows` unfiltered with one highlighted: the one with this id, else the current one, else the first.
+    def offer(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_loose: bool = True) -> None:
+        """Show `rows` unfiltered; highlight the row with this id, otherwise the current one, otherwise the first.
 
-        `is_loose` False: the filter keeps only labels that hold what is typed, in one piece.
+        `is_loose` False: the filter keeps only labels that contain the typed text as one piece.
         """
         self._all, self._is_loose = tuple(rows), is_loose
         with self.prevent(Input.Changed):
@@ -323,14 +324,14 @@ class Finder(Vertical):
         wanted = highlighted or next((row.id for row in rows if row.is_current), "")
         self._filter(wanted, 0)
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
-        """Show other rows; the highlight stays on the row with the same id, else at the same height."""
+    def set_rows(self, rows: Sequence[PickerRow]) -> None:
+        """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
         kept = self.row
         self._all = tuple(rows)
         self._filter(kept.id if kept is not None else "", self._list.index)
 
     def clear_filter(self) -> bool:
-        """Show all rows; return whether there was a filter."""
+        """Clear the filter; return whether there was one."""
         had = bool(self.typed)
         self._query.value = ""
         return had
@@ -339,12 +340,12 @@ class Finder(Vertical):
         self._query.focus()
 
     def choose(self) -> None:
-        """Take the highlighted row."""
+        """Pick the highlighted row."""
         self.post_message(self.Picked(self.row) if self.row is not None else self.Missed(self.typed))
 
     def move_to(self, index: int) -> None:
         self._list.move_to(index)
-        self._tell()
+        self._post_filtered()
 
     @on(Input.Changed)
     def _filter_by_typed(self, event: Input.Changed) -> None:
@@ -359,7 +360,7 @@ class Finder(Vertical):
 
     @on(PickerList.Clicked)
     def _move_or_choose(self, event: PickerList.Clicked) -> None:
-        """The first click shows a row, one on the row that is shown takes it."""
+        """A click highlights a row; a click on the highlighted row picks it."""
         event.stop()
         if event.index == self._list.index:
             self.choose()
@@ -375,7 +376,7 @@ class Finder(Vertical):
         self.move_to(self._list.index + 1)
 
     def action_move(self, step: int) -> None:
-        """Move around the ends, as in every menu of the app."""
+        """Move the highlight, wrapping around at the ends as in every menu of the app."""
         if self._list.rows:
             self.move_to((self._list.index + step) % len(self._list.rows))
 
@@ -389,7 +390,7 @@ class Finder(Vertical):
         self.move_to(len(self._list.rows) - 1)
 
     def _filter(self, keep: str, index: int) -> None:
-        """Show the rows that fit what is typed; highlight the row with the id `keep`, else the one at `index`."""
+        """Show the rows that match the filter; highlight the row with the id `keep`, otherwise the one at `index`."""
         rows = tuple(self._found())
         at = next((place for place, row in enumerate(rows) if row.id == keep), index)
         self._list.offer(rows, self.typed if self._is_loose else "", at)
@@ -398,16 +399,16 @@ class Finder(Vertical):
         said = self.missed if self._all else self.empty
         nothing.update(Content.styled(said, "$muted"))
         self.post_message(self.Filtered())
-        self._tell()
+        self._post_filtered()
 
-    def _found(self) -> Sequence[Row]:
+    def _found(self) -> Sequence[PickerRow]:
         query = self.typed.strip()
         if not query:
             return self._all
         if not self._is_loose:
             return [row for row in self._all if query.lower() in row.label.lower()]
         found = [self._all[at] for at in rank(query, [_searched(row, query) for row in self._all])]
-        # Rows of a group stay together, the group with the best of them first.
+        # Rows of a group stay together; the group with the best match comes first.
         order = {group: place for place, group in reversed([*enumerate(row.group for row in found)])}
         found.sort(key=lambda row: order[row.group])
         added = self.unlisted(query, self._all)
@@ -416,17 +417,17 @@ class Finder(Vertical):
             found.insert(0 if is_first else len(found), row)
         return found
 
-    def _tell(self) -> None:
+    def _post_filtered(self) -> None:
         shown = self.row.id if self.row is not None else None
         if shown != self._shown:
             self._shown = shown
             self.post_message(self.Moved(self.row))
 
 
-def _searched(row: Row, query: str) -> tuple[str, ...]:
-    """Return the parts of a row that `query` is looked for in: letters in order find a label, and whole words the rest.
+def _searched(row: PickerRow, query: str) -> tuple[str, ...]:
+    """Return the fields of a row that match `query`: letters in order for a label, whole words for other text.
 
-    In a sentence almost any few letters are to be found in order.
+    Almost any few letters occur in order in a sentence: `ro` is in "the diffs of the session, grouped by file".
     """
     words = fold(query).split()
     rest = [part for part in (row.also, row.detail) if any(word in fold(part) for word in words)]
@@ -434,18 +435,16 @@ def _searched(row: Row, query: str) -> tuple[str, ...]:
 
 
 class ListScreen(ModalScreen[Result], Generic[Result]):
-    """Shows `rows` under `title`, first that with the id `highlighted`, else the current one.
+    """A modal list of `rows` under `title`. The row with the id `highlighted` is selected, otherwise the current one.
 
-    `empty` is what to say where there are none.
-
-    A subclass adds keys with `BINDINGS` and names them in `KEYS` for the foot. `compose_more` puts widgets below the
-    list. Rows may change at any time through `set_rows`.
+    `empty` is the message if there are no rows. A subclass adds keys with `BINDINGS` and lists them in `KEYS`.
+    `compose_more` adds widgets below the list. `set_rows` may replace the rows at any time.
     """
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Keys of a subclass and what they do, for the foot."""
-    ENTER: ClassVar[str] = "choose"
-    """What Enter does, for the foot."""
+    """Additional keys of a subclass and their actions, for the last line."""
+    ENTER: ClassVar[str] = "select"
+    """The action of Enter, for the last line."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
 
@@ -456,7 +455,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def __init__(
         self,
         title: str,
-        rows: Sequence[Row],
+        rows: Sequence[PickerRow],
         *,
         empty: str = "Nothing to choose from.",
         highlighted: str = "",
@@ -475,24 +474,24 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
             yield Static(id="picker-foot", markup=False)
 
     def compose_more(self) -> ComposeResult:
-        """Yield what a subclass shows between the list and the foot."""
+        """Yield the widgets of a subclass below the list."""
         yield from ()
 
-    def show_row(self, row: Row | None) -> None:
-        """`row` is highlighted now; None where the filter leaves none. The first one comes once the screen is up."""
+    def show_row(self, row: PickerRow | None) -> None:
+        """React to the highlighted row, None if no row matches the filter. Called once when the screen opens."""
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> PickerRow | None:
         """The highlighted row."""
         return self.finder.row
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """The rows that the filter leaves, in the order they are shown."""
+    def rows(self) -> tuple[PickerRow, ...]:
+        """The rows that match the filter, in the order they are shown."""
         return self.finder.rows
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
-        """Show other rows; the highlight stays on the row with the same id, else at the same height."""
+    def set_rows(self, rows: Sequence[PickerRow]) -> None:
+        """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
         self.finder.set_rows(rows)
 
     def on_mount(self) -> None:
@@ -510,7 +509,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     @on(Finder.Moved)
     def _highlight(self, event: Finder.Moved) -> None:
         event.stop()
-        # It may arrive when the screen was left already.
+        # The event may arrive after the screen was closed.
         if self.is_current:
             self.show_row(event.row)
 
@@ -520,20 +519,20 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self.take(event.row)
 
     def action_leave(self) -> None:
-        """Clear the filter; where there is none, close without a choice."""
+        """Clear the filter; without one, close without a choice."""
         if not self.finder.clear_filter():
             self.dismiss(None)
 
-    def take(self, row: Row) -> None:
-        """Enter was pressed on `row`."""
+    def take(self, row: PickerRow) -> None:
+        """React to Enter on `row`."""
         raise NotImplementedError
 
     def title_note(self) -> str:
-        """Return what stands behind the number of rows in the title."""
+        """Return a note after the number of rows in the title."""
         return ""
 
     def paint_frame(self) -> None:
-        """Show the title with how many rows there are, and as many keys as fit."""
+        """Show the title with the number of rows, and as many keys as fit."""
         shown, count = len(self.rows), self.finder.count
         number = f"{shown} of {count}" if shown != count else str(count)
         note = self.title_note()
@@ -541,12 +540,14 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         if note and title.cell_length + len(note) + 9 <= self.size.width:
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
-        keys = [("Enter", self.ENTER), ("Esc", "clear" if self.finder.typed else "leave"), *self.KEYS, ("↑↓", "move")]
+        escape = "clear" if self.finder.typed else "close"
+        enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
+        keys = [*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move")]
         self.query_one("#picker-foot", Static).update(foot(keys, self.size.width - 4))
 
 
 class Picker(ListScreen[str]):
-    """A list screen that is dismissed with the id of the row that was taken."""
+    """A list screen whose result is the id of the picked row."""
 
-    def take(self, row: Row) -> None:
+    def take(self, row: PickerRow) -> None:
         self.dismiss(row.id)

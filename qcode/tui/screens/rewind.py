@@ -1,7 +1,7 @@
-"""Going back to an earlier message, and the diffs of the session.
+"""The screens of `/rewind` and `/diff`: pick an earlier message, and show the changes of the session.
 
-The pickers ask which message, what of it (conversation, files or both), and what to do about files that somebody else
-changed. `ChangesScreen` shows every diff of the session, one below another.
+The pickers ask for a message, for the scope (conversation, files or both), and about files that were changed outside
+qcode. `ChangesScreen` shows every diff of the session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from textual.widgets import Static
 from qcode.text.clean import one_line, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.approval import preview_content
-from qcode.tui.screens.picker import Picker, Row
+from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ _MAX_SHOWN_DOUBTS = 6
 
 
 class RewindPicker(Picker):
-    """Picks one of the person's messages, the latest first; its number is the id."""
+    """Picks one of the user's messages, latest first; the id is its number."""
 
-    ENTER = "rewind to before it"
+    ENTER = "select"
 
     def __init__(self, messages: Sequence[OwnMessage]) -> None:
         rows = [message_row(message) for message in reversed(messages)]
@@ -40,26 +40,26 @@ class RewindPicker(Picker):
 
 
 class WhatPicker(Picker):
-    """Picks what goes back: `both`, `conversation` or `files`."""
+    """Picks what to rewind: `both`, `conversation` or `files`."""
 
     def __init__(self, message: OwnMessage) -> None:
         files = count_text(len(message.files), "file") if message.files else "no file changes"
         rows = [
-            Row("both", "Conversation and files", f"{files}; later turns too"),
-            Row("conversation", "Conversation only", "files stay unchanged"),
-            Row("files", "Files only", "conversation stays unchanged"),
+            PickerRow("both", "Conversation and files", f"{files}; later turns too"),
+            PickerRow("conversation", "Conversation only", "files stay unchanged"),
+            PickerRow("files", "Files only", "conversation stays unchanged"),
         ]
         super().__init__(f"Rewind to before “{one_line(message.text, 40)}”", rows)
 
 
 class DoubtPicker(Picker):
-    """Asks about files that are not as qcode left them: `skip` leaves them, `overwrite` puts them back, too."""
+    """Asks about files that were changed outside qcode: `skip` leaves them, `overwrite` restores them, too."""
 
     def __init__(self, plan: RewindPlan) -> None:
         self._doubts = plan.doubtful
         rows = [
-            Row("skip", "Leave these files unchanged", "rewind the others"),
-            Row("overwrite", "Restore them too", "their current content is kept: redo restores it"),
+            PickerRow("skip", "Leave these files unchanged", "rewind the others"),
+            PickerRow("overwrite", "Restore them too", "their current content is kept: redo restores it"),
         ]
         super().__init__(plan.summary, rows)
 
@@ -67,16 +67,16 @@ class DoubtPicker(Picker):
         yield Static(doubt_lines(self._doubts, max(20, self.app.size.width - 4)), id="rewind-doubts", markup=False)
 
 
-def message_row(message: OwnMessage) -> Row:
+def message_row(message: OwnMessage) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
-    return Row(
+    return PickerRow(
         str(message.number), one_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
     )
 
 
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
-    """Return the files with what is the matter, as many as there is room for."""
+    """Return the files with the reason for each, as many as fit."""
     lines = [
         Content.styled(shorten(f"{one.path} {one.doubt}", width), "$text-warning") for one in doubts[:_MAX_SHOWN_DOUBTS]
     ]
@@ -89,7 +89,7 @@ _MAX_CHARS = 400_000
 
 
 class ChangesScreen(ModalScreen[None]):
-    """Arrows and PgUp/PgDn scroll; Esc, q or Enter closes."""
+    """Shows the diffs. Arrows and PgUp/PgDn scroll; Esc, q or Enter closes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
@@ -116,7 +116,7 @@ class ChangesScreen(ModalScreen[None]):
 
 
 def changes_content(changes: Sequence[FileDiff]) -> Content:
-    """Return the diffs. Of very much only the beginning is shown, and that is said."""
+    """Return the diffs. A very long text is truncated, with a note at its end."""
     parts: list[Content] = []
     room = _MAX_CHARS
     for change in changes:

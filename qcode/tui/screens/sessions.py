@@ -1,4 +1,4 @@
-"""The sessions of this folder: searched by title, previewed, resumed, renamed, deleted."""
+"""The sessions of this folder: search by title, preview, resume, rename, delete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcode.agent.context.attachments import split_attached
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line
 from qcode.text.numbers import age_text, count_text
-from qcode.tui.screens.picker import Picker, Row
+from qcode.tui.screens.picker import Picker, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import Field
 
@@ -26,7 +26,10 @@ _PREVIEWED = 4
 
 
 class SessionPicker(Picker):
-    """Picks a session to go on with. `now` is seconds since 1970. The file of a session is read when it is shown."""
+    """Picks a session to resume.
+
+    `now` returns seconds since 1970. A session's file is read when its row is highlighted.
+    """
 
     ENTER = "resume"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+R", "rename"), ("Ctrl+X", "delete"))
@@ -47,10 +50,10 @@ class SessionPicker(Picker):
         yield Static(id="session-preview", markup=False)
 
     def on_mount(self) -> None:
-        # Textual calls the picker's own handler of the same event as well, here and below.
+        # Textual also calls the picker's own handler of the same event, here and below.
         self.query_one("#session-name").display = False
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         self._deleting = ""
         preview = self.query_one("#session-preview", Static)
         if row is None or self.size.height < 14:
@@ -64,7 +67,7 @@ class SessionPicker(Picker):
         preview.update(preview_of(messages, max(10, self.size.width - 4)))
 
     def action_delete(self) -> None:
-        """Delete the highlighted session; the first time only say so."""
+        """Delete the highlighted session; the first press only asks for confirmation."""
         row = self.row
         if row is None:
             return
@@ -110,20 +113,20 @@ class SessionPicker(Picker):
         self.query_one("#session-name").display = False
         self.finder.take_focus()
 
-    def _read(self) -> tuple[Row, ...]:
+    def _read(self) -> tuple[PickerRow, ...]:
         return tuple(session_row(info, self._now()) for info in self._library.sessions())
 
 
-def session_row(info: SessionInfo, now: float) -> Row:
-    """Return a row: the title, then how long ago and how much."""
+def session_row(info: SessionInfo, now: float) -> PickerRow:
+    """Return a row: title, age and size."""
     age = age_text(now - info.updated)
     label = one_line(info.title, 80) or info.session_id
     detail = f"{age} ago · {count_text(info.messages, 'message')} · {info.session_id}"
-    return Row(info.session_id, label, detail, info.is_open)
+    return PickerRow(info.session_id, label, detail, info.is_open)
 
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:
-    """Return the last things that were said, a line each."""
+    """Return the last prompts and replies, one line each."""
     said = [(message.role, text) for message in messages if (text := _spoken(message).strip())][-_PREVIEWED:]
     lines = [
         Content.assemble(("› " if role == "user" else "  ", "$text-accent"), (shorten(text, width - 2), "$muted"))
@@ -133,7 +136,7 @@ def preview_of(messages: Sequence[Message], width: int) -> Content:
 
 
 def _spoken(message: Message) -> str:
-    """Return what was typed or answered: a line of the shell as it was typed, nothing of what was attached."""
+    """Return the text of a prompt or reply: a shell line as it was typed, without attachments."""
     if message.role != "user":
         return message.text
     texts: list[str] = []

@@ -1,6 +1,6 @@
-"""The settings: every one with its value and where that comes from; those of one value can be changed in place.
+"""The settings screen: every setting with its value and source. Simple values can be changed here.
 
-A change goes into the person's own file. What it does at once is the app's, which is told with `changed`.
+A change is written to the user's config file; `changed` then applies it to the app.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
-from qcode.tui.screens.picker import Column, ListScreen, Row
+from qcode.tui.screens.picker import Column, ListScreen, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import Field
 
@@ -25,9 +25,9 @@ _FAMILIES = {"providers": "providers", "models": "models", "mcp_servers": "tool 
 
 
 class SettingsScreen(ListScreen[None]):
-    """Shows the settings; `themes` are those there are.
+    """Shows the settings; `themes` are the installed themes.
 
-    `changed` is told each setting that was changed, as it is then, and returns whether it holds at once.
+    `changed` gets each changed setting and returns whether it applies immediately.
     """
 
     ENTER = "change"
@@ -59,18 +59,18 @@ class SettingsScreen(ListScreen[None]):
         yield Static(id="setting-about", markup=False)
 
     def on_mount(self) -> None:
-        # Textual calls the handler of the list screen as well.
+        # Textual also calls the handler of the list screen.
         self.query_one("#setting-field").display = False
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         if not self._editing:
-            self._tell("")
+            self._show_message("")
 
-    def take(self, row: Row) -> None:
-        """Turn a setting with choices on, and open a field for any other."""
+    def take(self, row: PickerRow) -> None:
+        """Select the next value of a setting with choices; open a field for any other."""
         setting = self._settings[row.id]
         if setting.fixed:
-            self._tell(f"{setting.name} is {setting.fixed}.")
+            self._show_message(f"{setting.name} is {setting.fixed}.")
         elif self._choices(setting):
             self.action_turn(1)
         else:
@@ -80,11 +80,11 @@ class SettingsScreen(ListScreen[None]):
         return self._configuring.file
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the arrows to the field while something is typed."""
+        """Leave the arrow keys to the field while the user types."""
         return not (self._editing and action in ("turn", "unset"))
 
     def action_turn(self, step: int) -> None:
-        """Go on to the next value there is."""
+        """Select the next value."""
         setting = self._highlighted
         choices = self._choices(setting) if setting is not None else ()
         if setting is None or setting.fixed or not choices:
@@ -94,19 +94,19 @@ class SettingsScreen(ListScreen[None]):
         self._change(setting, choices[at % len(choices)])
 
     def action_unset(self) -> None:
-        """Take the setting out of the person's file."""
+        """Remove the setting from the user's file."""
         setting = self._highlighted
         if setting is None or setting.fixed:
             return
         if setting.own:
             self._change(setting, None)
         else:
-            self._tell(f"{setting.name} is not set in your file.")
+            self._show_message(f"{setting.name} is not set in your file.")
 
     def action_leave(self) -> None:
         if self._editing:
             self._stop_editing()
-            self._tell("")
+            self._show_message("")
         else:
             super().action_leave()
 
@@ -130,7 +130,7 @@ class SettingsScreen(ListScreen[None]):
         field.placeholder, field.value = "Enter without a value removes it from your file", setting.own
         field.display = True
         field.focus()
-        self._tell(f"New value of {setting.name}: Enter save · Esc cancel")
+        self._show_message(f"New value of {setting.name}: Enter save · Esc cancel")
 
     def _stop_editing(self) -> None:
         self._editing = ""
@@ -138,22 +138,22 @@ class SettingsScreen(ListScreen[None]):
         self.finder.take_focus()
 
     def _change(self, setting: Setting, typed: str | None) -> bool:
-        """Write the change; return whether it could be made."""
+        """Write the change; return whether that succeeded."""
         try:
             now = self._configuring.change(setting.name, typed)
             self._settings = {one.name: one for one in self._configuring.settings()}
         except ValueError as refusal:
-            self._tell(str(refusal), is_wrong=True)
+            self._show_message(str(refusal), is_wrong=True)
             return False
         self.set_rows(self._made())
-        self._tell(outcome_text(now, is_now=self._changed(now)))
+        self._show_message(outcome_text(now, is_now=self._changed(now)))
         return True
 
-    def _made(self) -> list[Row]:
+    def _made(self) -> list[PickerRow]:
         return [setting_row(setting) for setting in self._settings.values()]
 
-    def _tell(self, text: str, *, is_wrong: bool = False) -> None:
-        """Say what happened, or what the highlighted setting means."""
+    def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
+        """Show a message, or the description of the highlighted setting."""
         setting = self._highlighted
         about = Content.styled(text, "$text-error" if is_wrong else "$text-success")
         if not text and setting is not None:
@@ -161,12 +161,12 @@ class SettingsScreen(ListScreen[None]):
         self.query_one("#setting-about", Static).update(about)
 
 
-def setting_row(setting: Setting) -> Row:
-    """Return a row: the key within its table, its value, whose that is."""
+def setting_row(setting: Setting) -> PickerRow:
+    """Return a row: the key within its table, its value and the value's source."""
     table, _, label = setting.name.partition(".")
     group = _FAMILIES.get(table, table) if label else "model"
     cells = (shorten(setting.shown, _VALUE_CELLS), shorten(setting.whose, 16))
-    return Row(
+    return PickerRow(
         setting.name,
         label or setting.name,
         cells=cells,
@@ -177,7 +177,7 @@ def setting_row(setting: Setting) -> Row:
 
 
 def about_setting(setting: Setting, width: int) -> Content:
-    """Return what a setting means, where its value comes from, and when a change would hold."""
+    """Return the description of a setting, the source of its value, and when a change applies."""
     moment = "immediately" if setting.name in AT_ONCE else "after a restart"
     when = setting.fixed or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"

@@ -1,1 +1,1 @@
-"""The terminal below Textual: what its driver does not do, raw input, copying."""
+"""Terminal features that Textual lacks: title, bell, raw input, signals, clipboard."""

@@ -1,6 +1,6 @@
-"""Copy text to the clipboard: with the system's own tool, else through the terminal (OSC 52), else into a file.
+"""Copy text to the clipboard with a system tool, through the terminal (OSC 52) or, as a last resort, into a file.
 
-Each way is tried only if it can reach the user: a tool on the far side of SSH would fill the wrong clipboard.
+A tool is tried only if it reaches the user's machine: over SSH, `xclip` would fill the clipboard of the remote host.
 """
 
 from __future__ import annotations
@@ -16,43 +16,46 @@ from pathlib import Path
 from qcode.values import dataclass
 
 MAX_TERMINAL_BYTES = 74_994
-"""Bytes of base64 that terminals take in one OSC 52 (xterm.js and hterm are the strictest)."""
+"""Bytes of base64 that every terminal accepts in one OSC 52 sequence; xterm.js and hterm are the strictest."""
 
 _SECONDS = 2.0
 _SCREEN_PIECE = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
-    """A program that takes text on its input. `encoding` is what it expects."""
+class ClipboardProgram:
+    """A program that copies its standard input to the clipboard. It expects text in `encoding`."""
 
     argv: tuple[str, ...]
     encoding: str = "utf-8"
 
 
-def tools_for(environ: Mapping[str, str], platform: str) -> tuple[Tool, ...]:
-    """Return the programs that reach the person's clipboard from here, the best first."""
-    tools: list[Tool] = []
+def programs_for(environ: Mapping[str, str], platform: str) -> tuple[ClipboardProgram, ...]:
+    """Return the programs that reach the user's clipboard from here, best first."""
+    tools: list[ClipboardProgram] = []
     is_remote = bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
     if not is_remote:
         if platform == "darwin":
-            tools.append(Tool(("pbcopy",)))
+            tools.append(ClipboardProgram(("pbcopy",)))
         if environ.get("WSL_DISTRO_NAME"):
-            tools.append(Tool(("clip.exe",), "utf-16"))
+            tools.append(ClipboardProgram(("clip.exe",), "utf-16"))
         if environ.get("TERMUX_VERSION"):
-            tools.append(Tool(("termux-clipboard-set",)))
+            tools.append(ClipboardProgram(("termux-clipboard-set",)))
         if environ.get("WAYLAND_DISPLAY"):
-            tools.append(Tool(("wl-copy",)))
+            tools.append(ClipboardProgram(("wl-copy",)))
         if environ.get("DISPLAY"):
-            tools += [Tool(("xclip", "-selection", "clipboard")), Tool(("xsel", "--clipboard", "--input"))]
+            tools += [
+                ClipboardProgram(("xclip", "-selection", "clipboard")),
+                ClipboardProgram(("xsel", "--clipboard", "--input")),
+            ]
     if environ.get("TMUX"):
-        # Into tmux's own buffer and, with -w, on to the terminal tmux runs in.
-        tools.append(Tool(("tmux", "load-buffer", "-w", "-")))
+        # Fills tmux's own buffer and, with -w, the clipboard of the terminal around tmux.
+        tools.append(ClipboardProgram(("tmux", "load-buffer", "-w", "-")))
     return tuple(tools)
 
 
 def osc52(text: str, environ: Mapping[str, str]) -> str:
-    """Return the sequence that gives `text` to the terminal, wrapped for what stands between; empty if too long."""
+    """Return the OSC 52 sequence that copies `text`, wrapped for tmux or screen; empty if the text is too long."""
     data = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
     if len(data) > MAX_TERMINAL_BYTES:
         return ""
@@ -67,14 +70,16 @@ def osc52(text: str, environ: Mapping[str, str]) -> str:
 
 
 def has_osc52(environ: Mapping[str, str]) -> bool:
-    """Whether a terminal is there that might take OSC 52; none says whether it did."""
+    """Whether the terminal might support OSC 52. No terminal confirms that it copied anything."""
     return environ.get("TERM", "") not in ("", "dumb", "linux")
 
 
 class Clipboard:
-    """Copies for one terminal. `write` sends a sequence to it, None where there is none; `folder` is for files.
+    """Copies text on behalf of one terminal.
 
-    `run` runs a program with data on its input and returns whether it worked.
+    `write` sends a sequence to the terminal. `folder` holds the file of the last resort; None means a temporary file.
+    `run`
+    starts a program with data on its input and returns whether it succeeded.
     """
 
     def __init__(
@@ -92,8 +97,8 @@ class Clipboard:
         self._run = run if run is not None else _run
 
     def copy(self, text: str) -> str:
-        """Copy `text`; return how, as the end of a sentence that begins with "Copied"."""
-        for tool in tools_for(self._environ, self._platform):
+        """Copy `text` and return the method, as the end of a sentence that starts with "Copied"."""
+        for tool in programs_for(self._environ, self._platform):
             if self._run(tool.argv, text.encode(tool.encoding, "replace")):
                 return f"with {tool.argv[0]}"
         sequence = osc52(text, self._environ)
@@ -112,7 +117,7 @@ class Clipboard:
         return f"to {path} ({why})"
 
     def _file(self) -> Path:
-        """Return an empty file that only the person can read."""
+        """Return an empty file that only the user can read."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / "copied.txt"
@@ -128,7 +133,7 @@ def _run(argv: tuple[str, ...], data: bytes) -> bool:
     if program is None:
         return False
     try:
-        # These tools stay behind to serve the clipboard: nothing of ours may stay open in them.
+        # xclip and wl-copy keep running to serve the clipboard, so they must not inherit our pipes.
         done = subprocess.run(
             [program, *argv[1:]],
             input=data,

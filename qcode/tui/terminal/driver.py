@@ -1,8 +1,9 @@
-"""What Textual does not do with the terminal: title, bell, notifications, Alt+Enter, signals, a lost terminal.
+"""Terminal features that Textual's driver lacks: title, bell, notifications, Alt+Enter, signals, hangup.
 
-`TerminalApp` writes only while it has the terminal, and takes a lent one back whatever happens. `outliving` ends the
-app if the terminal goes away: Textual 8.2 writes from a thread that dies with the first failed write, after which the
-next write of the app blocks forever and no signal is handled. `Announcer` keeps title and bell up to date.
+`TerminalApp` writes to the terminal only while it has it, and takes it back even if the program it was lent to fails.
+`survive_hangup` ends the app if the terminal goes away: Textual 8.2 writes from a thread that dies with the first
+failed write, after which the next write of the app blocks forever and no signal is handled. `TerminalTitle` keeps
+title and bell up to date.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ BELL = "\x07"
 
 
 def notify(text: str) -> str:
-    """Return the sequence (OSC 9) that shows cleaned `text` as a notification of the desktop."""
-    # A text that begins with a number and a semicolon would be one of ConEmu's other commands.
+    """Return the sequence (OSC 9) that shows `text`, sanitized, as a desktop notification."""
+    # ConEmu reads `9;4;…` as a progress bar, so a text must not start with a number and a semicolon.
     return f"\x1b]9;{one_line(text, 120).lstrip('0123456789;')}\x07"
 
 
 def set_title(title: str) -> str:
-    """Return the sequence that sets the terminal's title to cleaned `title`."""
+    """Return the sequence that sets the terminal's title to `title`, sanitized."""
     return f"\x1b]0;{one_line(title, 80)}\x07"
 
 
 def has_browser(environ: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser would open in a window of its own, where the person is, and not inside the terminal."""
+    """Whether a browser would open in a window on the user's screen, not in the terminal or on a remote host."""
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         return False
     names = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
@@ -52,10 +53,11 @@ def has_browser(environ: Mapping[str, str], platform: str) -> bool:
 
 
 def teach_alt_keys() -> None:
-    """Tell Alt+Enter and Alt+Backspace from other keys in terminals without the Kitty protocol: Escape before the key.
+    """Make Textual recognize Alt+Enter and Alt+Backspace in terminals without the Kitty protocol.
 
-    Textual 8.2 reads them as Enter, which would send the prompt, and as Ctrl+W, which cuts more. Ctrl+J is the key that
-    means a new line everywhere.
+    Such terminals send Escape before the key. Textual 8.2 reads that as Enter, which would send the prompt, and as
+    Ctrl+W,
+    which deletes more. Alt+Enter becomes Ctrl+J, which inserts a new line in every terminal.
     """
     add_key_sequence("\x1b\r", "ctrl+j")
     add_key_sequence("\x1b\x7f", "alt+backspace")
@@ -67,7 +69,7 @@ def read_pastes_whole() -> None:
 
 
 def on_signals(leave: Callable[[int], None]) -> None:
-    """Call `leave` with the number when the process is told to end, so that the terminal is restored first."""
+    """Call `leave` with the signal's number on SIGTERM, SIGHUP and SIGINT, so that the terminal is restored first."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
@@ -75,13 +77,13 @@ def on_signals(leave: Callable[[int], None]) -> None:
 
 
 class TerminalApp(CrashApp, inherit_bindings=False):
-    """`_is_lent`: another program has the terminal."""
+    """An app that can lend the terminal to another program. `_is_lent` is True meanwhile."""
 
     _is_lent = False
 
     @contextmanager
     def _lend(self) -> Iterator[None]:
-        """Give the terminal away; nothing is written to it until it is back."""
+        """Lend the terminal to another program, and write nothing to it until the block ends."""
         suspended = self.suspend()
         with self.batch_update():
             suspended.__enter__()
@@ -90,11 +92,11 @@ class TerminalApp(CrashApp, inherit_bindings=False):
                 yield
             finally:
                 self._is_lent = False
-                # Textual 8.2 takes the terminal back only where nothing was raised, so it is told of nothing.
+                # Textual 8.2 takes the terminal back only if no exception reaches it, so do not pass it one.
                 suspended.__exit__(None, None, None)
 
     def _write(self, sequence: str) -> None:
-        """Write a sequence that Textual has no call for to the terminal, where there is one."""
+        """Write an escape sequence directly to the terminal; do nothing without a terminal or while it is lent."""
         driver = driver_of(self)
         if sequence and driver is not None and not self.is_headless and not self._is_lent:
             driver.write(sequence)
@@ -103,8 +105,8 @@ class TerminalApp(CrashApp, inherit_bindings=False):
 HANGUP = 128 + signal.SIGHUP
 
 
-class OutlivingFile:
-    """Writes to `file` until that fails, then nowhere; `lost` is called once, from the thread that wrote."""
+class HangupSafeFile:
+    """Writes to `file` until a write fails, then discards. `lost` is called once, from the writing thread."""
 
     def __init__(self, file: IO[str], lost: Callable[[], object]) -> None:
         self._file = file
@@ -134,27 +136,27 @@ class OutlivingFile:
 
     def _lose(self) -> None:
         self._is_lost = True
-        # What is still buffered is flushed at exit; it must find somebody who listens.
+        # Buffered text is flushed at exit. With /dev/null in place of the dead terminal that flush succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
         self._lost()
 
 
-def outliving(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
-    """Return `driver` writing through an `OutlivingFile`; where the terminal goes, `leave` gets the exit code.
+def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
+    """Return a subclass of `driver` that calls `leave` with the exit code when the terminal goes away.
 
-    A driver that keeps no file (the one of another system) is returned as it is.
+    The Windows driver writes to no file; it keeps its behavior.
     """
 
-    def outliving_file(file: IO[str]) -> OutlivingFile:
+    def hangup_safe(file: IO[str]) -> HangupSafeFile:
         loop = asyncio.get_running_loop()
-        return OutlivingFile(file, lambda: loop.call_soon_threadsafe(leave, HANGUP))
+        return HangupSafeFile(file, lambda: loop.call_soon_threadsafe(leave, HANGUP))
 
-    class OutlivingDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
+    class HangupSafeDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
         def __init__(self, *arguments: object, **named: object) -> None:
             super().__init__(*arguments, **named)
-            wrap_file(self, outliving_file)
+            wrap_file(self, hangup_safe)
 
-    return OutlivingDriver
+    return HangupSafeDriver
 
 
 _TITLE_MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
@@ -162,10 +164,10 @@ _BELL_TEXTS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": 
 _TITLE_CELLS = 50
 
 
-class Announcer:
-    """Shows the state in the terminal's title and rings, as far as `has_title` and `has_bell` let it.
+class TerminalTitle:
+    """The terminal's title and bell, which follow the state of the turn if `has_title` and `has_bell` allow it.
 
-    `write` takes sequences for the terminal; `ring` calls the person, with a text where nobody is looking.
+    `write` sends a sequence to the terminal. `ring` rings, and notifies with its text if the terminal is unfocused.
     """
 
     def __init__(
@@ -186,32 +188,32 @@ class Announcer:
         self._title = ""
 
     def begin(self) -> None:
-        """Take the title over."""
+        """Save the terminal's title and set ours."""
         if self.has_title:
             self._write(SAVE_TITLE)
         self._show()
 
     def end(self) -> None:
-        """Give the title back as it was."""
+        """Restore the terminal's title."""
         if self.has_title:
             self._write(RESTORE_TITLE)
 
     def use_title(self, has_title: bool) -> None:
-        """Show the state in the title from now on, or give the title back."""
+        """Turn the title on or off."""
         if has_title is not self.has_title:
             self.end()
             self.has_title = has_title
             self.begin()
 
     def announce(self, state: State) -> None:
-        """Show the state in the title, and ring where something waits for the person."""
+        """Show the state in the title, and ring if qcode now waits for the user."""
         self._state = state
         self._show()
         if self.has_bell and state != "working":
             self._ring(_BELL_TEXTS[state])
 
     def name(self, title: str) -> None:
-        """Show what the session is called; empty: it has no name yet."""
+        """Show the name of the session; empty if it has none yet."""
         if title != self._title:
             self._title = title
             self._show()

@@ -1,8 +1,8 @@
-"""Take pastes and reports about the background out of the terminal's input before Textual reads keys from it.
+"""Take pastes and background reports out of the terminal's input before Textual reads it as keys.
 
 Textual 8.2 reads a paste character by character, and an escape character in it turns the rest into keys: a line end
 would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
-The background is asked for with OSC 11; mode 2031 reports changes. Terminals that know neither stay silent, and
+OSC 11 asks for the background color; mode 2031 reports changes. Terminals that support neither do not answer, and
 nothing waits for them. https://contour-terminal.org/vt-extensions/color-palette-update-notifications/
 """
 
@@ -22,7 +22,7 @@ PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
 class PasteParser(XTermParser):
-    """Textual's parser, which sees of a paste only where it begins and ends."""
+    """Textual's parser with bracketed pastes taken out: each becomes one `Paste` event."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
@@ -35,7 +35,7 @@ class PasteParser(XTermParser):
         return self._pasted is not None
 
     def feed(self, data: str) -> Iterable[Message]:
-        """Yield what the terminal said; a paste, and each of the two marks around it, may come in pieces."""
+        """Yield the events in `data`. A paste, and each of its two markers, may arrive in several chunks."""
         if not data:
             yield from super().feed(data)
             return
@@ -43,7 +43,7 @@ class PasteParser(XTermParser):
             data = yield from self._rest_of_paste(data) if self._pasted is not None else self._keys(data)
 
     def _keys(self, data: str) -> Generator[Message, None, str]:
-        """Read keys up to where a paste begins; return what follows."""
+        """Parse keys up to the start of a paste; return the rest."""
         known = len(self._before)
         at = (self._before + data).find(PASTE_START)
         end = len(data) if at < 0 else at + len(PASTE_START) - known
@@ -54,14 +54,14 @@ class PasteParser(XTermParser):
         return data[end:]
 
     def _rest_of_paste(self, data: str) -> Generator[Message, None, str]:
-        """Take text up to where the paste ends; return what follows."""
+        """Collect text up to the end of the paste; return the rest."""
         pasted = self._pasted
         assert pasted is not None
         tail = pasted.pop() if pasted else ""
         at = (tail + data).find(_PASTE_END)
         if at < 0:
             whole = tail + data
-            # The last letters are kept apart, for they may be the beginning of the mark.
+            # Hold back the last characters: they may be the first half of the end marker, as in `text\x1b[20`.
             pasted += [whole[: -len(_PASTE_END) + 1], whole[-len(_PASTE_END) + 1 :]]
             return ""
         pasted.append((tail + data)[:at])
@@ -88,8 +88,8 @@ _ANSWER_S = 2.0
 _REST_S = 0.2
 
 
-class GroundReported(Message):
-    """The terminal says whether it is dark."""
+class TerminalBackgroundChanged(Message):
+    """Reports whether the terminal's background is dark."""
 
     def __init__(self, *, is_dark: bool) -> None:
         super().__init__()
@@ -97,10 +97,10 @@ class GroundReported(Message):
 
 
 class ReportParser(PasteParser):
-    """The parser of pastes, which takes reports about the background out of the keys; they may come in pieces."""
+    """The paste parser, which also takes background reports out of the keys; they may arrive in several chunks."""
 
     asked_at = float("-inf")
-    """When a terminal was asked last. Textual makes the parser in a thread of its own, so it is said to all of them."""
+    """Time of the last query, shared by all instances because Textual creates the parser in a separate thread."""
 
     def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(debug)
@@ -122,7 +122,7 @@ class ReportParser(PasteParser):
                 yield from super().feed(keys[done : report.start()])
             done = report.end()
             type(self).asked_at = float("-inf")
-            yield GroundReported(is_dark=_is_dark(report))
+            yield TerminalBackgroundChanged(is_dark=_is_dark(report))
         keys = keys[done:]
         begun = None if mark else _BEGUN.search(keys)
         if begun is not None and (len(begun[0]) >= _UNMISTAKABLE or self._is_waiting):
@@ -131,7 +131,7 @@ class ReportParser(PasteParser):
             yield from super().feed(keys + mark + rest)
 
     def tick(self) -> Iterable[Message]:
-        """Give out what was held back in vain: it was a key after all."""
+        """Release held-back characters that did not become a report: they were keys."""
         if self._clock() - self._held_at >= _REST_S:
             yield from self._let_go()
         yield from super().tick()
@@ -146,10 +146,10 @@ class ReportParser(PasteParser):
         return self._clock() - self.asked_at < _ANSWER_S
 
 
-def asking(driver: type[Driver]) -> type[Driver]:
-    """Return `driver` asking for the background whenever it takes the terminal, and told of changes meanwhile."""
+def query_background(driver: type[Driver]) -> type[Driver]:
+    """Return a subclass of `driver` that queries the background on start and subscribes to changes."""
 
-    class AskingDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
+    class QueryingDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
         def start_application_mode(self) -> None:
             super().start_application_mode()
             if has_writer(self):
@@ -162,16 +162,16 @@ def asking(driver: type[Driver]) -> type[Driver]:
                 self.write(_UNFOLLOW)
             super().stop_application_mode()
 
-    return AskingDriver
+    return QueryingDriver
 
 
-def is_askable(environ: Mapping[str, str]) -> bool:
-    """Whether a terminal may be asked: the console of Linux and dumb ones could show the question instead."""
+def can_query_background(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal may be queried. The Linux console and dumb terminals could show the query as text."""
     return environ.get("TERM", "").partition("-")[0] not in ("", "linux", "dumb", "cons25", "unknown")
 
 
 def _is_dark(report: re.Match[str]) -> bool:
-    """Return whether the background in a report is nearer to black than to white, as eyes see it (ITU-R BT.601)."""
+    """Return whether the reported background is closer to black than to white in perceived luminance (ITU-R BT.601)."""
     if report[4]:
         return report[4] == "1"
     red, green, blue = (int(value, 16) / (16 ** len(value) - 1) for value in report.group(1, 2, 3))

@@ -1,7 +1,7 @@
 """Every private member of Textual that qcode uses, with its reason. Checked against Textual 8.2.
 
-No other module of qcode.tui names one. `tests/tui/test_textual_internals.py` proves that, and has a test for each of
-them, so that a new version of Textual that changes one fails there.
+No other module of qcode.tui uses one. `tests/tui/test_textual_internals.py` enforces that and tests each of them, so a
+Textual release that changes one fails there.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
 
 
 def add_key_sequence(sequence: str, key: str) -> None:
-    """Read `sequence` from the terminal as `key`. The table of sequences has no public way to add one."""
-    keys = (SimpleNamespace(value=key),)  # the parser reads the value of a key and nothing else
+    """Read `sequence` from the terminal as `key`. Textual has no public way to add one."""
+    keys = (SimpleNamespace(value=key),)  # the parser reads only `value` of a key
     ANSI_SEQUENCES_KEYS[sequence] = keys  # type: ignore[index]  # a dict, typed as a read-only Mapping
 
 
 def use_parser(parser: type[XTermParser]) -> None:
-    """Make the driver of Linux and macOS read its input through `parser`, which it imports by name."""
+    """Make the driver of Linux and macOS read its input through `parser`. The driver imports its parser by name."""
     if sys.platform != "win32":
         from textual.drivers import linux_driver
 
@@ -53,12 +53,12 @@ def use_parser(parser: type[XTermParser]) -> None:
 
 
 def driver_of(app: App[int]) -> Driver | None:
-    """Return the driver of `app`, None before it runs. Sequences that Textual has no call for are written to it."""
+    """Return the driver of `app`, None before it runs. It accepts sequences that Textual has no call for."""
     return app._driver
 
 
 def wrap_file(driver: Driver, wrap: Callable[[IO[str]], object]) -> None:
-    """Replace the file `driver` writes to by `wrap(file)`. The driver of Windows has no file and stays as it is.
+    """Replace the file that `driver` writes to by `wrap(file)`. The Windows driver has no file and is left unchanged.
 
     A failed write ends the thread that writes, after which the next write of the app blocks forever.
     """
@@ -68,51 +68,51 @@ def wrap_file(driver: Driver, wrap: Callable[[IO[str]], object]) -> None:
 
 
 def has_writer(driver: Driver) -> bool:
-    """Whether `driver` has the terminal: without its thread that writes, `write` fails."""
+    """Whether `driver` has the terminal: without its writer thread, `write` fails."""
     return getattr(driver, "_writer_thread", None) is not None
 
 
 def set_bindings(app: App[int], bindings: BindingsMap) -> None:
-    """Replace all bindings of `app`. Its keys are known only after the settings and the commands are loaded."""
+    """Replace all bindings of `app`. Its keys are known only after settings and commands are loaded."""
     app._bindings = bindings
 
 
 def is_mounted(app: App[int]) -> bool:
-    """Whether `app` handles messages. Widgets have a public property for it, apps have none."""
+    """Whether `app` handles messages. Widgets have a public property for this, apps do not."""
     return app._is_mounted
 
 
 def is_closing(app: App[int]) -> bool:
-    """Whether `app` is about to end and would never make a call that is added now."""
+    """Whether `app` is shutting down and would never run a callback scheduled now."""
     return app._closing
 
 
 def set_local_clipboard(app: App[int], text: str) -> None:
-    """Set `app.clipboard`. The public `copy_to_clipboard` would write to the terminal, too."""
+    """Set `app.clipboard`. The public `copy_to_clipboard` would also write to the terminal."""
     app._clipboard = text
 
 
 def refresh_ansi_colors(app: App[int]) -> None:
-    """Make the filter of ANSI colors fit the theme. Setting the theme the public way parses the CSS a second time."""
+    """Update the ANSI color filter to the theme. Setting the theme through the public property parses the CSS twice."""
     app._refresh_truecolor_filter(app.ansi_theme)
 
 
 class CrashApp(App[int], inherit_bindings=False):
     """An app that reports an unhandled exception through `report_crash`.
 
-    Textual prints a traceback with the values of local variables, which may hold keys. With the feature `debug`
+    Textual prints a traceback with the values of local variables, which may contain API keys. With the feature `debug`
     it still does.
     """
 
     def report_crash(self, error: Exception) -> None:
-        """Keep what is to be said about `error` after the app has ended; may be called several times."""
+        """Keep the message about `error` for after the app has ended; may be called several times."""
         raise NotImplementedError
 
     def _handle_exception(self, error: Exception) -> None:
         if "debug" in self.features:
             super()._handle_exception(error)
             return
-        # As in Textual: the exit code, and the first error for who runs the app in a test.
+        # As in Textual: set the exit code, and keep the first error for tests that run the app.
         self._return_code = 1
         if self._exception is None:
             self._exception = error
@@ -122,10 +122,10 @@ class CrashApp(App[int], inherit_bindings=False):
 
 
 class KeyDeletingArea(TextArea, inherit_bindings=False):
-    """A text area whose every deletion by a key goes through `delete_by_key`, which has no public counterpart."""
+    """A text area that sends every deletion by a key through `delete_by_key`; Textual has no public hook for it."""
 
     def delete_by_key(self, start: Location, end: Location) -> EditResult | None:
-        """Delete a range, unless the text is read-only. Public `delete` does not move the cursor as keys do."""
+        """Delete a range, unless the text is read-only. The public `delete` does not move the cursor as the keys do."""
         return super()._delete_via_keyboard(start, end)
 
     def _delete_via_keyboard(self, start: Location, end: Location) -> EditResult | None:

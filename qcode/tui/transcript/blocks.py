@@ -60,7 +60,7 @@ class ProseView:
         if any(token.level >= _MAX_LEVELS - 1 for token in tokens):
             # The parser drops deeper nesting, and no text of a reply may be missing: show it as plain text.
             return wrap([(text, PLAIN)], self._width)
-        walk = _Walk(source, tokens, codes)
+        walk = _TokenPass(source, tokens, codes)
         if number is not None:
             walk.first_number = number
         return walk.blocks(0, len(walk.tokens), self._width, PLAIN)
@@ -86,7 +86,7 @@ def _paragraph_spans(text: str) -> list[Span] | None:
     return inline_spans(tokens[1].children or [], PLAIN)
 
 
-class _Walk:
+class _TokenPass:
     """One pass over the tokens of a chunk."""
 
     def __init__(self, source: Sequence[str], tokens: Sequence[Token], codes: dict[int, CodeBlock] | None) -> None:

@@ -16,7 +16,7 @@ from qcode.text.clean import shown_line
 from qcode.text.json import Json, parse_object
 from qcode.text.numbers import duration_text
 from qcode.tools.dialog import EXIT_PLAN_MODE
-from qcode.tui.transcript.diff import Row, parse_diff, render_diff
+from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line, Span, crop, ink, keep_tabs, prefix, spread, tidy, wrap
 
@@ -109,7 +109,7 @@ class Card(Foldable):
         self._rest = ""
         self._long: list[str] = []
         self._long_rest = ""
-        self._diff: list[Row] = []
+        self._diff: list[DiffRow] = []
         self._unfolded_rows: list[list[Line]] = []
         self._unfolded_width = 0
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from qcode.tui.transcript.entries import Entry, Foldable, Held, Mark, Passage, Prompted, Reply, Thinking, Welcome
+from qcode.tui.transcript.entries import (
+    Entry,
+    Foldable,
+    Held,
+    Mark,
+    Prompted,
+    ReplyEntry,
+    TextEntry,
+    Thinking,
+    WelcomeEntry,
+)
 from qcode.tui.transcript.line import ink
 
 if TYPE_CHECKING:
@@ -42,7 +52,7 @@ class Content:
         self._cards: dict[str, Card] = {}
         self._running: set[Card] = set()
         self._live: list[Entry] = []
-        self._text: Reply | None = None
+        self._text: ReplyEntry | None = None
         self._thinking: Thinking | None = None
         self._late_folds: list[Thinking] = []
         self._goes_on = False
@@ -66,21 +76,21 @@ class Content:
         return bool(self._running)
 
     def add_welcome(self, lines: Sequence[str]) -> None:
-        self._add(Welcome(lines))
+        self._add(WelcomeEntry(lines))
 
     def add_user(self, text: str) -> None:
         self._add(Prompted(text, ink("user"), "> ", ink("user-mark")))
 
     def add_notice(self, level: Level, text: str) -> None:
         slot = f"notice-{level}"
-        self._add(Passage(text, ink(slot), _NOTICE_MARKS[level], ink(slot)))
+        self._add(TextEntry(text, ink(slot), _NOTICE_MARKS[level], ink(slot)))
 
     def append_text(self, text: str) -> None:
         if not text:
             return
         self._end_thinking()
         if self._text is None:
-            self._text = Reply()
+            self._text = ReplyEntry()
             self._add_live(self._text)
         self._goes_on = False
         self.arrivals += 1
@@ -119,7 +129,7 @@ class Content:
         """Close the live blocks."""
         self._end_thinking()
         for entry in self._live:
-            if isinstance(entry, Reply):
+            if isinstance(entry, ReplyEntry):
                 entry.settle()
                 self._touch(entry)
         self.end_hold()
@@ -146,7 +156,7 @@ class Content:
             self._add_live(thinking, at)
             at += 1
         if text:
-            self._text = Reply()
+            self._text = ReplyEntry()
             self._text.append(text)
             self._add_live(self._text, at)
 

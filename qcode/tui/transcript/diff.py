@@ -20,7 +20,7 @@ _SIGN = {"add": "+", "remove": "-", "same": " "}
 
 
 @dataclass(slots=True)
-class Row:
+class DiffRow:
     """One line of a diff. `number` is its line in the new file, or in the old file for a removed line.
 
     `changed` are the character ranges that differ from the line on the other side of the change.
@@ -32,29 +32,29 @@ class Row:
     changed: tuple[tuple[int, int], ...] = ()
 
 
-def parse_diff(diff: str) -> list[Row]:
+def parse_diff(diff: str) -> list[DiffRow]:
     """Return the rows of a unified diff; any other text is returned as unchanged lines without numbers."""
-    rows: list[Row] = []
+    rows: list[DiffRow] = []
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind == "outside":
             rows.extend(_outside(line.text))
         elif line.kind == "hunk":
-            rows.append(Row("hunk", tidy(line.text.split("@@", 2)[2].strip())))
+            rows.append(DiffRow("hunk", tidy(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
-            rows.append(Row(line.kind, tidy(line.text[1:]), line.number))
+            rows.append(DiffRow(line.kind, tidy(line.text[1:]), line.number))
     _mark_words(rows)
     return rows
 
 
-def _outside(line: str) -> Iterator[Row]:
+def _outside(line: str) -> Iterator[DiffRow]:
     """Yield the row of a line between hunks: the new file name, or any text that is not a header."""
     if line.startswith("+++ ") and line != "+++ /dev/null":
-        yield Row("file", tidy(line[4:].split("\t")[0]).removeprefix("b/"))
+        yield DiffRow("file", tidy(line[4:].split("\t")[0]).removeprefix("b/"))
     elif not line.startswith(("--- ", "+++ ", "\\", "diff --git", "index ")) and line:
-        yield Row("same", tidy(line))
+        yield DiffRow("same", tidy(line))
 
 
-def _mark_words(rows: Sequence[Row]) -> None:
+def _mark_words(rows: Sequence[DiffRow]) -> None:
     """Compare each removed line with the added line at the same position of the change."""
     index = 0
     while index < len(rows):
@@ -65,7 +65,7 @@ def _mark_words(rows: Sequence[Row]) -> None:
         index += max(1, len(removed) + len(added))
 
 
-def _run(rows: Sequence[Row], start: int, kind: Kind) -> Sequence[Row]:
+def _run(rows: Sequence[DiffRow], start: int, kind: Kind) -> Sequence[DiffRow]:
     end = start
     while end < len(rows) and rows[end].kind == kind:
         end += 1
@@ -77,7 +77,7 @@ def _solid(words: Sequence[str]) -> list[str]:
     return [word for word in words if not word.isspace()]
 
 
-def _compare(before: Row, after: Row) -> None:
+def _compare(before: DiffRow, after: DiffRow) -> None:
     if max(len(before.text), len(after.text)) > _MAX_LINE:
         return
     old, new = _WORD.findall(before.text), _WORD.findall(after.text)
@@ -94,7 +94,7 @@ def _range(words: Sequence[str], start: int, end: int) -> tuple[int, int]:
     return begin, begin + sum(map(len, words[start:end]))
 
 
-def render_diff(rows: Sequence[Row], width: int) -> list[Line]:
+def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
     """Return screen rows. File names are shown only if the diff covers several files."""
     digits = len(str(max((row.number for row in rows), default=0)))
     has_names = sum(row.kind == "file" for row in rows) > 1
@@ -112,7 +112,7 @@ def render_diff(rows: Sequence[Row], width: int) -> list[Line]:
     return lines
 
 
-def _render_row(row: Row, digits: int, width: int) -> list[Line]:
+def _render_row(row: DiffRow, digits: int, width: int) -> list[Line]:
     paint = ink() if row.kind == "same" else ink(f"diff-{row.kind}")
     number = ink(*paint.slots, "diff-number")
     label = f"{row.number or '':>{digits}} {_SIGN[row.kind]} "
@@ -125,7 +125,7 @@ def _render_row(row: Row, digits: int, width: int) -> list[Line]:
     return lines
 
 
-def _spans(row: Row) -> list[Span]:
+def _spans(row: DiffRow) -> list[Span]:
     if row.kind == "same":
         return [(row.text, ink())]
     plain, strong = ink(f"diff-{row.kind}"), ink(f"diff-{row.kind}", f"diff-{row.kind}-word")

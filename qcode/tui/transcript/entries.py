@@ -111,7 +111,7 @@ class Foldable(Entry):
         return [BLANK] * (self.gap if lines else 0) + lines
 
 
-class Passage(Entry):
+class TextEntry(Entry):
     """Plain text that never changes, in one ink, with a mark in the gutter."""
 
     def __init__(self, text: str, paint: Ink, mark: str = "", mark_paint: Ink | None = None) -> None:
@@ -129,11 +129,11 @@ class Passage(Entry):
         return prefix(lines, (self._mark, self._mark_paint), (" " * len(self._mark), self._paint))
 
 
-class Prompted(Passage):
+class Prompted(TextEntry):
     """A prompt of the user."""
 
 
-class Welcome(Entry):
+class WelcomeEntry(Entry):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()
         self._texts = [tidy(line) for line in lines]
@@ -169,7 +169,7 @@ class Mark(Entry):
         return [_mark_line(self._label, width)]
 
 
-class Reply(Entry):
+class ReplyEntry(Entry):
     """Text of the model, live until `settle`. Marks appear between rows where they were set and are not part of it."""
 
     def __init__(self) -> None:

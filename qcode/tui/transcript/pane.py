@@ -3,9 +3,9 @@
 Changes are collected and painted at most 20 times a second; no timer runs while nothing changes. The pane follows the
 end until the user scrolls away, and then never moves the text being read.
 
-`Column` holds the position of every entry. The height of an entry far from the view is an estimate, and is made exact
-before it comes into view. Example: 1,000 entries at 80 cells; only those within 2 screens of the view are laid out. If
-the estimate above the view was 40 rows and the exact height is 43, the view moves down by 3 rows with its text.
+`RowLayout` holds the position of every entry. The height of an entry far from the view is an estimate, and is made
+exact before it comes into view. Example: 1,000 entries at 80 cells; only those within 2 screens of the view are laid
+out. If the estimate above the view was 40 rows and the exact height is 43, the view moves down by 3 rows with its text.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Pane(ScrollView):
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
         self.content = content
-        self.column = Column(self.content.entries)
+        self.column = RowLayout(self.content.entries)
         self._colours = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
-        self._place: Place | None = None
+        self._place: ReadingPosition | None = None
         self._seen = 0
         self._has_told_news = False
         self._pattern: re.Pattern[str] | None = None
@@ -72,7 +72,7 @@ class Pane(ScrollView):
         return self.scrollable_content_region.width
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ReadingPosition | None:
         """The place at the top of the view, None if the view follows the end."""
         return replace(self._place) if self._place is not None else None
 
@@ -85,10 +85,10 @@ class Pane(ScrollView):
         """Stop following the end, and keep the view where it is."""
         if self._place is None and self.column.entries:
             index, row = self.column.find(round(self.scroll_y))
-            self._place = Place(self.column.entries[index], row)
+            self._place = ReadingPosition(self.column.entries[index], row)
             self._seen = self.content.arrivals
 
-    def go_to(self, place: Place) -> None:
+    def go_to(self, place: ReadingPosition) -> None:
         """Show `place` at the top of the view, or follow the end if too little text is below it."""
         self._seen = self.content.arrivals if self._place is None else self._seen
         self._place = place
@@ -145,7 +145,7 @@ class Pane(ScrollView):
     def show(self, content: Content) -> None:
         """Show another content, at its end."""
         self.content = content
-        self.column = Column(content.entries)
+        self.column = RowLayout(content.entries)
         self.column.width = max(1, self.text_width)
         self._strips.clear()
         self._place = None
@@ -272,7 +272,7 @@ class Pane(ScrollView):
         if index is None or (is_rewritten and not is_resized):
             # The entry is gone or its rows are being replaced one for one: stay at the same height.
             index, row = column.find(round(self.scroll_y))
-            self._place = place = Place(column.entries[index], row)
+            self._place = place = ReadingPosition(column.entries[index], row)
         column.lay_out(index)
         if is_resized and place.letters is not None:
             place.row = row_of(place.entry.shown_rows(), place.letters)
@@ -316,7 +316,7 @@ class Pane(ScrollView):
             index, row = self.column.find(round(new_value))
             if self._place is None:
                 self._seen = self.content.arrivals
-            self._place = Place(self.column.entries[index], row)
+            self._place = ReadingPosition(self.column.entries[index], row)
             self.content.folds_at_once = False
         self._show_changes()
 
@@ -398,7 +398,7 @@ _WORD_AT_POINTER = re.compile(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
 
 
 @dataclass(slots=True)
-class Place:
+class ReadingPosition:
     """A row of an entry. `letters` counts the letters and digits before it, which finds the row at another width."""
 
     entry: Entry
@@ -406,7 +406,7 @@ class Place:
     letters: int | None = None
 
 
-class Column:
+class RowLayout:
     """The positions of `entries` at one width, in rows from the top."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:

@@ -17,7 +17,7 @@ from textual.geometry import Offset
 from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.entries import Entry, Foldable, Prompted
 from qcode.tui.transcript.line import GAP_CLASS, Line, join
-from qcode.tui.transcript.pane import Column, Place
+from qcode.tui.transcript.pane import ReadingPosition, RowLayout
 from qcode.tui.transcript.selection import MarkingPane
 from qcode.values import dataclass
 
@@ -38,7 +38,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchPosition:
     """The number of the current match, counted from the top, and the number of matches; both 0 if there are none."""
 
     number: int = 0
@@ -49,7 +49,7 @@ class Found:
 class _Search:
     """A running search. `start` is the place where it began, None for the end of the transcript."""
 
-    start: Place | None
+    start: ReadingPosition | None
     top: tuple[int, int]
     text: str = ""
     current: Hit | None = None
@@ -70,7 +70,7 @@ class SearchingPane(MarkingPane):
         self._search = _Search(self.place, top)
         self._opened = []
 
-    def search(self, text: str) -> Found:
+    def search(self, text: str) -> SearchPosition:
         """Search for `text` and show the nearest match at or above the start of the search, or the last match."""
         search = self._search
         if search is None:
@@ -82,12 +82,12 @@ class SearchingPane(MarkingPane):
         before = [index for index, hit in enumerate(hits) if self._order(hit)[:2] <= search.top]
         return self._go_to(hits, before[-1] if before else len(hits) - 1)
 
-    def search_on(self, *, is_upwards: bool = True) -> Found:
+    def search_on(self, *, is_upwards: bool = True) -> SearchPosition:
         """Show the next match in a direction, wrapping around."""
         search = self._search
         hits = self._hits()
         if search is None or not hits:
-            return Found()
+            return SearchPosition()
         if search.current is None:
             return self._go_to(hits, len(hits) - 1 if is_upwards else 0)
         here = self._order(search.current)
@@ -113,11 +113,11 @@ class SearchingPane(MarkingPane):
         self.lay_out_all()
         return find_all(self.column, self._search.text) if self._search is not None else []
 
-    def _go_to(self, hits: list[Hit], index: int) -> Found:
+    def _go_to(self, hits: list[Hit], index: int) -> SearchPosition:
         search = self._search
         if search is None or not hits:
             self.drop_selection()
-            return Found()
+            return SearchPosition()
         hit = search.current = hits[index]
         if isinstance(hit.entry, Foldable) and not hit.entry.is_unfolded:
             self._open_for(hit.entry, hit)
@@ -127,7 +127,7 @@ class SearchingPane(MarkingPane):
         # Scrolling may have changed the heights of entries above.
         top = self.column.top(at)
         self.select(Offset(hit.start, top + hit.row), Offset(hit.end, top + hit.end_row))
-        return Found(index + 1, len(hits))
+        return SearchPosition(index + 1, len(hits))
 
     def _open_for(self, entry: Foldable, hit: Hit) -> None:
         """Unfold `entry`, unless the match is in its visible part."""
@@ -269,7 +269,7 @@ class Transcript(SearchingPane):
                 return True
         if target is None:
             return False
-        self.go_to(Place(self.column.entries[target], self.column.entries[target].gap))
+        self.go_to(ReadingPosition(self.column.entries[target], self.column.entries[target].gap))
         return True
 
     def _all_lines(self) -> list[Line]:
@@ -286,7 +286,7 @@ def pattern_of(text: str) -> re.Pattern[str] | None:
     return re.compile(f"{GAP_CLASS}+".join(map(re.escape, words)), re.IGNORECASE) if words else None
 
 
-def find_all(column: Column, text: str) -> list[Hit]:
+def find_all(column: RowLayout, text: str) -> list[Hit]:
     """Return all matches from top to bottom. All entries of `column` must be laid out."""
     pattern = pattern_of(text)
     if pattern is None:

@@ -97,9 +97,9 @@ def test_what_changes_most_often_comes_last() -> None:
 def test_planning_and_unattended_runs_are_told_so() -> None:
     usual = build_system_prompt(briefing())
     assert "Plan mode" not in usual
-    assert "Nobody is watching" not in usual
+    assert "not interactive" not in usual
     assert "Plan mode" in build_system_prompt(replace(briefing(), mode="plan"))
-    assert "Nobody is watching" in build_system_prompt(replace(briefing(), is_attended=False))
+    assert "not interactive" in build_system_prompt(replace(briefing(), is_attended=False))
 
 
 def test_the_persons_own_prompt_replaces_ours_and_an_addition_comes_last() -> None:

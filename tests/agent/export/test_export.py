@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, fenced
-from qcode.agent.sessions.history import Entry
+from qcode.agent.sessions.history import HistoryEntry
 from qcode.agent.sessions.records import message_from_json
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
 
@@ -21,7 +21,7 @@ SAID = (
     assistant(Text("Done.")),
     Message("user", (Image('image/png" onload="x', "aGk="), Text("see"))),
 )
-ENTRIES = tuple(Entry(message, note="cut" if at == 3 else "") for at, message in enumerate(SAID))
+ENTRIES = tuple(HistoryEntry(message, note="cut" if at == 3 else "") for at, message in enumerate(SAID))
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMS)
@@ -35,7 +35,7 @@ def test_all_that_was_said_is_in_every_form(form: ExportForm) -> None:
 def test_json_holds_the_messages_value_for_value() -> None:
     page = json.loads(exported(ENTRIES, ABOUT, "json"))
     assert tuple(message_from_json(one) for one in page["messages"]) == SAID
-    lone = exported((Entry(user("\ud800")),), ABOUT, "json")
+    lone = exported((HistoryEntry(user("\ud800")),), ABOUT, "json")
     assert json.loads(lone.encode())["messages"][0]["blocks"][0]["text"] == "\ud800"
 
 

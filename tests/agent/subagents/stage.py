@@ -16,7 +16,7 @@ from qcode.protocol.messages import typed_text
 from qcode.protocol.model import ModelFacts, ModelRequest
 from qcode.protocol.reply import ReplyEvent
 from qcode.protocol.usage import Price
-from qcode.tools.subagent import Agent
+from qcode.tools.subagent import SubagentTool
 from tests.fakes import conversation
 from tests.fakes.conversation import Model, Stage
 from tests.fakes.scripted import Call, Reply, ScriptedProvider, Steps, calls_reply
@@ -78,7 +78,7 @@ class AgentStage(Stage[ByPrompt]):
 
 def stage(base: Path, scripts: Mapping[str, Sequence[Reply]], **more: Any) -> AgentStage:
     """Return a conversation that may start sub-agents; `more` as in `tests.fakes.conversation.stage`."""
-    tool = Agent(tuple((kind.name, kind.purpose) for kind in KINDS), has_small="small" in more)
+    tool = SubagentTool(tuple((kind.name, kind.purpose) for kind in KINDS), has_small="small" in more)
     found = conversation.stage(base, ByPrompt(scripts), Model(facts=FACTS), agent=tool, **more)
     return AgentStage(found.conversation, found.provider, found.store, found.limits, found.work, found.sessions)
 

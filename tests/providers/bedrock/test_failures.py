@@ -10,10 +10,10 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.bedrock.client import SIGN_IN, of_sdk
-from qcode.providers.connection import Origin
+from qcode.providers.connection import ConnectionOrigin
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-ORIGIN = Origin("bedrock", sign_in=SIGN_IN)
+ORIGIN = ConnectionOrigin("bedrock", sign_in=SIGN_IN)
 
 _FIELDS: dict[str, Any] = {
     "provider": "sso",

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.providers.demo.edits import Edit, new_file, plan_edit, text_read
+from qcode.providers.demo.edits import DemoEdit, new_file, plan_edit, text_read
 
 _WISH = "add a docstring to hello.py"
 
 
-def _apply(text: str, edit: Edit | None) -> str:
+def _apply(text: str, edit: DemoEdit | None) -> str:
     assert edit is not None
     assert text.count(edit.old_text) == 1 or edit.replace_all
     return text.replace(edit.old_text, edit.new_text)
@@ -78,7 +78,7 @@ def test_other_files_get_a_comment_as_their_last_line(path: str, line: str) -> N
 
 def test_a_replacement_that_is_spelled_out_is_made() -> None:
     wish = "please replace `foo` with 'bar baz' in hello.py"
-    assert plan_edit(wish, "hello.py", "foo\n") == Edit("foo", "bar baz", "replaced `foo` with `bar baz`")
+    assert plan_edit(wish, "hello.py", "foo\n") == DemoEdit("foo", "bar baz", "replaced `foo` with `bar baz`")
     several = plan_edit(wish, "hello.py", "foo foo\n")
     assert several is not None
     assert several.replace_all

@@ -147,7 +147,7 @@ def test_a_rate_limit_is_raised_once_for_each_time_it_is_asked_for() -> None:
         with pytest.raises(ProviderError) as caught:
             reply_to(asked, provider)
         assert (caught.value.kind, caught.value.retry_after) == (ErrorKind.RATE_LIMIT, 3.0)
-        assert "this retry" in reply_to(asked, provider).text
+        assert "retried it automatically" in reply_to(asked, provider).text
 
 
 def test_thinking_comes_before_the_answer_and_not_with_low_effort() -> None:

@@ -134,7 +134,7 @@ def test_a_denied_edit_is_explained() -> None:
 
 
 def test_nothing_to_change_is_said() -> None:
-    assert "nothing of that kind" in _after("add a docstring to a.py", '     1\t"""Said."""').text
+    assert "nothing to change" in _after("add a docstring to a.py", '     1\t"""Said."""').text
 
 
 def test_a_failing_tool_is_explained() -> None:

@@ -162,7 +162,7 @@ def test_a_rate_limit_is_waited_out() -> None:
     played = _play("rate limit")
     assert len(played.waits) == 1
     assert played.waits[0] >= 3
-    assert "this retry" in played.shown
+    assert "retried it automatically" in played.shown
 
 
 def test_a_docstring_is_asked_for_twice_and_added_once_the_file_is_there() -> None:

@@ -18,7 +18,7 @@ from qcode.protocol.reply import ReplyEnded
 from qcode.providers import direct as direct_way
 from qcode.providers import http1
 from qcode.providers.connection import Connection, Timeouts
-from qcode.providers.direct import DirectClient, Post, Refused
+from qcode.providers.direct import DirectClient, ErrorResponse, Post
 from qcode.providers.http1 import BrokenOff, NotReached
 from tests.providers.clients import collect, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
@@ -99,7 +99,7 @@ def test_an_answer_that_is_none_or_not_whole_is_broken_off(sent: bytes) -> None:
 
 
 def test_a_refusal_that_breaks_off_still_says_what_it_said() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ErrorResponse) as caught:
         asked(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\ncontent-length: 99\r\n\r\nslow down")
     assert (caught.value.status, caught.value.content) == (429, b"slow down")
     assert caught.value.headers["retry-after"] == "7"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextDelta, ToolArgsDelta, UsageReported
-from qcode.providers.openai.chat import Decoder
+from qcode.providers.openai.chat import ChatDecoder
 from qcode.providers.streaming import feed_json
 from qcode.text.json import JsonObject
 
@@ -23,7 +23,7 @@ MORE = chunk({"tool_calls": [{"index": 0, "id": None, "function": {"name": None,
 
 
 def decoded(*chunks: JsonObject) -> list[ReplyEvent]:
-    decoder = Decoder(tag="7")
+    decoder = ChatDecoder(tag="7")
     events = [event for sent in chunks for event in feed_json(sent, decoder)]
     return [*events, *decoder.finish()]
 

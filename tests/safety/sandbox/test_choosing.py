@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qcode.safety.paths import SandboxScope
-from qcode.safety.probes import Contents
+from qcode.safety.probes import WorkspaceContents
 from qcode.safety.sandbox import bubblewrap, detection
 from qcode.safety.sandbox import confinement as scope_module
 from qcode.safety.sandbox.bubblewrap import Way
@@ -30,7 +30,7 @@ def scope(tmp_path: Path) -> SandboxScope:
     return SandboxScope(root, (), base / "scratch", home, (own,), "/usr/bin:/bin")
 
 
-def contents(scope: SandboxScope) -> Contents:
+def contents(scope: SandboxScope) -> WorkspaceContents:
     return WorkspaceIndex(scope.roots).look()
 
 
@@ -53,14 +53,14 @@ def test_a_workspace_inside_something_hidden_stays_visible(scope: SandboxScope) 
     assert scope.home is not None
     inside = SandboxScope(scope.home / ".aws", home=scope.home)
     for level in ("read-only", "workspace"):
-        hidden = confinement_for(level, inside, Contents()).hidden
+        hidden = confinement_for(level, inside, WorkspaceContents()).hidden
         assert str(scope.home / ".aws") not in hidden
 
 
 def test_credentials_inside_a_workspace_that_is_the_home_are_hidden(scope: SandboxScope) -> None:
     assert scope.home is not None
     at_home = SandboxScope(scope.home, home=scope.home, own=scope.own)
-    hidden = confinement_for("read-only", at_home, Contents()).hidden
+    hidden = confinement_for("read-only", at_home, WorkspaceContents()).hidden
     assert {f"{scope.home}/.ssh", f"{scope.home}/.netrc", f"{scope.home}/.local/state/qcode"} <= set(hidden)
 
 
@@ -144,7 +144,9 @@ def test_a_workspace_behind_a_link_is_reached_by_its_path(bubble: Box) -> None:
     (bubble.home / "link").symlink_to(bubble.work)
     scope = bubble.scope
     behind = SandboxScope(bubble.home / "link", home=scope.home, search_path=scope.search_path)
-    assert (str(bubble.home / "link"), str(bubble.work)) in confinement_for("read-only", behind, Contents()).links
+    assert (str(bubble.home / "link"), str(bubble.work)) in confinement_for(
+        "read-only", behind, WorkspaceContents()
+    ).links
 
 
 @pytest.mark.parametrize("is_root", [True, False])

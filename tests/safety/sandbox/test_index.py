@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.probes import Contents
+from qcode.safety.probes import WorkspaceContents
 from qcode.safety.sandbox import index
 from qcode.safety.sandbox.index import WorkspaceIndex
 
@@ -29,7 +29,7 @@ def made(root: Path, *names: str) -> None:
         path.write_text("x\n")
 
 
-def look(root: Path) -> Contents:
+def look(root: Path) -> WorkspaceContents:
     return WorkspaceIndex([str(root)]).look()
 
 

@@ -24,9 +24,9 @@ from qcode.safety.protected_paths import is_key, is_secret
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.index import WorkspaceIndex
 from qcode.safety.shell.ast import NotPlain
-from qcode.safety.shell.flow import Part
+from qcode.safety.shell.flow import FlowPart
 from qcode.safety.shell.judge import read_flow
-from qcode.safety.shell.table import Program, git_commands, programs
+from qcode.safety.shell.table import ProgramSpec, git_commands, programs
 from qcode.values import dataclass
 from tests.fakes.tools import spec_of
 from tests.safety.judging import LANDLOCK
@@ -124,7 +124,7 @@ class Commands:
         words += [word for piece in pieces for word in piece]
         return " ".join(words) + chance.choice(_TAILS)
 
-    def _option(self, row: Program) -> list[str]:
+    def _option(self, row: ProgramSpec) -> list[str]:
         chance = self._random
         known, refused = sorted(row.options), sorted(row.refused)
         if not known or (refused and chance.random() < 0.08):
@@ -232,7 +232,7 @@ def _is_protected(scratch: Scratch, path: str) -> bool:
     return is_secret(name) or is_key(name)
 
 
-def _parts(command: str) -> list[Part]:
+def _parts(command: str) -> list[FlowPart]:
     try:
         return list(read_flow(command, "/").parts)
     except NotPlain:

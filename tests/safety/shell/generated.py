@@ -6,7 +6,7 @@ import random
 import shlex
 from collections.abc import Iterable, Iterator
 
-from qcode.safety.shell.table import NUMBER, PATH_ROLES, Operands, Program
+from qcode.safety.shell.table import NUMBER, PATH_ROLES, Operands, ProgramSpec
 from qcode.values import dataclass
 from tests.safety.shell.samples import BY_ROLE, HELP, Words, entry_of, samples_of
 
@@ -46,13 +46,13 @@ class Case:
     proof: str = ""
 
 
-def proofs_needed(program: Program) -> frozenset[str]:
+def proofs_needed(program: ProgramSpec) -> frozenset[str]:
     """Return what has to be proved of a row: each option, and with an attached value if it may have one."""
     attachable = {f"{name}=" for name in program.options if _is_attachable(program, name)}
     return frozenset({*program.options, *attachable, *([NUMBER] if program.number else [])})
 
 
-def generate(program: Program, *, is_short: bool = False) -> list[Case]:
+def generate(program: ProgramSpec, *, is_short: bool = False) -> list[Case]:
     """Return the cases of one program, each once, the same ones in every run; if short, only proper single uses."""
     rng = random.Random(program.name)
     cases = [*_bare(program)]
@@ -66,7 +66,7 @@ def generate(program: Program, *, is_short: bool = False) -> list[Case]:
     return list(dict.fromkeys(cases))
 
 
-def values_of_options(program: Program) -> Iterator[str]:
+def values_of_options(program: ProgramSpec) -> Iterator[str]:
     """Yield every value that a case has, and every option: words that could turn out to be operands."""
     yield from _OF_OLD
     is_walking = any(form.default is not None for form in (program.operands, *(case.operands for case in program.when)))
@@ -78,7 +78,7 @@ def values_of_options(program: Program) -> Iterator[str]:
             yield from value
 
 
-def _bare(program: Program) -> Iterator[Case]:
+def _bare(program: ProgramSpec) -> Iterator[Case]:
     """Yield uses without an option, among them those in which options are operands."""
     for operands in operand_lists(program, frozenset()):
         yield Case(operands, is_proper=True)
@@ -97,7 +97,7 @@ def _bare(program: Program) -> Iterator[Case]:
     yield from (Case((value,)) for value in HOSTILE)
 
 
-def _singles(program: Program, name: str) -> Iterator[Case]:
+def _singles(program: ProgramSpec, name: str) -> Iterator[Case]:
     options = frozenset({name})
     lists = operand_lists(program, options)
     for index, spelling in enumerate(_spellings(program, name)):
@@ -119,7 +119,7 @@ def _singles(program: Program, name: str) -> Iterator[Case]:
                 yield Case((name, *value, *operands), is_proper=True)
 
 
-def _hostile(program: Program, name: str) -> Iterator[Case]:
+def _hostile(program: ProgramSpec, name: str) -> Iterator[Case]:
     for value in HOSTILE:
         for spelling in _spelled(program, name, (value,) * len(_values(program, name)[0])):
             for operands in operand_lists(program, frozenset({name}))[-1:]:
@@ -132,7 +132,7 @@ def _hostile(program: Program, name: str) -> Iterator[Case]:
                 yield Case((f"{name}{value}", *operands))
 
 
-def _clusters(program: Program, name: str, rng: random.Random) -> Iterator[Case]:
+def _clusters(program: ProgramSpec, name: str, rng: random.Random) -> Iterator[Case]:
     """Yield the option in one word with flags, before and after them."""
     flags = [flag for flag in _shorts(program) if program.options[flag].arity == "none" and flag != name]
     if name not in _shorts(program):
@@ -148,7 +148,7 @@ def _clusters(program: Program, name: str, rng: random.Random) -> Iterator[Case]
                 yield Case((f"{name}{flag[1:]}", *_values(program, name)[0], *operands))
 
 
-def _clustered(program: Program, flag: str, name: str) -> Iterator[Case]:
+def _clustered(program: ProgramSpec, flag: str, name: str) -> Iterator[Case]:
     options = frozenset({flag, name})
     for operands in operand_lists(program, options):
         for first, *rest in _spelled(program, name, _values(program, name)[0]):
@@ -156,7 +156,7 @@ def _clustered(program: Program, flag: str, name: str) -> Iterator[Case]:
             yield Case((*operands, f"{flag}{first[1:]}", *rest), is_proper=True)
 
 
-def _pairs(program: Program, rng: random.Random) -> Iterator[Case]:
+def _pairs(program: ProgramSpec, rng: random.Random) -> Iterator[Case]:
     names = [name for name in program.options if name not in (*HELP, *samples_of(program.name).ends)]
     pairs = [(first, second) for first in names for second in names if first != second]
     if len(names) >= _MAX_ALL_PAIRS:
@@ -172,7 +172,7 @@ def _pairs(program: Program, rng: random.Random) -> Iterator[Case]:
             yield from rng.sample(list(_clustered(program, first, second)), 1)
 
 
-def _placed(program: Program, option: Words, operands: Words) -> list[Words]:
+def _placed(program: ProgramSpec, option: Words, operands: Words) -> list[Words]:
     """Return the command with the option in every position."""
     if program.style == "find":
         return [(*option, *operands)] if option == ("-P",) else [(*operands, *option)]
@@ -183,7 +183,7 @@ def _placed(program: Program, option: Words, operands: Words) -> list[Words]:
     return places
 
 
-def _spellings(program: Program, name: str) -> list[Words]:
+def _spellings(program: ProgramSpec, name: str) -> list[Words]:
     """Return the ways to write an option, with values that it takes."""
     samples = samples_of(program.name)
     phrases = entry_of(samples.phrases, name)
@@ -193,7 +193,7 @@ def _spellings(program: Program, name: str) -> list[Words]:
     return [(*companions, *words) for value in _values(program, name) for words in _spelled(program, name, value)]
 
 
-def _spelled(program: Program, name: str, value: Words) -> list[Words]:
+def _spelled(program: ProgramSpec, name: str, value: Words) -> list[Words]:
     option = program.options[name]
     is_short = name in _shorts(program)
     attached = f"{name}{value[0]}" if is_short else f"{name}={value[0]}"
@@ -206,23 +206,23 @@ def _spelled(program: Program, name: str, value: Words) -> list[Words]:
             return [(name, *value), (attached,)] if _is_attachable(program, name) else [(name, *value)]
 
 
-def _is_attachable(program: Program, name: str) -> bool:
+def _is_attachable(program: ProgramSpec, name: str) -> bool:
     option = program.options[name]
     return option.arity != "none" and program.attached and program.style == "getopt" and option.second is None
 
 
-def _proof(program: Program, name: str, words: Words) -> str:
+def _proof(program: ProgramSpec, name: str, words: Words) -> str:
     is_attached = any(word.startswith(name) and word != name for word in words)
     return f"{name}=" if is_attached and _is_attachable(program, name) else name
 
 
-def _shorts(program: Program) -> list[str]:
+def _shorts(program: ProgramSpec) -> list[str]:
     if program.style != "getopt":
         return []
     return [name for name in program.options if len(name) == 2]
 
 
-def _values(program: Program, name: str) -> list[Words]:
+def _values(program: ProgramSpec, name: str) -> list[Words]:
     """Return sample values of an option, each as one word or two."""
     option = program.options[name]
     found = entry_of(samples_of(program.name).values, name)
@@ -232,7 +232,7 @@ def _values(program: Program, name: str) -> list[Words]:
     return [tuple(pair.split(" ")) for pair in found]
 
 
-def operand_lists(program: Program, options: frozenset[str]) -> list[Words]:
+def operand_lists(program: ProgramSpec, options: frozenset[str]) -> list[Words]:
     """Return lists of operands that fit if these options are given."""
     samples = samples_of(program.name)
     for names, lists in sorted(samples.cases.items(), key=lambda entry: -entry[0].count("+")):

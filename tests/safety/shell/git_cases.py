@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.git import GitUse, read_git
-from qcode.safety.shell.table import Option, Program, git_commands
+from qcode.safety.shell.table import OptionSpec, ProgramSpec, git_commands
 from qcode.values import dataclass
 
 _WALKS = ((), ("HEAD",), ("main...topic",), ("v1..HEAD", "--", "a.txt"), ("--", "src"))
@@ -155,7 +155,7 @@ class Case:
         return read_git(tuple(Word(word) for word in self.words), (root,))
 
 
-def forms_of(program: Program, name: str) -> list[tuple[str, ...]]:
+def forms_of(program: ProgramSpec, name: str) -> list[tuple[str, ...]]:
     """Return the ways to spell an option, with and without a value, attached and as the next word."""
     option = program.options[name]
     value = value_of(program, name)
@@ -182,14 +182,14 @@ _NEVER_BARE = frozenset(
 """Options that need an attached value; git does not take the next word for it."""
 
 
-def value_of(program: Program, name: str) -> str:
+def value_of(program: ProgramSpec, name: str) -> str:
     """Return a value with which the option succeeds."""
-    option: Option = program.options[name]
+    option: OptionSpec = program.options[name]
     default = "HEAD" if option.role == "revision" else "3" if option.role == "number" else "x"
     return _VALUES_BY_COMMAND.get((program.name, name), _VALUES.get(name, default))
 
 
-def single_cases(program: Program) -> Iterator[Case]:
+def single_cases(program: ProgramSpec) -> Iterator[Case]:
     """Yield each option in each of its forms, before and after the operands."""
     for operands in OPERANDS[program.name]:
         yield _case(program, (), (), operands)
@@ -203,7 +203,7 @@ def single_cases(program: Program) -> Iterator[Case]:
         yield _case(program, ("-NUMBER",), ("-2",), OPERANDS[program.name][0])
 
 
-def pair_cases(program: Program, chance: random.Random, count: int) -> Iterator[Case]:
+def pair_cases(program: ProgramSpec, chance: random.Random, count: int) -> Iterator[Case]:
     """Yield `count` commands with two or more options in any order and with any operands."""
     names = sorted(program.options)
     if not names:
@@ -216,7 +216,7 @@ def pair_cases(program: Program, chance: random.Random, count: int) -> Iterator[
         yield _case(program, tuple(chosen), words, operands, is_last=chance.random() < 0.3)
 
 
-def operands_for(program: Program, name: str) -> Sequence[Sequence[str]]:
+def operands_for(program: ProgramSpec, name: str) -> Sequence[Sequence[str]]:
     """Return operands with which an option may succeed."""
     if (program.name, name) in _WITHOUT_OPERANDS:
         return ((),) if program.name == "config" else (("HEAD",), ("HEAD:a.txt",))
@@ -228,7 +228,7 @@ def operands_for(program: Program, name: str) -> Sequence[Sequence[str]]:
 
 
 def _case(
-    program: Program, names: tuple[str, ...], form: Sequence[str], operands: Sequence[str], *, is_last: bool = False
+    program: ProgramSpec, names: tuple[str, ...], form: Sequence[str], operands: Sequence[str], *, is_last: bool = False
 ) -> Case:
     before = [word for name in names for word in _BEFORE.get((program.name, name), ())]
     own = list(operands)
@@ -239,6 +239,6 @@ def _case(
     return Case(program.name, names, (*program.name.split("/"), *leading, *middle, *own[cut:]))
 
 
-def all_commands() -> list[Program]:
+def all_commands() -> list[ProgramSpec]:
     """Return the rows in a fixed order."""
     return [git_commands()[name] for name in sorted(git_commands())]

@@ -18,7 +18,7 @@ import pytest
 from qcode.safety.git_repository import GitConfig
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.git import GitUse, Kind, read_git, settle
-from qcode.safety.shell.table import Program
+from qcode.safety.shell.table import ProgramSpec
 from tests.safety.shell import git_cases
 from tests.safety.shell.git_cases import Case
 from tests.safety.shell.git_scratch import PATH, GitScratch, add_submodule, make_scratch
@@ -74,7 +74,7 @@ def test_sample_of_the_options_does_only_what_the_rows_say(scratch: GitScratch) 
 @pytest.mark.broad
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", git_cases.all_commands(), ids=lambda program: program.name)
-def test_every_option_does_only_what_the_row_says_and_succeeds(program: Program, scratch: GitScratch) -> None:
+def test_every_option_does_only_what_the_row_says_and_succeeds(program: ProgramSpec, scratch: GitScratch) -> None:
     cases = understood(git_cases.single_cases(program), scratch)
     runs = list(observed(scratch, cases))
     assert [broken for case, use, run in runs for broken in breaches(scratch, case, use, run)] == []
@@ -88,7 +88,7 @@ def test_every_option_does_only_what_the_row_says_and_succeeds(program: Program,
 @pytest.mark.broad
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", git_cases.all_commands(), ids=lambda program: program.name)
-def test_pairs_of_options_do_only_what_the_row_says(program: Program, scratch: GitScratch) -> None:
+def test_pairs_of_options_do_only_what_the_row_says(program: ProgramSpec, scratch: GitScratch) -> None:
     count = min(_PAIRS, 6 * len(program.options))
     cases = understood(git_cases.pair_cases(program, random.Random(_SEED), count), scratch)
     assert violations(scratch, cases) == []
@@ -159,7 +159,7 @@ def test_git_takes_the_next_word_for_a_value_exactly_if_the_table_says_so(is_who
     assert wrong == []
 
 
-def takes_values_as_listed(scratch: GitScratch, program: Program, name: str) -> bool:
+def takes_values_as_listed(scratch: GitScratch, program: ProgramSpec, name: str) -> bool:
     """Return whether git gives an error about the word after an option, and about an option without its value.
 
     It gives none about the word if it takes it for the value. A required value was proved by the runs in which it is

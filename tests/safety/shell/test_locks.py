@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.probes import Contents, Probes, Repository, Tracked
+from qcode.safety.probes import Probes, Repository, Tracked, WorkspaceContents
 from qcode.safety.rules import Rules
 from qcode.safety.shell.judge import NO_SANDBOX as NEEDS_SANDBOX
 from qcode.safety.verdict import SHELL_PATH, SHELL_READS, SandboxSupport
@@ -64,7 +64,7 @@ def test_command_beyond_the_core_asks_without_a_sandbox(repo: Path, command: str
 )
 def test_search_asks_if_a_secret_is_in_reach_and_cannot_be_masked(repo: Path, command: str) -> None:
     def judge(support: SandboxSupport, *secrets: str) -> str:
-        found = Contents(tuple(str(repo / name) for name in secrets))
+        found = WorkspaceContents(tuple(str(repo / name) for name in secrets))
         return judge_shell(command, repo, replace(CLEAN, sandbox=lambda: support, contents=lambda: found)).rule
 
     assert judge(LANDLOCK) == SHELL_READS
@@ -102,20 +102,20 @@ def test_deny_rule_covers_options_before_the_subcommand_and_wrappers(repo: Path,
 
 
 def test_search_of_one_folder_is_not_stopped_by_a_secret_in_another(repo: Path) -> None:
-    found = Contents((str(repo / ".env"),))
+    found = WorkspaceContents((str(repo / ".env"),))
     probes = replace(CLEAN, sandbox=lambda: LANDLOCK, contents=lambda: found)
     assert judge_shell("grep -rn x src", repo, probes).is_allowed
 
 
 def test_search_asks_if_the_workspace_could_not_be_walked_in_time(repo: Path) -> None:
-    probes = replace(CLEAN, contents=lambda: Contents(is_complete=False))
+    probes = replace(CLEAN, contents=lambda: WorkspaceContents(is_complete=False))
     assert judge_shell("grep -rn x .", repo, probes).verdict == "ask"
     assert judge_shell("grep -n x app.py", repo, probes).is_allowed
 
 
 def test_command_that_writes_and_searches_asks_if_a_secret_is_in_reach(repo: Path) -> None:
     """The sandbox that can hold a writable workspace hides nothing in it."""
-    probes = replace(CLEAN, contents=lambda: Contents((str(repo / ".env"),)))
+    probes = replace(CLEAN, contents=lambda: WorkspaceContents((str(repo / ".env"),)))
     policy = policy_for(repo, probes, mode="accept-edits")
     assert policy.judge(spec_of("shell"), {"command": "grep -rn x . > found.txt"}).verdict == "ask"
     assert policy.judge(spec_of("shell"), {"command": "grep -rn x src > found.txt"}).confinement == "workspace"

@@ -9,33 +9,42 @@ import pytest
 
 from qcode.safety.shell import table
 from qcode.safety.shell.ast import MARK, Hole, Word
-from qcode.safety.shell.table import Arguments, Operands, Option, Program, Role, When, programs, read_arguments
+from qcode.safety.shell.table import (
+    Operands,
+    OptionSpec,
+    ParsedArguments,
+    ProgramSpec,
+    Role,
+    When,
+    programs,
+    read_arguments,
+)
 
-SORT = Program(
+SORT = ProgramSpec(
     "sort",
     {
-        "-r": Option("none"),
-        "--reverse": Option("none"),
-        "-u": Option("none"),
-        "-k": Option("required"),
-        "--key": Option("required"),
-        "-S": Option("required", "number"),
-        "-c": Option("optional", "word"),
-        "--check": Option("optional", "word"),
-        "--like": Option("required", "read"),
+        "-r": OptionSpec("none"),
+        "--reverse": OptionSpec("none"),
+        "-u": OptionSpec("none"),
+        "-k": OptionSpec("required"),
+        "--key": OptionSpec("required"),
+        "-S": OptionSpec("required", "number"),
+        "-c": OptionSpec("optional", "word"),
+        "--check": OptionSpec("optional", "word"),
+        "--like": OptionSpec("required", "read"),
     },
     {"-o": "writes a file", "--output": "writes a file"},
     Operands(("read",), 0),
 )
 
 
-def read(program: Program, *texts: str | Word) -> Arguments:
+def read(program: ProgramSpec, *texts: str | Word) -> ParsedArguments:
     found = read_arguments(program, words(*texts))
-    assert isinstance(found, Arguments), found
+    assert isinstance(found, ParsedArguments), found
     return found
 
 
-def complaint(program: Program, *texts: str | Word) -> str:
+def complaint(program: ProgramSpec, *texts: str | Word) -> str:
     found = read_arguments(program, words(*texts))
     assert isinstance(found, str), found
     assert "\n" not in found
@@ -46,15 +55,15 @@ def words(*texts: str | Word) -> tuple[Word, ...]:
     return tuple(Word(text) if isinstance(text, str) else text for text in texts)
 
 
-def given(arguments: Arguments) -> list[tuple[str, str | None]]:
+def given(arguments: ParsedArguments) -> list[tuple[str, str | None]]:
     return [(name, None if word is None else word.text) for name, word in arguments.options]
 
 
-def operands(arguments: Arguments) -> list[str]:
+def operands(arguments: ParsedArguments) -> list[str]:
     return [word.text for word, _ in arguments.operands]
 
 
-def row(**fields: object) -> Program:
+def row(**fields: object) -> ProgramSpec:
     """Return a row made as the data file would make it."""
     return table._program("p", fields)
 

@@ -19,7 +19,15 @@ import pytest
 
 from qcode.safety.protected_paths import in_kernel
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.table import PATH_ROLES, Arguments, Operands, Option, Program, programs, read_arguments
+from qcode.safety.shell.table import (
+    PATH_ROLES,
+    Operands,
+    OptionSpec,
+    ParsedArguments,
+    ProgramSpec,
+    programs,
+    read_arguments,
+)
 from tests.safety.shell.generated import Case, generate, operand_lists, proofs_needed, spread, values_of_options
 from tests.safety.shell.samples import HELP, samples_of
 from tests.safety.shell.scratch import Scratch, is_installed, make_scratch
@@ -59,7 +67,7 @@ COMPLAINS = re.compile(
 class Claim:
     """What a command may read in the scratch folder, by the arguments that the table reads."""
 
-    def __init__(self, scratch: Scratch, program: Program, arguments: Arguments) -> None:
+    def __init__(self, scratch: Scratch, program: ProgramSpec, arguments: ParsedArguments) -> None:
         self._scratch, self._program = scratch, program
         roles = [(self._absolute(word), role) for word, role in arguments.roles if role in PATH_ROLES]
         # fd warns if a folder has the name of the pattern.
@@ -135,7 +143,7 @@ def below(top: str, with_links: bool) -> frozenset[str]:
     return frozenset(found)
 
 
-def complaints(scratch: Scratch, program: Program, arguments: Arguments, run: Run) -> Iterator[str]:
+def complaints(scratch: Scratch, program: ProgramSpec, arguments: ParsedArguments, run: Run) -> Iterator[str]:
     """Yield what a run did that the table does not say."""
     claim = Claim(scratch, program, arguments)
     if run.is_late:
@@ -152,7 +160,7 @@ def complaints(scratch: Scratch, program: Program, arguments: Arguments, run: Ru
     yield from (f"looked at {path}" for path in run.looked if scratch.holds(path) and not claim.may_look_at(path))
 
 
-def omissions(scratch: Scratch, program: Program, arguments: Arguments, run: Run) -> Iterator[str]:
+def omissions(scratch: Scratch, program: ProgramSpec, arguments: ParsedArguments, run: Run) -> Iterator[str]:
     """Yield what a successful run should have read by the table, and did not."""
     samples = samples_of(program.name)
     if arguments.has(*HELP, *samples.ends, *samples.skips):
@@ -169,24 +177,26 @@ def omissions(scratch: Scratch, program: Program, arguments: Arguments, run: Run
             yield f"did not read {path}"
 
 
-def run_cases(scratch: Scratch, program: Program, cases: Sequence[Case]) -> Iterator[tuple[Case, Arguments, Run]]:
+def run_cases(
+    scratch: Scratch, program: ProgramSpec, cases: Sequence[Case]
+) -> Iterator[tuple[Case, ParsedArguments, Run]]:
     """Run the commands that the table understands; yield each with how the table reads it."""
-    understood: list[tuple[Case, Arguments]] = []
+    understood: list[tuple[Case, ParsedArguments]] = []
     for case in cases:
         arguments = read_arguments(program, tuple(Word(text) for text in case.words))
-        if isinstance(arguments, Arguments) and not names_the_kernel(arguments):
+        if isinstance(arguments, ParsedArguments) and not names_the_kernel(arguments):
             understood.append((case, arguments))
     runs = observe([argv(program, case.words) for case, _ in understood], scratch.workspace, scratch.env)
     for (case, arguments), run in zip(understood, runs, strict=True):
         yield case, arguments, run
 
 
-def names_the_kernel(arguments: Arguments) -> bool:
+def names_the_kernel(arguments: ParsedArguments) -> bool:
     """Return whether an operand is below /proc, which the path layer denies: tac copies such a file first."""
     return any(role in PATH_ROLES and in_kernel(word.text) for word, role in arguments.roles)
 
 
-def argv(program: Program, words: Sequence[str]) -> list[str]:
+def argv(program: ProgramSpec, words: Sequence[str]) -> list[str]:
     if program.builtin:
         return [*shell_argv(f'{program.name} "$@"'), program.name, *words]
     return [program.name, *words]
@@ -202,13 +212,13 @@ def denies(run: Run, option: str) -> bool:
     )
 
 
-def require(program: Program) -> None:
+def require(program: ProgramSpec) -> None:
     require_strace()
     if not program.builtin and not is_installed(program.name):
         pytest.skip(f"{program.name} is not installed")
 
 
-def check(program: Program, cases: Sequence[Case], scratch: Scratch) -> frozenset[str]:
+def check(program: ProgramSpec, cases: Sequence[Case], scratch: Scratch) -> frozenset[str]:
     """Run the cases, assert that each did what the table says, and return what was proved."""
     samples = samples_of(program.name)
     proved: set[str] = set()
@@ -232,24 +242,24 @@ def check(program: Program, cases: Sequence[Case], scratch: Scratch) -> frozense
     return frozenset(proved)
 
 
-def scratch_for(program: Program, folder: Path) -> Scratch:
+def scratch_for(program: ProgramSpec, folder: Path) -> Scratch:
     """Build a workspace in which every word that could be mistaken for an operand is a file."""
     words = {word for word in values_of_options(program) if word and "/" not in word and len(word) < 100}
     return make_scratch(folder.resolve(), words)
 
 
-def is_copy(program: Program) -> bool:
+def is_copy(program: ProgramSpec) -> bool:
     """Return whether another name has the same row, and comes before this one in the table."""
     same = (name for name, row in programs().items() if replace(row, name=program.name) == program)
     return next(same) != program.name
 
 
-def changed(program: str, **changes: object) -> Program:
+def changed(program: str, **changes: object) -> ProgramSpec:
     """Return a row of the table with other fields."""
     return replace(programs()[program], **changes)  # type: ignore[arg-type]  # fields by name
 
 
-def named(program: Program) -> str:
+def named(program: ProgramSpec) -> str:
     return program.name
 
 
@@ -266,7 +276,7 @@ READING = [
 
 
 @pytest.mark.parametrize("program", PROVABLE, ids=named)
-def test_sample_of_a_row_does_what_the_table_says(program: Program, tmp_path: Path) -> None:
+def test_sample_of_a_row_does_what_the_table_says(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)
     scratch = scratch_for(program, tmp_path)
     check(program, spread(generate(program), SAMPLE, program.name), scratch)
@@ -275,7 +285,7 @@ def test_sample_of_a_row_does_what_the_table_says(program: Program, tmp_path: Pa
 @pytest.mark.broad
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", PROVABLE, ids=named)
-def test_every_option_of_a_row_does_what_the_table_says(program: Program, tmp_path: Path) -> None:
+def test_every_option_of_a_row_does_what_the_table_says(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)
     scratch = scratch_for(program, tmp_path)
     proved = check(program, generate(program, is_short=is_copy(program)), scratch)
@@ -285,7 +295,7 @@ def test_every_option_of_a_row_does_what_the_table_says(program: Program, tmp_pa
 
 @pytest.mark.broad
 @pytest.mark.parametrize("program", REFUSING, ids=named)
-def test_refused_options_of_a_row_are_known_to_the_program(program: Program, tmp_path: Path) -> None:
+def test_refused_options_of_a_row_are_known_to_the_program(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)
     scratch = make_scratch(tmp_path.resolve())
     names = [name for name, why in program.refused.items() if name not in ("-", "--") and "(since" not in why]
@@ -297,7 +307,7 @@ def test_refused_options_of_a_row_are_known_to_the_program(program: Program, tmp
 
 @pytest.mark.broad
 @pytest.mark.parametrize("program", READING, ids=named)
-def test_options_end_at_the_first_operand_only_if_the_row_says_so(program: Program, tmp_path: Path) -> None:
+def test_options_end_at_the_first_operand_only_if_the_row_says_so(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)
     scratch = make_scratch(tmp_path.resolve())
     operand = operand_lists(program, frozenset())[-1][0]
@@ -306,16 +316,16 @@ def test_options_end_at_the_first_operand_only_if_the_row_says_so(program: Progr
 
 
 WRONG_ROWS = {
-    "a flag that takes a value": changed("sort", options={"-k": Option("none")}),
-    "a value that is optional": changed("uniq", options={"--group": Option("required", "word")}),
-    "an optional value that is required": changed("grep", options={"--max-count": Option("optional", "number")}),
-    "an option that writes": changed("sort", options={"-o": Option("required", "text")}, refused={}),
-    "an option that writes for many operands": changed("sort", options={"-m": Option("none")}, refused={}),
-    "a date that reads": changed("date", options={"-d": Option("required", "text")}),
-    "an option that reads": changed("grep", options={"-f": Option("required", "text")}, refused={}),
-    "an option that runs a program": changed("diff", options={"-l": Option("none")}, refused={}),
-    "an option that does not exist": changed("cat", options={"--no-such-option": Option("none")}),
-    "an option that follows links": changed("du", options={"-L": Option("none")}, refused={}),
+    "a flag that takes a value": changed("sort", options={"-k": OptionSpec("none")}),
+    "a value that is optional": changed("uniq", options={"--group": OptionSpec("required", "word")}),
+    "an optional value that is required": changed("grep", options={"--max-count": OptionSpec("optional", "number")}),
+    "an option that writes": changed("sort", options={"-o": OptionSpec("required", "text")}, refused={}),
+    "an option that writes for many operands": changed("sort", options={"-m": OptionSpec("none")}, refused={}),
+    "a date that reads": changed("date", options={"-d": OptionSpec("required", "text")}),
+    "an option that reads": changed("grep", options={"-f": OptionSpec("required", "text")}, refused={}),
+    "an option that runs a program": changed("diff", options={"-l": OptionSpec("none")}, refused={}),
+    "an option that does not exist": changed("cat", options={"--no-such-option": OptionSpec("none")}),
+    "an option that follows links": changed("du", options={"-L": OptionSpec("none")}, refused={}),
     "an operand that is written": changed("uniq", options={}, operands=Operands(("read", "text"))),
     "an operand that is not read": changed("basename", options={}, operands=Operands(("read",), 0)),
     "a walk that is none": changed("cat", options={}, operands=Operands(("names",), 0)),
@@ -324,7 +334,7 @@ WRONG_ROWS = {
 
 
 @pytest.mark.parametrize("program", WRONG_ROWS.values(), ids=WRONG_ROWS)
-def test_wrong_row_is_found(program: Program, tmp_path: Path) -> None:
+def test_wrong_row_is_found(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)
     scratch = scratch_for(program, tmp_path)
     with pytest.raises(AssertionError):

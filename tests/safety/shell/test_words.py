@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qcode.safety.shell.ast import Command, NotPlain
+from qcode.safety.shell.ast import NotPlain, SimpleCommand
 from qcode.safety.shell.judge import read_flow
 
 BASH = shutil.which("bash") or "bash"
@@ -18,7 +18,7 @@ BASH = shutil.which("bash") or "bash"
 SHELL_TEXT = st.text(alphabet="ab01 '\"\\$`;|&#~{}()*?[]!<>=@.,/-\n\t", max_size=14)
 
 
-def parse(command: str) -> list[Command]:
+def parse(command: str) -> list[SimpleCommand]:
     return [part.command for part in read_flow(command, "/").parts]
 
 

@@ -12,19 +12,19 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from qcode.tui.app import QcodeApp
-from qcode.tui.screens.picker import Column, Picker, PickerList, Row, foot
+from qcode.tui.screens.picker import Column, Picker, PickerList, PickerRow, foot
 
-ROWS = tuple(Row(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
+ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
 
 
 class Recording(Picker):
     """Notes which rows it was told of."""
 
-    def __init__(self, rows: tuple[Row, ...] = ROWS, empty: str = "Nothing yet.") -> None:
+    def __init__(self, rows: tuple[PickerRow, ...] = ROWS, empty: str = "Nothing yet.") -> None:
         super().__init__("Things", rows, empty=empty)
         self.seen: list[str] = []
 
-    def show_row(self, row: Row | None) -> None:
+    def show_row(self, row: PickerRow | None) -> None:
         self.seen.append(row.id if row is not None else "")
 
 
@@ -165,7 +165,7 @@ def test_everything_fits_and_brackets_are_text(size: tuple[int, int]) -> None:
         shown = "\n".join(lines)
         assert "Things  40" in shown
         assert "name 3 " in shown
-        assert "Enter choose" in shown
+        assert "Enter select" in shown
         if size[0] >= 40:
             assert "detail [b]3" in shown
         assert isinstance(stage.focused, Input)
@@ -196,10 +196,10 @@ def test_the_wheel_moves_the_highlight() -> None:
 
 
 GROUPED = (
-    Row("a", "alpha", cells=("200k", "64k", "$3 / $15"), group="one · ready"),
-    Row("b", "beta [b]", cells=("8k", "", ""), group="one · ready"),
-    Row("c", "alpine", cells=("1M", "128k", ""), also="two/alpine", group="two"),
-    Row("d", "delta", "/connect", group="more", is_dim=True),
+    PickerRow("a", "alpha", cells=("200k", "64k", "$3 / $15"), group="one · ready"),
+    PickerRow("b", "beta [b]", cells=("8k", "", ""), group="one · ready"),
+    PickerRow("c", "alpine", cells=("1M", "128k", ""), also="two/alpine", group="two"),
+    PickerRow("d", "delta", "/connect", group="more", is_dim=True),
 )
 
 

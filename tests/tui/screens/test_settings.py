@@ -74,12 +74,12 @@ def test_a_truth_value_toggles_in_the_file_and_holds_at_once(file: Path) -> None
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("enter")
         await run.pilot.pause()
-        rings.append(run.app.announcer.has_bell)
+        rings.append(run.app.terminal_title.has_bell)
         assert file.read_text() == FILE.replace("bell = false", "bell = true")
         assert about(screen) == "ui.bell = true, now."
         await run.pilot.press("right")
         assert file.read_text() == FILE
-        rings.append(run.app.announcer.has_bell)
+        rings.append(run.app.terminal_title.has_bell)
 
     rings: list[bool] = []
     play(test, configuring(file), "ui.bell")
@@ -205,7 +205,7 @@ def test_a_broken_file_is_said_and_nothing_opens(file: Path) -> None:
 def test_a_setting_can_be_typed_in_one_line(file: Path) -> None:
     async def test(run: Running) -> None:
         await run.send("/config ui.bell true")
-        assert run.app.announcer.has_bell
+        assert run.app.terminal_title.has_bell
         assert "ui.bell = true, now." in run.text
         await run.send("/config ui.bxll")
         assert "Did you mean ui.bell?" in run.text

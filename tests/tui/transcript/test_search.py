@@ -6,7 +6,7 @@ from textual.pilot import Pilot
 
 from qcode.tui.transcript.cards import CardUpdate
 from qcode.tui.transcript.line import ink
-from qcode.tui.transcript.transcript import Found
+from qcode.tui.transcript.transcript import SearchPosition
 from tests.tui.transcript.stage import Stage, fill, play, settle
 
 
@@ -15,13 +15,13 @@ def test_a_search_goes_upwards_from_where_one_is_and_brings_each_place_into_view
         shown = stage.transcript
         fill(shown, 30)
         await settle(stage, pilot)
-        assert shown.search("no such thing") == Found(0, 0)
-        assert shown.search("REPLY 1") == Found(11, 11)
+        assert shown.search("no such thing") == SearchPosition(0, 0)
+        assert shown.search("REPLY 1") == SearchPosition(11, 11)
         assert [shown.search_on().number for _ in range(2)] == [10, 9]
         await settle(stage, pilot)
         assert stage.screen.get_selected_text() == "reply 1"
         assert "• reply 17" in stage.view()
-        assert shown.search_on(is_upwards=False) == Found(10, 11)
+        assert shown.search_on(is_upwards=False) == SearchPosition(10, 11)
         assert not shown.is_anchored
 
     play(scene)
@@ -32,9 +32,9 @@ def test_a_search_goes_around_at_both_ends() -> None:
         shown = stage.transcript
         shown.append_text("one two one")
         await settle(stage, pilot)
-        assert shown.search("one") == Found(2, 2)
+        assert shown.search("one") == SearchPosition(2, 2)
         assert [shown.search_on().number for _ in range(3)] == [1, 2, 1]
-        assert shown.search_on(is_upwards=False) == Found(2, 2)
+        assert shown.search_on(is_upwards=False) == SearchPosition(2, 2)
 
     play(scene)
 
@@ -75,9 +75,9 @@ def test_a_place_in_folded_output_is_unfolded_when_one_comes_to_it_and_folded_ag
         await settle(stage, pilot)
         folded = shown.plain_text()
         assert "52 more lines" in folded
-        assert shown.search("file 30") == Found(2, 2)
+        assert shown.search("file 30") == SearchPosition(2, 2)
         assert shown.plain_text() == folded
-        assert shown.search_on() == Found(1, 2)
+        assert shown.search_on() == SearchPosition(1, 2)
         await settle(stage, pilot)
         assert "  │ file 30" in stage.view()
         assert stage.screen.get_selected_text() == "file 30"
@@ -94,7 +94,7 @@ def test_a_place_in_what_a_fold_shows_anyway_unfolds_nothing() -> None:
         shown.add_card("c", "shell", "ls")
         shown.update_card("c", CardUpdate(state="done", output="\n".join(f"file {n}" for n in range(60))))
         await settle(stage, pilot)
-        assert shown.search("file 1") != Found()
+        assert shown.search("file 1") != SearchPosition()
         shown.search("file 2")
         while shown.search_on().number != 1:
             continue
@@ -113,7 +113,7 @@ def test_a_phrase_is_found_over_the_end_of_a_row_and_whatever_its_spaces() -> No
         assert len(stage.view()[0]) < 30
         for start in range(9):
             words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"][start : start + 2]
-            assert shown.search("  ".join(words)) == Found(1, 1)
+            assert shown.search("  ".join(words)) == SearchPosition(1, 1)
             assert stage.screen.get_selected_text() == " ".join(words)
 
     play(scene, (24, 12))
@@ -125,7 +125,7 @@ def test_gutters_are_not_found() -> None:
         shown.add_card("c", "shell", "ls")
         shown.update_card("c", CardUpdate(state="done", output="a\nb"))
         await settle(stage, pilot)
-        assert shown.search("│") == Found(0, 0)
+        assert shown.search("│") == SearchPosition(0, 0)
 
     play(scene)
 
@@ -153,11 +153,11 @@ def test_a_search_goes_on_while_text_comes() -> None:
         shown = stage.transcript
         shown.append_text("one word here\n\n")
         await settle(stage, pilot)
-        assert shown.search("word") == Found(1, 1)
+        assert shown.search("word") == SearchPosition(1, 1)
         shown.append_text("another word\n\n" * 40)
         await settle(stage, pilot)
         assert stage.screen.get_selected_text() == "word"
-        assert shown.search_on(is_upwards=False) == Found(2, 41)
+        assert shown.search_on(is_upwards=False) == SearchPosition(2, 41)
 
     play(scene)
 

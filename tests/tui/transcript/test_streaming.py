@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qcode.tui.transcript.entries import Reply
+from qcode.tui.transcript.entries import ReplyEntry
 from qcode.tui.transcript.line import join
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.tui.transcript.rendering import facts, lines_of
@@ -73,7 +73,7 @@ def test_any_text_fits_and_carries_nothing_a_terminal_would_act_on(text: str, wi
 def test_marks_stand_between_rows_and_change_none(text: str, cuts: list[int], data: st.DataObject) -> None:
     pieces = split(text, cuts)
     marked = data.draw(st.sets(st.integers(0, max(0, len(pieces) - 1)), max_size=3))
-    live, rewrapped = Reply(), Reply()
+    live, rewrapped = ReplyEntry(), ReplyEntry()
     for index, piece in enumerate(pieces):
         for reply in (live, rewrapped):
             if index in marked:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from qcode.tui.terminal.input import GroundReported, ReportParser, is_askable
+from qcode.tui.terminal.input import ReportParser, TerminalBackgroundChanged, can_query_background
 from tests.e2e.running import Place
 from tests.e2e.terminal import Terminal
 from tests.tui.harness import Running, drive
@@ -30,7 +30,7 @@ def told(messages: Iterable[object]) -> list[object]:
     said: list[object] = []
     for message in messages:
         match message:
-            case GroundReported():
+            case TerminalBackgroundChanged():
                 said.append(message.is_dark)
             case events.Key():
                 said.append(message.key)
@@ -92,11 +92,11 @@ def test_the_theme_follows_until_the_person_chooses_one() -> None:
     async def test(run: Running) -> None:
         seen = [run.app.theme]
         for is_dark in (False, True, False):
-            run.app.post_message(GroundReported(is_dark=is_dark))
+            run.app.post_message(TerminalBackgroundChanged(is_dark=is_dark))
             await run.pilot.pause()
             seen.append(run.app.theme)
         await run.send("/theme high-contrast")
-        run.app.post_message(GroundReported(is_dark=True))
+        run.app.post_message(TerminalBackgroundChanged(is_dark=True))
         await run.pilot.pause()
         assert [*seen, run.app.theme] == ["dark", "light", "dark", "light", "high-contrast"]
 
@@ -105,7 +105,7 @@ def test_the_theme_follows_until_the_person_chooses_one() -> None:
 
 @pytest.mark.parametrize(("term", "asked"), [("xterm-256color", True), ("linux", False), ("dumb", False), ("", False)])
 def test_a_terminal_that_could_show_the_question_is_not_asked(term: str, asked: bool) -> None:
-    assert is_askable({"TERM": term}) is asked
+    assert can_query_background({"TERM": term}) is asked
 
 
 def test_a_real_terminal_is_asked_and_its_answer_is_not_typed(tmp_path: Path) -> None:
