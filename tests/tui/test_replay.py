@@ -36,7 +36,7 @@ class Person(Recorder):
         self.transcript = Transcript(clock=self._clock)
         self._presenter = Presenter(self.transcript, self, self, self._clock)
 
-    def ask(self, approval: CallApproval) -> None:
+    def ask(self, approval: CallApproval, position: str) -> None:
         decision = Answer("the blue one") if isinstance(approval, Question) else Allow()
         denied = approval.id.startswith("no")
         self._talk.conversation.answer(approval.id, Deny("not today") if denied else decision)

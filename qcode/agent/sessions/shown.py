@@ -1,4 +1,4 @@
-"""What a conversation showed beside its messages, kept so that a resumed session looks as it was seen.
+"""The display of a conversation beside its messages, kept so that a resumed session looks as it was seen.
 
 `ShownRecorder` picks it out of the events of a turn; the functions convert it to JSON and back. None of it is ever sent
 to a model. `replay` turns it and the messages into events again; a file without these records replays, too.
@@ -37,7 +37,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject
 
 MAX_DIFF_CHARS = 400_000
-"""A longer diff is cut at a line: the file as it was and is stands in the checkpoints."""
+"""A longer diff is cut at a line. The checkpoints have both versions of the file."""
 
 _FLAT: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
     "notice": (Notice, {"level": str, "text": str}),

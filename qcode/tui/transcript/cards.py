@@ -61,8 +61,9 @@ class CardUpdate:
     """A change of a card. A field that is None stays unchanged.
 
     `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
-    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `seconds` is
-    how long the call ran, if the card is not to measure that.
+    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `is_hidden`:
+    the card has no rows until its next state, because a question shows the same call. `seconds` is the duration of the
+    call, if the card is not to measure it.
     """
 
     state: CardState | None = None
@@ -74,6 +75,7 @@ class CardUpdate:
     hint: str | None = None
     detail: str | None = None
     seconds: float | None = None
+    is_hidden: bool | None = None
 
 
 class TranscriptView(Protocol):
@@ -105,6 +107,7 @@ class Card(Foldable):
         self._seconds: float | None = None
         self._summary = ""
         self._hint = ""
+        self._is_hidden = False
         self._output: list[str] = []
         self._rest = ""
         self._long: list[str] = []
@@ -133,6 +136,8 @@ class Card(Foldable):
             self._seconds = update.seconds
         if update.hint is not None:
             self._hint = update.hint
+        if update.state is not None or update.is_hidden is not None:
+            self._is_hidden = update.is_hidden is True
         if update.summary is not None:
             self._summary = tidy(update.summary).replace("\n", " ")
         self.touch()
@@ -148,6 +153,8 @@ class Card(Foldable):
         return "\n".join([self._argument, *output[0], output[1], *(row.text for row in self._diff)])
 
     def lay_out(self, width: int) -> list[Line]:
+        if self._is_hidden:
+            return []
         lines = self._title(width)
         room = max(1, width - len(_INDENT[0]))
         if self._diff:
