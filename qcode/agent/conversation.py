@@ -23,8 +23,7 @@ from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
 from qcode.agent.sessions.history import HistoryEntry, ShownResult, StoredMessage
 from qcode.agent.sessions.records import is_a_prompt
-from qcode.agent.sessions.session import Session
-from qcode.agent.sessions.shown import ShownRecorder
+from qcode.agent.sessions.session import Session, ShownRecorder
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import Background, Toolbox

@@ -16,12 +16,13 @@ from qcode.agent.sessions.records import (
     inner_from,
     move_from,
     new_messages_from,
+    result_from,
     runs_from,
+    shown_from,
     stored_from,
     text,
     whole,
 )
-from qcode.agent.sessions.shown import result_from, shown_from
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
 from qcode.text.json import JsonObject
