@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.reports import TurnUsage
-from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, CallApproval, Deny, Question, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, Deny, Question, TurnApproval, TurnOptions
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import user
@@ -36,7 +36,7 @@ class Person(Recorder):
         self.transcript = Transcript(clock=self._clock)
         self._presenter = Presenter(self.transcript, self, self, self._clock)
 
-    def ask(self, approval: CallApproval, position: str) -> None:
+    def ask(self, approval: TurnApproval, position: str) -> None:
         decision = Answer("the blue one") if isinstance(approval, Question) else Allow()
         denied = approval.id.startswith("no")
         self._talk.conversation.answer(approval.id, Deny("not today") if denied else decision)
