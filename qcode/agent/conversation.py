@@ -241,7 +241,7 @@ class Conversation:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)
                     self._transcript.session.partial.see(event)
-                    if type(event) is TextDelta:  # most events are these, and no notice comes with them
+                    if type(event) is TextDelta:  # most events are these, and they need no notice
                         yield self._logged(event)
                         continue
                     for told in self._with_notices(event, prompt):
