@@ -61,8 +61,9 @@ from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tui.shell_lines import line_state, without_code
-from qcode.tui.status import Activity
+from qcode.tui.status import Activity, closing_text
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
+from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Presenter:
         self._restarting: Retry | None = None
         self._recovery = ""
         self._doing = ""
+        self._changes = DiffCount()
         self.background_key = ""
 
     def present(self, event: TurnEvent) -> None:
@@ -129,6 +131,7 @@ class Presenter:
         match event:
             case TurnStarted():
                 self._has_said_why = False
+                self._changes = DiffCount()
                 self._set_activity("starting")
             case StepStarted():
                 self._start_reply()
@@ -328,15 +331,21 @@ class Presenter:
         summary = outcome.summary if has_run else ""
         if event.state == "denied" and outcome.diff:
             summary = content.partition(": ")[2]  # the reason of the user; the card shows the diff in place of the text
+        summary = one_line(summary)
+        first, _, rest = content.partition("\n")
+        if has_output and summary == one_line(first) and not summary.endswith("…"):
+            content = rest  # the summary says the first line
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
-                summary=one_line(summary) or None,
+                summary=summary or None,
                 seconds=event.seconds,
             ),
         )
+        if event.state == "done" and outcome.diff:
+            self._changes.add(outcome.diff)
         self._open_cards.pop(call.call_id, None)
         self._streamed.discard(call.call_id)
         self._set_activity("waiting for the model")
@@ -358,6 +367,8 @@ class Presenter:
         if note := requests_note(event.api_calls, event.discarded_output_tokens):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event.usage, event.cost)
+        if closing := closing_text(event, self._changes):
+            self._transcript.add_mark(closing)
         self._doing = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
