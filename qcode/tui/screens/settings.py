@@ -24,9 +24,6 @@ _VALUE_CELLS = 28
 _FAMILIES = {"providers": "providers", "models": "models", "mcp_servers": "tool servers"}
 
 
-_FIRST = ("ui", "permissions")
-
-
 class SettingsScreen(ListScreen[None]):
     """Shows the settings; `themes` are the installed themes.
 
@@ -153,10 +150,7 @@ class SettingsScreen(ListScreen[None]):
         return True
 
     def _made(self) -> list[PickerRow]:
-        """Return the rows, those of the app and of permissions first."""
-        rank = {table: at for at, table in enumerate(_FIRST)}
-        ordered = sorted(self._settings.values(), key=lambda one: rank.get(one.name.partition(".")[0], len(rank)))
-        return [setting_row(setting) for setting in ordered]
+        return [setting_row(setting) for setting in self._settings.values()]
 
     def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
         """Show a message, or the description of the highlighted setting."""

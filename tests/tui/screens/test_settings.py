@@ -70,14 +70,6 @@ def test_every_setting_is_listed_with_value_and_origin(file: Path) -> None:
     play(test, configuring(file, "--theme", "light"))
 
 
-def test_settings_of_the_app_and_permissions_come_first(file: Path) -> None:
-    async def test(run: Running, screen: SettingsScreen) -> None:
-        tables = list(dict.fromkeys(row.id.partition(".")[0] for row in screen.rows))
-        assert tables[:2] == ["ui", "permissions"]
-
-    play(test, configuring(file))
-
-
 def test_a_truth_value_toggles_in_the_file_and_holds_at_once(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("enter")
