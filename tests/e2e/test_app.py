@@ -28,7 +28,9 @@ def is_restored(terminal: Terminal) -> bool:
     return ALTERNATE_SCREEN_OFF in terminal.raw and CURSOR_ON in terminal.raw
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol", [PROTOCOLS[0], *(pytest.param(each, marks=pytest.mark.broad) for each in PROTOCOLS[1:])]
+)
 def test_an_edit_is_asked_for_approved_and_done(protocol: ProtocolName, place: Place) -> None:
     (place.work / "hello.py").write_text(HELLO)
     with (

@@ -1,12 +1,13 @@
 """Whatever a host, a person and the tools do, the invariants of output recovery hold: a machine that tries.
 
-By hand it runs long; over each protocol's wire format, encoder and decoder it runs again, shorter.
+The longest run scripts the replies themselves; a shorter one runs over the wire format of each protocol.
 """
 
 from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -292,6 +293,10 @@ class Recovery(RuleBasedStateMachine):
                 assert all(isinstance(json.loads(call.arguments), dict) for call in message.calls)
 
 
+class ManyByHand(Recovery):
+    """As many more examples as the broad run has time for."""
+
+
 class OverOpenAI(Recovery):
     protocol = "openai"
 
@@ -314,12 +319,14 @@ def _settings(examples: int) -> settings:
 
 
 TestByHand = Recovery.TestCase
-TestByHand.settings = _settings(200)
+TestByHand.settings = _settings(100)
+TestManyByHand = pytest.mark.broad(ManyByHand.TestCase)
+TestManyByHand.settings = _settings(400)
 TestOverOpenAI = OverOpenAI.TestCase
-TestOverOpenAI.settings = _settings(30)
+TestOverOpenAI.settings = _settings(20)
 TestOverAnthropic = OverAnthropic.TestCase
-TestOverAnthropic.settings = _settings(30)
+TestOverAnthropic.settings = _settings(20)
 TestOverGemini = OverGemini.TestCase
-TestOverGemini.settings = _settings(30)
+TestOverGemini.settings = _settings(20)
 TestOverResponses = OverResponses.TestCase
-TestOverResponses.settings = _settings(30)
+TestOverResponses.settings = _settings(20)

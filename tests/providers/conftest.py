@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +18,16 @@ def no_amazon_account(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, os.devnull)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_REGION", "eu-test-1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_service_models() -> Iterator[None]:
+    """Let all sessions of botocore share one loader: its data files do not change, and parsing them is slow."""
+    from botocore import session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "create_loader", functools.cache(session.create_loader))
+        yield
 
 
 @pytest.fixture(params=["direct", "sdk"])

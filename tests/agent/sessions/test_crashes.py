@@ -24,13 +24,15 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_waiting")
-def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.broad)])
+def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(step: int, tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     whole = file.read_bytes()
     ends = [at + 1 for at, byte in enumerate(whole) if byte == 0x0A]
     aside = file.with_suffix(".corrupt")
-    for size in range(len(whole) + 1):
+    at_ends = {size for end in ends for size in range(end - 2, end + 2) if size <= len(whole)}
+    for size in sorted({*range(0, len(whole) + 1, step), *at_ends}):
         aside.unlink(missing_ok=True)
         file.write_bytes(whole[:size])
         survived = sum(end - 1 <= size for end in ends) - 1
