@@ -51,6 +51,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -208,6 +209,10 @@ class Conversation:
                     if isinstance(event, TurnEnded):
                         self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
+                    self._transcript.session.partial.see(event)
+                    if type(event) is TextDelta:  # most events are these, and nothing below is about them
+                        yield self._seen(event)
+                        continue
                     for source in (self._transcript.session, self._checkpoints, self._toolbox, self._calls):
                         for warning in source.take_warnings():
                             yield self._seen(Notice("warning", warning))

@@ -351,12 +351,16 @@ def _at(value: Json) -> int:
     return whole({"at": value}, "at")
 
 
-_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ESCAPED = ("\x85", "\u2028", "\u2029")
+_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in _ESCAPED}
 
 
 def to_line(record: JsonObject) -> bytes:
     """Return the line of a record, newline included."""
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
+    text = _ENCODER.encode(record)
+    if not text.isascii() and any(char in text for char in _ESCAPED):  # searching is much cheaper than translating
+        text = text.translate(_LINE_ENDS)
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:

@@ -22,6 +22,7 @@ from qcode.agent.sessions.history import (
     StoredMessage,
     runs_of,
 )
+from qcode.agent.sessions.partial import PartialReply
 from qcode.agent.sessions.records import (
     VERSION,
     block_to_json,
@@ -42,8 +43,8 @@ class Session:
     """A session that can be appended to. It holds the lock of its file until `close`.
 
     `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
-    the history so far and is updated here. `blobs` is the folder for the contents of changed files, None if nothing is
-    kept on disk.
+    the history so far and is updated here. `blobs` is the folder for the contents of changed files, `partial` the file
+    for the reply under way; None if nothing is kept on disk.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Session:
         history: SessionHistory | None = None,
         title: str = "",
         blobs: Path | None = None,
+        partial: Path | None = None,
     ) -> None:
         self.session_id = session_id
         self.history = history or SessionHistory()
@@ -65,6 +67,7 @@ class Session:
         self._clock = clock
         self._redact = redact
         self._lock = threading.RLock()
+        self.partial = PartialReply(partial, lambda: self.history.next_number, redact)
 
     @property
     def is_saved(self) -> bool:
@@ -99,7 +102,18 @@ class Session:
             stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
+            self.partial.clear()
             return number
+
+    def recover(self, number: int) -> None:
+        """Write message `number`, which was loaded from the file of the reply under way, and empty that file."""
+        with self._lock:
+            stored = self.history.stored[number]
+            stored.entry = replace(stored.entry, at=self._now())
+            self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
+            self.sync()
+            if self.is_saved:
+                self.partial.discard()
 
     def append_entry(self, entry: HistoryEntry) -> None:
         self.append(entry.message, entry.attempts, entry.note)
@@ -125,6 +139,7 @@ class Session:
             record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": written}
             self._write(record)
             self.history.compact(runs, new)
+            self.partial.renumber()
             return numbers
 
     def entries(self) -> tuple[HistoryEntry, ...]:
@@ -218,6 +233,7 @@ class Session:
 
     def close(self) -> None:
         """Sync, and release the lock of the session."""
+        self.partial.close()
         self._file.close()
 
     def _now(self) -> str:
