@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from collections.abc import Iterator
 
@@ -23,8 +24,7 @@ def no_amazon_account(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def shared_service_models() -> Iterator[None]:
     """Let all sessions of botocore share one loader: its data files do not change, and parsing them is slow."""
-    from botocore import session
-
+    session = importlib.import_module("botocore.session")  # ships no types
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "create_loader", functools.cache(session.create_loader))
         yield
