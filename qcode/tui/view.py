@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -110,6 +111,7 @@ class AppView:
         self._app = app
         self._widgets = widgets
         self._welcome = welcome
+        self._first_model = agent.conversation.model
         self._clock = clock
         self._agent = agent
         self._shell = shell
@@ -191,7 +193,13 @@ class AppView:
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.become(())
-        self._widgets.transcript.add_welcome(self._welcome.lines())
+        self._widgets.transcript.add_welcome(self._welcome_lines())
+
+    def _welcome_lines(self) -> tuple[str, ...]:
+        """Return the welcome; a model chosen after the start replaces the first one and its reason."""
+        model = self._agent.conversation.model
+        welcome = self._welcome if model == self._first_model else replace(self._welcome, model=(model,))
+        return welcome.lines()
 
     def show_conversation(self) -> None:
         transcript = self._widgets.transcript
@@ -199,7 +207,7 @@ class AppView:
         if self._session_id != self._agent.conversation.session_id:
             self._session_id = self._agent.conversation.session_id
             self._widgets.status.forget_session()
-        transcript.add_welcome(self._welcome.lines())
+        transcript.add_welcome(self._welcome_lines())
         replay(self._agent.conversation.messages, transcript)
         self._widgets.todos.become(todos_in(self._agent.conversation.messages))
         self.session_name.refresh()

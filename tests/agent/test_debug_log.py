@@ -37,6 +37,9 @@ class OneReply:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         yield ReplyEnded(StopReason.END_TURN, "stop")
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         return ("m",)
 

@@ -55,6 +55,9 @@ class Endless:
                 self.closed += 1
                 raise ProviderError(ErrorKind.CONNECTION, "closed while it was read")
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         return ()
 

@@ -85,7 +85,7 @@ def test_what_keeps_an_agent_from_opening_is_one_error_with_its_exit_code(tmp_pa
         async with Agent.open(Options(model="nowhere/x", cwd=tmp_path)):
             raise AssertionError("it opened")
 
-    with pytest.raises(QcodeError, match="there is no provider") as raised:
+    with pytest.raises(QcodeError, match="unknown provider") as raised:
         asyncio.run(run())
     assert raised.value.exit_code == 2
 

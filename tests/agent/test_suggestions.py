@@ -28,6 +28,9 @@ class Host:
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         raise AssertionError("no model is asked")
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         if self.names is None:
             await asyncio.Event().wait()

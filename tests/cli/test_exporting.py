@@ -28,4 +28,5 @@ def test_what_cannot_be_written_is_one_line(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Cannot write") as refused:
         save_export(tmp_path, name, "text")
     assert "\n" not in str(refused.value)
+    assert not str(refused.value).endswith("..")
     assert list(tmp_path.iterdir()) == []

@@ -98,6 +98,23 @@ def test_a_session_is_exported_as_asked_or_as_its_file_is_called(printed: Printe
     assert "use: qcode sessions list" in printed("sessions", "show", name, "-o", "talk.html", code=2)[1][0]
 
 
+def test_sessions_show_reports_an_incomplete_last_record(printed: Printed) -> None:
+    store = SessionStore(printed.state, printed.work)
+    session = store.create("demo/demo", printed.work)
+    session.append(user("hello you"))
+    session.close()
+    with (store.folder / f"{session.session_id}.jsonl").open("ab") as file:
+        file.write(b'{"kind":"mess')
+    out, err = printed("sessions", "show", session.session_id)
+    assert out == ["user: hello you"]
+    assert err == ["qcode: the last record of this session is incomplete and was skipped"]
+
+
+def test_theme_flag_with_an_unknown_name_is_a_usage_error(printed: Printed) -> None:
+    out, err = printed("-p", "hello", "-m", "demo/demo", "--theme", "gruvbox-drak", code=2)
+    assert (out, err) == ([], ['qcode: unknown theme "gruvbox-drak"; did you mean gruvbox-dark?'])
+
+
 def test_a_start_removes_what_is_older_than_the_person_keeps(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SessionStore(printed.state, printed.work)
     for number in range(2):

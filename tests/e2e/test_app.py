@@ -213,7 +213,7 @@ def test_the_program_ends_where_its_terminal_goes_away(place: Place, is_writing:
         if is_writing:
             terminal.press("write a long answer\r")
             terminal.wait_for("Esc")
-        assert terminal.hang_up() == 129
+        assert terminal.hang_up() == 143
 
 
 def test_a_terminal_that_can_only_write_lines_has_every_command_without_a_screen(place: Place) -> None:

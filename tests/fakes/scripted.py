@@ -104,6 +104,9 @@ class ScriptedProvider:
         finally:
             self.broken_off += not is_over
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         return self._models
 

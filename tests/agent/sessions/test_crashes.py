@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -48,6 +49,17 @@ def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(step: int, tmp_
         assert again.messages[: len(loaded.messages)] == loaded.messages
         assert not any("left out" in one for one in again.notices)
         assert again.has_header
+
+
+def test_resume_of_a_session_without_a_header_writes_the_project_folder(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    file.write_bytes(file.read_bytes().partition(b"\n")[2])
+    session, _ = store.resume(file.stem)
+    session.append(LAST)
+    session.close()
+    (cwd,) = [record["cwd"] for record in map(json.loads, file.read_text().splitlines()) if "cwd" in record]
+    assert Path(cwd).is_dir()
 
 
 def test_a_torn_tail_is_only_reported_while_reading(tmp_path: Path) -> None:

@@ -47,6 +47,9 @@ class ByPrompt:
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         return self.parts.get(typed_text(request.messages[0]), self.main).stream(request)
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         return ("m",)
 
