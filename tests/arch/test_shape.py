@@ -21,7 +21,7 @@ def test_every_file_is_under_600_lines() -> None:
 
 MAX_MODULES_IN_A_FOLDER = 16
 LARGER_FOLDERS = {"qcode.agent": 20}
-"""The services of the agent lie side by side; several are modules of their own only because they load late."""
+"""The services of the agent are side by side; several are separate only because they load late."""
 
 
 def test_every_folder_holds_at_most_16_modules() -> None:
@@ -37,8 +37,8 @@ def test_every_folder_holds_at_most_16_modules() -> None:
 SMALL_MODULE_LINES = 100
 
 
-def test_a_small_module_with_one_importer_says_why_it_is_apart() -> None:
-    """It is otherwise a part of that importer. A module nobody imports is a program."""
+def test_small_module_with_one_importer_gives_its_reason() -> None:
+    """Otherwise it belongs into that importer. A module without importers is a program."""
     importers = Counter(imported for found in imports().values() for imported in found)
     assert importers["qcode.values"] > 50
     unexplained = set()
@@ -54,7 +54,7 @@ def explains_why_it_is_apart(doc: str) -> bool:
     return re.search(r"\b[Aa]part\b", doc) is not None
 
 
-def test_a_module_without_a_reason_to_be_apart_is_found() -> None:
+def test_reason_to_be_apart_is_recognized() -> None:
     assert explains_why_it_is_apart("Colours.\n\nLoads apart because the first paint needs none.")
     assert not explains_why_it_is_apart("Colours.")
 
@@ -70,12 +70,12 @@ def test_every_function_is_under_50_lines() -> None:
     assert too_long == {}
 
 
-def test_no_module_imports_itself_round_a_corner() -> None:
+def test_imports_form_no_cycle() -> None:
     assert sum(len(imported) for imported in imports().values()) > 100
     assert cycle(imports()) == []
 
 
-def test_the_state_of_a_reply_is_read_by_its_own_package_only() -> None:
+def test_reply_state_is_imported_by_its_package_only() -> None:
     private = "qcode.engine.reply.state"
     importers = {name for name, imported in imports().items() if private in imported}
     assert {"qcode.engine.reply.reply", "qcode.engine.reply.failures"} <= importers
@@ -91,19 +91,19 @@ def test_the_state_of_a_reply_is_read_by_its_own_package_only() -> None:
         ({"a": {"a"}}, ["a", "a"]),
     ],
 )
-def test_the_search_for_cycles_finds_them(graph: dict[str, set[str]], found: list[str]) -> None:
+def test_import_cycle_is_found(graph: dict[str, set[str]], found: list[str]) -> None:
     assert cycle(graph) == found
 
 
-def test_every_module_says_what_it_is_for_in_at_most_8_lines() -> None:
+def test_module_docstring_has_at_most_8_lines() -> None:
     docs = {name: docstring(name) for name in modules()}
     assert {name for name, doc in docs.items() if not doc} == set()
     lines = {name: len([line for line in doc.splitlines() if line.strip()]) for name, doc in docs.items() if doc}
     assert {name: count for name, count in lines.items() if count > LONGER_DOCSTRINGS.get(name, 8)} == {}
 
 
-def test_the_story_of_a_turn_names_every_module_of_the_engine() -> None:
-    """A reader finds the file for a question there, so it must not fall behind the files."""
+def test_engine_docstring_names_every_engine_module() -> None:
+    """Readers look up the file for a question there."""
     story = docstring("qcode.engine")
     names = [name.removeprefix("qcode.engine.").replace(".", "/") for name in modules() if "qcode.engine." in name]
     assert len(names) > 15
@@ -111,8 +111,8 @@ def test_the_story_of_a_turn_names_every_module_of_the_engine() -> None:
     assert [name for name in names if name not in helpers and not re.search(rf"\b{name}\b", story)] == []
 
 
-def test_values_are_made_the_cheap_way() -> None:
-    """A class of the standard decorator costs every start ten times as much."""
+def test_value_classes_use_the_lightweight_decorator() -> None:
+    """The standard decorator takes ten times as long at every start."""
     dear = set()
     for name, path in modules().items():
         text = path.read_text(encoding="utf-8")
@@ -125,7 +125,7 @@ def test_values_are_made_the_cheap_way() -> None:
     assert dear == set()
 
 
-def test_there_is_no_broad_except_but_at_the_edges() -> None:
+def test_broad_except_occurs_only_at_the_edges() -> None:
     broad = set()
     for name in modules():
         for node in nodes(name):
