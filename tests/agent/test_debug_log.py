@@ -1,4 +1,4 @@
-"""The debug log: what was asked and what happened as JSON lines, without keys, and never in the way."""
+"""The debug log: requests and events as JSON lines, without keys. Its failures stop nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 class OneReply:
-    """A provider that answers once and counts what is asked of it."""
+    """A provider with one reply that counts its calls."""
 
     name = "fake"
     host = "http://fake"

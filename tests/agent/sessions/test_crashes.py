@@ -1,4 +1,4 @@
-"""A file that was cut, damaged or left by a killed process still gives a conversation that may go on."""
+"""A truncated or damaged file, or one of a killed process, loads as a conversation that can continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST = CONVERSATION[-1]
 
 @pytest.fixture
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a power cut would lose is not what these tests are about."""
+    """Skip `fsync`: these tests do not simulate a power failure."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -235,7 +235,7 @@ def test_a_writer_that_is_killed_loses_nothing_it_had_synced(tmp_path: Path) -> 
 
 
 def assert_valid(messages: tuple[Message, ...]) -> None:
-    """Roles in turn from the user on, and after each call exactly one result."""
+    """Assert that roles alternate from the user on, and that each call has exactly one result."""
     assert [message.role for message in messages] == [
         "user" if at % 2 == 0 else "assistant" for at in range(len(messages))
     ]
