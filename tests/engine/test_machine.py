@@ -1,4 +1,4 @@
-"""Whatever a host, a person and the tools do, the invariants of output recovery hold: a machine that tries.
+"""A state machine that tries any behavior of host, user and tools against the invariants of output recovery.
 
 The longest run scripts the replies themselves; a shorter one runs over the wire format of each protocol.
 """
@@ -116,7 +116,7 @@ class Recovery(RuleBasedStateMachine):
         replays: bool, output: str, late: bool | None, cut_at: float | None, breaks_at: float | None,
         kind: ErrorKind, is_signed: bool, fed: int,
     ) -> None:  # fmt: skip
-        """Any reply at all."""
+        """Script any reply."""
         request = self.world.to_answer
         assert request is not None
         made = [self._call(name, raw) for name, raw in calls]
@@ -196,7 +196,7 @@ class Recovery(RuleBasedStateMachine):
             self._queue(Turn([line] * 60, stop=StopReason.MAX_TOKENS, usage=self._usage(is_at_cap=True)))
 
     def _usage(self, *, is_at_cap: bool) -> Usage:
-        """Return what a truthful host reports: the engine may trust a count."""
+        """Return the usage that a truthful host reports: the engine may trust a count."""
         request = self.world.to_answer
         assert request is not None
         return Usage(input=true_size(request) + 20, output=request.max_tokens if is_at_cap else 4)
@@ -268,7 +268,7 @@ class Recovery(RuleBasedStateMachine):
     @precondition(is_asked)
     @rule(count=st.integers(2, 3))
     def script_reading(self, count: int) -> None:
-        """Several calls that only read: they may run side by side."""
+        """Script several read-only calls, which may run in parallel."""
         self._queue(
             Turn(calls=[self._call("read", ARGUMENTS[1]) for _ in range(count)], usage=self._usage(is_at_cap=False))
         )
@@ -294,7 +294,7 @@ class Recovery(RuleBasedStateMachine):
 
 
 class ManyByHand(Recovery):
-    """As many more examples as the broad run has time for."""
+    """More examples, for the broad run."""
 
 
 class OverOpenAI(Recovery):
