@@ -1,4 +1,4 @@
-"""A provider that plays exactly what a test wrote down, and remembers what it was asked.
+"""A provider that plays the replies of a test, and records the requests.
 
 A reply is a sequence of steps: reply events, an exception to raise there, a `Hang` to wait at, or `OutputAtCap`
 for usage that follows the cap of the request. The builders below make the usual replies.
@@ -178,7 +178,7 @@ def cut_thinking(reasoning: str) -> Steps:
 
 
 def cut_empty() -> Steps:
-    """A reply that ran into its cap with nothing to show for it."""
+    """A truncated reply without any content."""
     return _cut((), "")
 
 
