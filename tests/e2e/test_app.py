@@ -1,4 +1,4 @@
-"""The app in a real pty: what a person sees and types, and that the terminal is theirs again afterwards."""
+"""The app in a real pty: screen, keys, and the restored terminal."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_escape_interrupts_and_keeps_what_was_shown(place: Place) -> None:
 def test_without_a_key_it_opens_on_the_demo_and_says_how_to_add_one(place: Place) -> None:
     with Terminal(place) as terminal:
         terminal.wait_for("Connect a model")
-        # Whoever types a prompt instead of choosing goes on with the demo.
+        # A prompt instead of a choice continues with the demo.
         terminal.press("/help demo\r")
         shown = terminal.wait_for("ANTHROPIC_API_KEY")
         assert "demo" in shown

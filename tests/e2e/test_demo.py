@@ -145,7 +145,7 @@ def test_overthinking_is_answered_in_the_end(place: Place) -> None:
     assert done.result["result"]
 
 
-@pytest.mark.broad  # the quick twin is in tests/tui/test_status.py, with a clock of its own
+@pytest.mark.broad  # the quick twin is in tests/tui/test_status.py, with a controlled clock
 def test_the_app_counts_a_rate_limit_down(place: Place) -> None:
     with Terminal(place, "rate limit", "-m", "demo/demo", columns=100) as terminal:
         terminal.wait_for("retry 1 in 2 s")

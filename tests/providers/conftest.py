@@ -1,4 +1,4 @@
-"""What Amazon's SDK would find on the machine of whoever runs the tests, put out of its sight; the way to a host."""
+"""Fixtures that hide the machine's AWS settings and choose how requests are sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shared_service_models() -> Iterator[None]:
 
 @pytest.fixture(params=["direct", "sdk"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Send requests directly, or over the SDK, as where a proxy is in the way."""
+    """Send requests directly, or over the SDK, as with a proxy."""
     if request.param == "sdk":
         monkeypatch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
     return str(request.param)

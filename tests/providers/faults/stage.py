@@ -1,4 +1,4 @@
-"""One turn over the real client and driver against a server that does exactly what it is told."""
+"""One turn over the real client and driver against a scripted server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.providers.loopback import Answer, Loopback
 
 
 class Nobody:
-    """Services of a turn in which nothing is called."""
+    """Services of a turn without calls."""
 
     async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered:
         return ApprovalAnswered(call.call_id, is_allowed=False, reason="")
@@ -50,7 +50,7 @@ class Nobody:
 
 @dataclass
 class Ran:
-    """What came of the turn. `took` is the time from cancelling to its end."""
+    """The result of a turn. `took` is the time from cancelling to its end."""
 
     events: list[TurnEvent] = field(default_factory=list)
     requests: int = 0
