@@ -14,6 +14,7 @@ from qcode.agent.sessions.export import EXPORT_FORMS
 from qcode.cli.arguments import parse
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag, help_text
 from qcode.config.schema import KEYS, Key
+from qcode.protocol.provider import Provider
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -55,7 +56,7 @@ def test_flag_sets_its_field_and_no_other(flag: Flag) -> None:
     "flag", [flag for flag in FLAGS if flag.choices and flag.key != "completion"], ids=lambda flag: flag.key
 )
 def test_choices_of_a_flag_are_those_of_its_field(flag: Flag) -> None:
-    (own, *rest) = _choices(typing.get_type_hints(Options)[flag.field])
+    (own, *rest) = _choices(typing.get_type_hints(Options, localns={"Provider": Provider})[flag.field])
     assert flag.choices == (own, *rest)
     default = getattr(Options(), flag.field)
     assert default == (own if flag.has_default else None)
@@ -71,7 +72,7 @@ def test_forms_of_an_export_are_those_of_its_flag() -> None:
 
 
 def test_help_names_every_flag_and_no_other() -> None:
-    words = {word.strip(",:[]()") for line in help_text().splitlines() for word in line.split()}
+    words = {word.strip(",:[]()").partition("[")[0] for line in help_text().splitlines() for word in line.split()}
     found = {word for word in words if re.fullmatch("--?[a-zA-Z][-a-z]*", word)}
     assert found - (OF_SUBCOMMANDS - NAMES) == NAMES
     assert all(len(line) <= 120 for line in help_text().splitlines())

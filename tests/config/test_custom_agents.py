@@ -51,6 +51,9 @@ def test_user_kind_replaces_a_project_kind_of_the_same_name(tmp_path: Path) -> N
         (f"{MINIMAL}model = 'opus'", "same or small"),
         (f"{MINIMAL}tools = 'read'", "list of tool names"),
         (f"{MINIMAL}only_reads = 1", "true or false"),
+        (f"{MINIMAL}output = 1", ":3: output must be a table"),
+        (f"{MINIMAL}[output]\nmax_token = 9", ":4: unknown key output.max_token; the nearest is output.max_tokens"),
+        (f"{MINIMAL}[output]\nmax_tokens = 0", ":4: output.max_tokens must be"),
         ("no toml", "bad.toml"),
     ],
 )
@@ -62,6 +65,6 @@ def test_invalid_agent_file_is_reported_with_its_path(tmp_path: Path, text: str,
 
 
 def test_kind_has_only_the_tools_that_it_names() -> None:
-    kind = own_kind("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing"), model="same")
+    kind = own_kind(CustomAgent("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing")))
     assert [spec.name for spec in kind.offered(specs())] == ["read"]
     assert kind.role.endswith("Look.")
