@@ -210,7 +210,7 @@ def complaint_about(messages: Sequence[Message]) -> str | None:
         if not message.blocks:
             return f"message {number} is empty"
         if not all(isinstance(block, ToolResult) for block in message.blocks[: len(results)]):
-            return f"message {number}: another part precedes the results"
+            return f"message {number}: a part comes before the results"
         for call in message.calls:
             if parse_object(call.arguments) is None:
                 return f"message {number}: the arguments of call {call.call_id} are not a JSON object"

@@ -103,7 +103,7 @@ def anthropic(body: Body) -> list[str]:
         if sorted(result["tool_use_id"] for result in results) != sorted(waiting):
             found.append(f"{number}: results do not answer the calls")
         if kinds[: len(results)] != ["tool_result"] * len(results):
-            found.append(f"{number}: another part precedes the results")
+            found.append(f"{number}: a part comes before the results")
         if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
             found.append(f"{number}: blank text")
         if any(block["type"] == "thinking" and not block["signature"] for block in blocks):
