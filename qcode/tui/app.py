@@ -307,7 +307,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if self._crash is not None:
             sys.stderr.write(crash_text(self._crash, self._kept_session()))
             return 1
-        if not headless and code != 128 + signal.SIGHUP:
+        if not headless and code == 0:
             sys.stdout.write(self._farewell())
         return code if code is not None else self.return_code or 1
 
