@@ -44,6 +44,7 @@ from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, CallApproval, Dec
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     Notice,
+    Signal,
     SteeringAdded,
     ToolFinished,
     TurnEnded,
@@ -99,6 +100,7 @@ class Conversation:
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self._turn: Turn | None = None
+        self._last_turn: Turn | None = None
         self._waiting = PendingAttachments(self._mentioned)
         self._observer: TurnObserver | None = None
         if clients.log is not None:
@@ -195,6 +197,7 @@ class Conversation:
         writer = self._clients.small()
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._client.known(), self._transcript.messages, self._counter, number=self._turns)
+        self._last_turn = turn
         self._turn, self._driver = (
             turn,
             Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
@@ -297,6 +300,10 @@ class Conversation:
     def usage(self) -> tuple[TurnUsage, ...]:
         """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
         return tuple(self._usage)
+
+    def signals(self) -> tuple[Signal, ...]:
+        """Return the calls of one-way tools in the running turn, or in the last one."""
+        return () if self._last_turn is None else self._last_turn.signals
 
     def count(self, used: TurnUsage) -> None:
         """Add what was used beside the turns, such as for a title."""

@@ -63,7 +63,6 @@ from qcode.protocol.reply import (
     ReplyEvent,
     TextDelta,
     ToolArgsDelta,
-    WebSearched,
 )
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
@@ -164,6 +163,7 @@ class Turn:
         self._pauses = 0
         self._started_at = self._now = 0.0
         self._text = ""
+        self._said: list[str] = []
         self._paused_text = ""
         self._is_answered = False
         self._compaction = CompactionScheduler(settings.compaction)
@@ -202,8 +202,6 @@ class Turn:
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
-            case WebSearched():
-                return [Emit(given)]
             case _:
                 return self._to_reply(phase.reply, given) if isinstance(phase, Replying) else []
 
@@ -272,6 +270,10 @@ class Turn:
 
     def _reply_decided(self, result: ReplyResult) -> list[Effect]:
         text = self._paused_text + (result.message.text if result.message else "")
+        if self._paused_text and self._said:
+            self._said.pop()
+        if text.strip():
+            self._said.append(text)
         self._paused_text = text if result.ending == "paused" else ""
         self._is_answered = bool(text.strip())
         if self._is_answered:
@@ -449,7 +451,7 @@ class Turn:
     ) -> list[Effect]:
         self.phase = Ended(outcome)
         ended = self.tally.ended(outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error)
-        return [Emit(ended), EndTurn()]
+        return [Emit(replace(ended, whole_text="\n\n".join(self._said))), EndTurn()]
 
     def _append(self, message: Message) -> Effect:
         self._messages.append(message)
@@ -458,6 +460,12 @@ class Turn:
     @property
     def _elapsed(self) -> float:
         return self._now - self._started_at
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """The calls of one-way tools so far, also those of a step whose other calls still run."""
+        running = self.phase.round.signals if isinstance(self.phase, Calling) else ()
+        return (*self.tally.signals, *running)
 
     @property
     def usage(self) -> UsageUpdated:
@@ -520,6 +528,10 @@ class Tally:
         """Whether this is the tally of a sub-agent."""
         return self._within is not None
 
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        return tuple(self._signals)
+
     def exceeded(self, steps: int = 0) -> Limit | None:
         """Return the limit that forbids another step after `steps` steps, None if there is room."""
         settings = self._settings
@@ -570,7 +582,7 @@ class Tally:
             api_calls=ledger.api_calls,
             discarded_output_tokens=ledger.discarded_output_tokens,
             denials=tuple(self._denials),
-            signals=tuple(self._signals),
+            signals=self.signals,
             limit=limit,
             error=error,
             is_answered=is_answered,

@@ -279,6 +279,7 @@ class AgentEvent:
 class TurnEnded:
     """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
 
+    `whole_text` is the text of all replies, joined with blank lines, so it also has the text before tool calls.
     `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None.
     """
 
@@ -296,6 +297,7 @@ class TurnEnded:
     limit: Limit | None = None
     error: ErrorInfo | None = None
     is_answered: bool = field(default=True)
+    whole_text: str = ""
 
 
 TurnEvent: TypeAlias = (
