@@ -247,6 +247,7 @@ class Conversation:
             self._driver.give(settled)
         elif self._agents is not None:
             self._agents.answer(approval_id, decision)
+            self._tell_mode()
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
@@ -353,9 +354,9 @@ class Conversation:
         if self._turn is not None and self._driver is not None:
             system = self._client.system(self.mode)
             self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
-            self._calls.deny_changes(self.policy, self._driver.give)
+            self._calls.settle_by_mode(self.policy, self._driver.give)
         if self._agents is not None:
-            self._agents.deny_changes()
+            self._agents.settle_by_mode()
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Coroutine, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.sessions.export import EXPORT_FORMS, ExportForm, save_export
@@ -114,9 +115,11 @@ def _diff(context: CommandContext, _argument: str) -> None:
             context.view.say("info", str(refusal))
             return
         if changes:
-            from qcode.tui.screens.rewind import ChangesScreen
+            from qcode.tui.screens.pager import PagerScreen
+            from qcode.tui.screens.rewind import changes_lines
 
-            context.screen.open_screen(ChangesScreen(changes), lambda _: None)
+            head = f"Changed in this session: {count_text(len(changes), 'file')}"
+            context.screen.open_screen(PagerScreen(head, partial(changes_lines, changes)), lambda _: None)
         else:
             context.view.say("info", "No file differs from the start of this session.")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, spread, tidy, wrap
+from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, spread, tidy, wrap
 
 BAND = ink("code-block")
 _LABEL = ink("code-block", "code-label")
@@ -155,6 +155,27 @@ def _lexer(language: str) -> Any:  # noqa: ANN401  Pygments ships no types
         return get_lexer_by_name(language)
     except ClassNotFound:
         return None
+
+
+@lru_cache(maxsize=256)
+def language_of(path: str) -> str:
+    """Return the language of a file by its name, for `Highlighter`; empty if the name does not say."""
+    from pygments.lexers import find_lexer_class_for_filename
+
+    found = find_lexer_class_for_filename(path.rpartition("/")[2])
+    return str(found.aliases[0]) if found is not None and found.aliases else ""
+
+
+def repainted(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
+    """Return the spans of one line with `slot` on top of the characters from `start` to `end`."""
+    result: list[Span] = []
+    position = 0
+    for text, paint in spans:
+        first, last = (min(len(text), max(0, place - position)) for place in (start, end))
+        pieces = (text[:first], paint), (text[first:last], over(paint, slot)), (text[last:], paint)
+        result += [piece for piece in pieces if piece[0]]
+        position += len(text)
+    return result
 
 
 @lru_cache(maxsize=512)
