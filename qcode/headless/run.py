@@ -438,7 +438,7 @@ class AnswerSoFar:
 
     @property
     def _ended_replies(self) -> list[str]:
-        """The replies before the current one, which goes on after a pause."""
+        """The replies before the current one, which may continue after a pause."""
         return self._said[:-1] if self._paused else self._said
 
     def _reply_text(self) -> str:

@@ -64,7 +64,7 @@ class Attempt:
         self.has_begun = False
         self.has_shown_anything = False
         self.searches: list[WebSearched] = []
-        """What the host searched and cited for this attempt; shown only if the attempt is kept."""
+        """The searches and citations of the host for this attempt; shown only if the attempt is kept."""
         self.record_index = -1
         self._is_silent = is_silent
         self._thinking = InlineThinking() if has_inline_thinking else None
