@@ -326,7 +326,7 @@ class Presenter:
             notice = ending_notice(event, has_said_why=self._has_said_why)
             if notice is not None:
                 self._transcript.add_notice(notice.level, notice.text)
-        if note := requests_note(event):
+        if note := requests_note(event.api_calls, event.discarded_output_tokens):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event.usage, event.cost)
         self._doing = ""
