@@ -53,7 +53,7 @@ WHOLE: dict[str, tuple[list[Steps], str, str]] = {
     "a pause within a reply": ([paused("One, "), text_reply("two.")], "One, two.", "One, two."),
     "a blank reply at the end": ([call_reply("ls", {}, text="I look."), text_reply(" ")], "I look.", "I look."),
     "an error after text": ([call_reply("ls", {}, text="I look."), LOST], "I look.", "I look."),
-    "a discarded attempt": ([cut_text("Lost"), text_reply("Longer and whole.")], *["Longer and whole."] * 2),
+    "a discarded attempt": ([cut_text("Lost"), text_reply("Longer one.")], "Longer one.", "Longer one."),
     "a pause, then an error": ([call_reply("ls", {}, text="I"), paused("One, "), LOST], "One, ", "I\n\nOne, "),
 }  # fmt: skip
 
