@@ -1,12 +1,13 @@
 """The inputs of a turn, its effects, its settings, and the check of its answer.
 
-The driver performs the effects in order and feeds the results back as inputs. `Review` checks the final answer with a
-given function (for example, against a JSON schema) and counts the attempts.
+The driver performs the effects in order and feeds the results back as inputs. `Steering` queues the messages of the
+user while the turn runs. `Review` checks the final answer with a given function (for example, against a JSON schema)
+and counts the attempts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from decimal import Decimal
 from typing import TypeAlias
@@ -14,7 +15,7 @@ from typing import TypeAlias
 from qcode.engine.caps import OutputSettings
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
-from qcode.protocol.events import AttemptRecord, TurnEvent
+from qcode.protocol.events import AttemptRecord, SteeringAdded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest, RetrySettings
 from qcode.protocol.reply import ReplyEvent
@@ -86,6 +87,32 @@ class CancelRequested:
 @dataclass(frozen=True, slots=True)
 class WaitElapsed:
     pass
+
+
+class Steering:
+    """The queue of messages that the user sent while the turn runs. False if it is empty."""
+
+    def __init__(self) -> None:
+        self._waiting: list[SteerQueued] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, said: SteerQueued) -> None:
+        self._waiting.append(said)
+
+    def withdraw(self, text: str) -> SteerQueued | None:
+        """Remove and return the last message with this text; None if there is none."""
+        for index in range(len(self._waiting) - 1, -1, -1):
+            if self._waiting[index].text == text:
+                return self._waiting.pop(index)
+        return None
+
+    def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
+        """Empty the queue into one message, after the blocks in `before`; return it with its events."""
+        taken, self._waiting = self._waiting, []
+        message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
+        return message, [Emit(SteeringAdded(one.text)) for one in taken]
 
 
 Input: TypeAlias = (

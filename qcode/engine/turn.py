@@ -8,7 +8,7 @@ and the limits of the prompt apply to all turns together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -29,6 +29,7 @@ from qcode.engine.effects import (
     Input,
     ReplyFailed,
     Review,
+    Steering,
     SteerQueued,
     ToolEnded,
     TurnSettings,
@@ -48,14 +49,13 @@ from qcode.protocol.events import (
     Notice,
     ResultsCommitted,
     Signal,
-    SteeringAdded,
     StepStarted,
     TurnEnded,
     TurnStarted,
     UsageUpdated,
     inner_id,
 )
-from qcode.protocol.messages import Block, Message, typed_text
+from qcode.protocol.messages import Message, typed_text
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     Limit,
@@ -480,32 +480,6 @@ class Turn:
     def usage(self) -> UsageUpdated:
         """The usage of all requests so far, sub-agents included."""
         return self.tally.usage(self._counter, self.model)
-
-
-class Steering:
-    """The queue of messages that the user sent while the turn runs. False if it is empty."""
-
-    def __init__(self) -> None:
-        self._waiting: list[SteerQueued] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def add(self, said: SteerQueued) -> None:
-        self._waiting.append(said)
-
-    def withdraw(self, text: str) -> SteerQueued | None:
-        """Remove and return the last message with this text; None if there is none."""
-        for index in range(len(self._waiting) - 1, -1, -1):
-            if self._waiting[index].text == text:
-                return self._waiting.pop(index)
-        return None
-
-    def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
-        """Empty the queue into one message, after the blocks in `before`; return it with its events."""
-        taken, self._waiting = self._waiting, []
-        message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
-        return message, [Emit(SteeringAdded(one.text)) for one in taken]
 
 
 class Tally:
