@@ -1,21 +1,21 @@
 """The inputs of a turn, its effects, its settings, and the check of its answer.
 
-The driver performs the effects in order and feeds the results back as inputs. `Steering` queues the messages of the
-user while the turn runs. `Review` checks the final answer with a given function (for example, against a JSON schema)
-and counts the attempts.
+The driver performs the effects in order and feeds the results back as inputs. `Review` checks the final answer with a
+given function (for example, against a JSON schema) and counts the attempts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import field
 from decimal import Decimal
 from typing import TypeAlias
 
 from qcode.engine.caps import OutputSettings
+from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
-from qcode.protocol.events import AttemptRecord, SteeringAdded, TurnEvent
+from qcode.protocol.events import AttemptRecord, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest, RetrySettings
 from qcode.protocol.reply import ReplyEvent
@@ -86,33 +86,33 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class WaitElapsed:
-    pass
+    """A wait is over. It took `seconds`, more than asked for if the machine was asleep."""
+
+    seconds: float = 0.0
 
 
-class Steering:
-    """The queue of messages that the user sent while the turn runs. False if it is empty."""
+@dataclass(frozen=True, slots=True)
+class LimitAnswered:
+    """The user's answer to a `LimitReached` that is a question."""
 
-    def __init__(self) -> None:
-        self._waiting: list[SteerQueued] = []
+    waits: bool
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
 
-    def add(self, said: SteerQueued) -> None:
-        self._waiting.append(said)
+@dataclass(frozen=True, slots=True)
+class ModelSwitched:
+    """The next fallback model is connected: the rest of the turn uses it. `skipped` names models that could not be."""
 
-    def withdraw(self, text: str) -> SteerQueued | None:
-        """Remove and return the last message with this text; None if there is none."""
-        for index in range(len(self._waiting) - 1, -1, -1):
-            if self._waiting[index].text == text:
-                return self._waiting.pop(index)
-        return None
+    model: KnownModel
+    settings: TurnSettings
+    counter: PromptCounter
+    skipped: tuple[str, ...] = ()
 
-    def take(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
-        """Empty the queue into one message, after the blocks in `before`; return it with its events."""
-        taken, self._waiting = self._waiting, []
-        message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
-        return message, [Emit(SteeringAdded(one.text)) for one in taken]
+
+@dataclass(frozen=True, slots=True)
+class NoModelLeft:
+    """There is no other fallback model. `skipped` names models that could not be connected, each with its reason."""
+
+    skipped: tuple[str, ...] = ()
 
 
 Input: TypeAlias = (
@@ -125,6 +125,9 @@ Input: TypeAlias = (
     | SteerQueued
     | CancelRequested
     | WaitElapsed
+    | LimitAnswered
+    | ModelSwitched
+    | NoModelLeft
 )
 
 
@@ -142,6 +145,13 @@ class SendRequest:
 @dataclass(frozen=True, slots=True)
 class StopRequest:
     """Close the stream of the current request and feed back none of its later events."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchModel:
+    """Connect the next fallback model after `error`, and feed `ModelSwitched` or `NoModelLeft` back."""
+
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +213,9 @@ class EndTurn:
     """The turn is over; stop whatever still runs. `TurnEnded` was emitted just before."""
 
 
-Effect: TypeAlias = SendRequest | StopRequest | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn
+Effect: TypeAlias = (
+    SendRequest | StopRequest | SwitchModel | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn
+)
 
 
 MAX_ANSWER_TRIES = 3
@@ -256,6 +268,7 @@ class TurnSettings:
     """The settings of a turn.
 
     A limit is None if the user set none, `compaction` is None if it is off, `check` is None if any answer is valid.
+    `fallback` is None if there is no other model to try.
     """
 
     system: str
@@ -271,7 +284,18 @@ class TurnSettings:
     has_strict_tools: bool = False
     """A call of an unknown tool fails the turn at once."""
     compaction: CompactionSettings | None = None
+    fallback: Fallback | None = None
     check: AnswerCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """There are other models to try if this one is overloaded, unreachable or at a limit.
+
+    `on_quota`: also if the account is empty.
+    """
+
+    on_quota: bool = False
 
 
 COMPACT_AT = 0.8
