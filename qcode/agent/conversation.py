@@ -118,6 +118,8 @@ class Conversation:
         """Continue with a session; `messages` are the history if the session has no file."""
         self._transcript = SessionTranscript(session, messages)
         self._counter = self._client.counter()
+        if session.model == self._client.name and (count := self._transcript.last_count()) is not None:
+            self._counter.restore(*count)
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
@@ -486,6 +488,24 @@ class SessionTranscript:
         entries = self.session.entries()
         self._messages = [entry.message for entry in entries]
         self._numbers = [entry.numbers for entry in entries]
+
+    def last_count(self) -> tuple[tuple[Message, ...], int, int] | None:
+        """Return the last prompt that the provider counted, its tokens, and those of the reply; None if unknown.
+
+        Then a long session needs no vocabulary to know that its next prompt fits. A compaction after the reply voids
+        the count, because the prompt had other messages.
+        """
+        stored = self.session.history.stored
+        for at in range(len(self._messages) - 1, -1, -1):
+            numbers = self._numbers[at]
+            attempts = stored[numbers[0]].entry.attempts if len(numbers) == 1 and numbers[0] in stored else ()
+            for one in reversed(attempts):
+                if one.kind in ("first", "escalated") and one.usage.input:
+                    newest = max((number for before in self._numbers[:at] for number in before), default=-1)
+                    if newest >= numbers[0]:
+                        return None
+                    return tuple(self._messages[:at]), one.usage.input, one.usage.output or 0
+        return None
 
     def append(self, effect: Append, *, is_own: bool) -> None:
         """Append a message and store it; `is_own`: the user typed it."""

@@ -38,7 +38,7 @@ from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.phase import NeedsRoom, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.engine.transcript import has_images, prepared, readable
+from qcode.engine.transcript import has_images, readable
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
@@ -240,7 +240,7 @@ class Turn:
 
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
-        return readable(prepared(self._messages), self.model)
+        return readable(self._counter.history.of(self._messages), self.model)
 
     # Replies
 

@@ -56,12 +56,15 @@ class Session:
         *,
         history: SessionHistory | None = None,
         title: str = "",
+        model: str = "",
         blobs: Path | None = None,
         partial: Path | None = None,
     ) -> None:
         self.session_id = session_id
         self.history = history or SessionHistory()
         self.title = title
+        self.model = model
+        """The model used last, `provider/model`."""
         self.blobs = blobs
         self._file = file
         self._clock = clock
@@ -76,6 +79,7 @@ class Session:
 
     def begin(self, *, model: str, cwd: str, root: str, forked_from: str = "") -> None:
         """Buffer the header; it is written with the first record."""
+        self.model = model
         header: JsonObject = {
             "kind": "session",
             "version": VERSION,
@@ -206,6 +210,7 @@ class Session:
         self.history.intend_inner(call_id, call.call_id)
 
     def switch_model(self, model: str) -> None:
+        self.model = model
         self._write({"kind": "model", "at": self._now(), "model": model})
 
     def set_title(self, title: str) -> None:

@@ -140,6 +140,7 @@ class SessionStore:
             self._redact,
             history=loaded.history,
             title=loaded.title,
+            model=loaded.model,
             blobs=self._blobs(session_id),
             partial=self._partial(session_id),
         )
