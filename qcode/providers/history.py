@@ -79,7 +79,7 @@ class EncodedMessages:
     """The encoded messages of the last requests of a client, so that each message of a conversation is encoded once.
 
     They are found by identity, because comparing the texts would cost as much as encoding them. A message that the
-    last two requests did not contain is forgotten. What `of` returns must not be changed.
+    last two requests did not contain is forgotten. Never change a value that `of` returned.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class EncodedMessages:
         return f"{{{','.join(parts)}}}".encode()
 
     def _message(self, message: Json) -> str:
-        """Return a message in JSON. A list of blocks is made anew for each request, but its blocks are not."""
+        """Return a message in JSON. Each request has new lists of blocks, but the blocks are the same."""
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(message, dict) or not isinstance(content, list):
             return self._known(message)

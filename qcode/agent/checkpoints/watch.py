@@ -30,7 +30,7 @@ _Stamp: TypeAlias = "tuple[int, int, int, int]"
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
-    """A file at one point in time; `content` is None if it is too large to keep. That of a link is its target."""
+    """A file at one point in time; `content` is None if it is too large to keep, and the target of a link."""
 
     stamp: _Stamp
     content: bytes | None
