@@ -139,6 +139,8 @@ class Conversation:
         """Continue with a session; `messages` are the history if the session has no file."""
         self._transcript = SessionTranscript(session, messages)
         self._counter = self._client.counter()
+        if (count := self._transcript.last_count(self._client.name)) is not None:
+            self._counter.restore(*count)
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
@@ -240,7 +242,7 @@ class Conversation:
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
                     self._transcript.session.partial.see(event)
-                    if type(event) is TextDelta:  # most events are these, and nothing is told beside them
+                    if type(event) is TextDelta:  # most events are deltas, and no notice comes with them
                         yield self._logged(event)
                         continue
                     for told in self._with_notices(event, prompt):

@@ -41,7 +41,7 @@ from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.phase import NeedsModel, NeedsRoom, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.engine.transcript import has_images, prepared, readable, without_signals
+from qcode.engine.transcript import has_images, readable, without_signals
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
@@ -247,7 +247,7 @@ class Turn:
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
         one_way = frozenset(tool.name for tool in self.settings.tools if tool.is_one_way)
-        return readable(prepared(without_signals(self._messages, one_way)), self.model)
+        return readable(self._counter.history.of(without_signals(self._messages, one_way)), self.model)
 
     # Replies
 

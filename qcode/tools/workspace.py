@@ -8,8 +8,6 @@ from outside since the model saw it, and shows the difference. Read `disk` next.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +21,7 @@ from qcode.protocol.tools import Refused
 from qcode.text.diff import unified_diff
 from qcode.tools import disk, text_file
 from qcode.tools.disk import FileSlice, Loaded, Snapshot, explain
+from qcode.tools.scratch import Scratch
 from qcode.values import dataclass
 
 Access: TypeAlias = Literal["read", "write"]
@@ -121,7 +120,7 @@ class Workspace:
         self.recorder = UNRECORDED
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
-        self._owns_scratch = False
+        self._own_scratch: Scratch | None = None
         self._seen = SeenFiles()
         self._changed: dict[Path, None] = {}
         self._lock = threading.Lock()
@@ -131,22 +130,22 @@ class Workspace:
         """The private folder, which only this user can read."""
         with self._lock:
             if self._scratch is None:
-                self._scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="qcode-")))
-                self._owns_scratch = True
+                self._own_scratch = Scratch()
+                self._scratch = self._own_scratch.path
             return self._scratch
 
     def close(self) -> None:
         """Remove the private folder if this workspace created it. Idempotent."""
         with self._lock:
-            folder, self._scratch = self._scratch, None
-        if self._owns_scratch and folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._scratch = None
+        if self._own_scratch is not None:
+            self._own_scratch.close()
 
     def beside(self, judge: PathJudge | None) -> Workspace:
         """Return a workspace with the same folders for a sub-agent, which has read no file yet. It is never closed."""
         other = copy(self)
         other._scratch = self.scratch
-        other._owns_scratch = False
+        other._own_scratch = None
         other._judge = judge
         other._seen = SeenFiles()
         return other

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
+from qcode.agent.toolbox import FetchGate, Toolbox
 from qcode.config.settings import Tools
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.paths import SandboxScope
@@ -18,6 +18,7 @@ from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
 from qcode.safety.verdict import Level
 from qcode.text.json import Json
+from qcode.tools.scratch import Scratch
 from qcode.tools.web import RequestTarget
 
 
