@@ -69,7 +69,7 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
 
 
 def test_turn_of_a_long_session_in_the_app_costs_what_an_early_one_did(tmp_path: Path) -> None:
-    reply = Turn(text="word " * 200 + "\n\n- one\n- two\n")
+    reply = Turn(text="word " * 60 + "\n\n- one\n- two\n")
     seconds: list[float] = []
     open_files: list[int] = []
 
@@ -78,7 +78,7 @@ def test_turn_of_a_long_session_in_the_app_costs_what_an_early_one_did(tmp_path:
         async with running(conversation) as app:
             for number in range(TURNS):
                 started = time.thread_time()
-                await app.send(f"prompt {number} " * 20)
+                await app.send(f"prompt {number} " * 5)
                 await app.until_idle()
                 seconds.append(time.thread_time() - started)
                 open_files.append(len(list(Path("/proc/self/fd").iterdir())))
