@@ -15,14 +15,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from qcode.protocol.tools import Refused
 from qcode.text.diff import unified_diff
 from qcode.tools import disk, text_file
 from qcode.tools.disk import FileSlice, Loaded, Snapshot, explain
-from qcode.tools.scratch import Scratch
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.tools.scratch import Scratch
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -130,6 +132,8 @@ class Workspace:
         """The private folder, which only this user can read."""
         with self._lock:
             if self._scratch is None:
+                from qcode.tools.scratch import Scratch  # loads with the first long output of an embedding program
+
                 self._own_scratch = Scratch()
                 self._scratch = self._own_scratch.path
             return self._scratch
