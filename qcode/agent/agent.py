@@ -40,7 +40,7 @@ from qcode.protocol.events import Notice
 from qcode.protocol.messages import Message
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
-from qcode.tools.scratch import Scratch, sweep
+from qcode.tools.workspace import Scratch, sweep_scratch
 
 if TYPE_CHECKING:
     from qcode.agent.context.clipboard import Clip
@@ -87,7 +87,7 @@ class Agent:
         session, messages, notices = self._session(client.name)
         self._prune(session.session_id)
         # Removing may take long, and nothing waits for it.
-        threading.Thread(target=sweep, name="sweep", daemon=True).start()
+        threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
         self.toolbox = self._toolbox(scratch, sandbox, search, kinds)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self._store, session, messages, kinds

@@ -32,12 +32,11 @@ from qcode.tools import registry
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.jobs import Jobs
-from qcode.tools.scratch import Scratch
 from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import SubagentTool
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.web import Fetch, Gate, RequestTarget
-from qcode.tools.workspace import PathJudge, Workspace
+from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
 if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers

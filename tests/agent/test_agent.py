@@ -23,7 +23,7 @@ from qcode.config.settings import ModelSettings
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent
 from qcode.protocol.usage import Price
-from qcode.tools.scratch import Scratch
+from qcode.tools.workspace import Scratch
 from tests.fakes.tools import spec_of
 
 

@@ -18,8 +18,8 @@ from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
 from qcode.safety.verdict import Level
 from qcode.text.json import Json
-from qcode.tools.scratch import Scratch
 from qcode.tools.web import RequestTarget
+from qcode.tools.workspace import Scratch
 
 
 def test_nobody_looks_for_a_sandbox_before_one_is_needed_or_where_none_is_wanted(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.safety.paths import SandboxScope
 from qcode.safety.sandbox.detection import Kind, find_sandbox
 from qcode.safety.verdict import Level
-from qcode.tools.scratch import Scratch
+from qcode.tools.workspace import Scratch
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 FILES = {

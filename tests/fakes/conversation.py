@@ -28,7 +28,7 @@ from qcode.providers.local import WindowQuestion
 from qcode.providers.tokens import TokenCounter
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
-from qcode.tools.scratch import Scratch
+from qcode.tools.workspace import Scratch
 from tests.fakes.scripted import ScriptedProvider
 from tests.safety.judging import NO_SANDBOX
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import sys
 import tempfile
 import time
@@ -17,16 +16,12 @@ from qcode.headless.run import AnswerSoFar
 from qcode.protocol.reply import TextDelta
 from qcode.safety.redaction import Redactor
 from tests.fakes.conversation import stage
-from tests.fakes.server import FakeServer
-from tests.fakes.turns import Turn
 from tests.perf.flood import Flood
 from tests.providers.clients import provider_at
-from tests.tui.harness import running
 
 pytestmark = [pytest.mark.perf, pytest.mark.timeout(600)]
 
 CHUNKS = 12_500
-TURNS, WARM = 300, 20
 
 
 def best_of(runs: int, work: Callable[[], Awaitable[None]]) -> float:
@@ -66,27 +61,3 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
     keeping = best_of(6, keep)
     sys.stdout.write(f"\n{CHUNKS} chunks: streamed in {streaming:.3f} s, kept in {keeping:.4f} s")
     assert keeping <= 0.03 * streaming
-
-
-def test_turn_of_a_long_session_in_the_app_costs_what_an_early_one_did(tmp_path: Path) -> None:
-    reply = Turn(text="word " * 60 + "\n\n- one\n- two\n")
-    seconds: list[float] = []
-    open_files: list[int] = []
-
-    async def live(url: str) -> None:
-        conversation = stage(tmp_path, provider_at("openai", url.removesuffix("/v1"))).conversation
-        async with running(conversation) as app:
-            for number in range(TURNS):
-                started = time.thread_time()
-                await app.send(f"prompt {number} " * 5)
-                await app.until_idle()
-                seconds.append(time.thread_time() - started)
-                open_files.append(len(list(Path("/proc/self/fd").iterdir())))
-                host.requests.clear()
-
-    with FakeServer("openai", lambda asked: reply, is_strict=False) as host:
-        asyncio.run(live(host.base_url))
-    first, last = (statistics.median(part) for part in (seconds[WARM : WARM + 50], seconds[-50:]))
-    sys.stdout.write(f"\nturn {WARM} to {WARM + 50}: {first * 1000:.1f} ms, the last 50: {last * 1000:.1f} ms")
-    assert last <= 1.1 * first
-    assert open_files[-1] <= open_files[WARM] + 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qcode.agent.sessions.file import make_private
 from qcode.config import state_file
-from qcode.tools.scratch import Scratch
+from qcode.tools.workspace import Scratch
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """The largest content that is kept, in bytes."""

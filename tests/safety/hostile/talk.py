@@ -17,7 +17,7 @@ from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
-from qcode.tools.scratch import Scratch
+from qcode.tools.workspace import Scratch
 from tests.fakes.conversation import Model, stage
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
