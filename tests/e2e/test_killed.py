@@ -167,15 +167,16 @@ def kill_pipe(place: Place, server: FakeServer, delay: float) -> Shown:
         stdout=subprocess.PIPE,
     )
     lines: list[tuple[float, dict[str, Any]]] = []
-    assert process.stdout is not None
     ending = threading.Timer(delay, process.kill)
     ending.start()
-    for line in process.stdout:
-        if line.endswith(b"\n"):
-            lines.append((time.monotonic(), json.loads(line)))
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith(b"\n"):
+                lines.append((time.monotonic(), json.loads(line)))
     killed_at = time.monotonic()
     ending.cancel()
-    process.wait(PATIENCE_S)
+    ending.join()
     return Shown(killed_at, lines)
 
 
