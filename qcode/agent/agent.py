@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -192,9 +192,7 @@ class Agent:
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""
-        warm_up: Callable[[], None] | None = getattr(self.provider, "warm_up", None)
-        if warm_up is not None:
-            warm_up()
+        self.provider.warm_up()
 
     def read_picture(self, path: str) -> Picture:
         """Read the image at `path`, relative to the folder; raise `InputError`."""
