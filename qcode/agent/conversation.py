@@ -170,12 +170,6 @@ class Conversation:
         """The committed transcript."""
         return tuple(self._transcript.messages)
 
-    @property
-    def last_reply(self) -> str:
-        """The text of the last reply that has any."""
-        replies = (message.text for message in reversed(self._transcript.messages) if message.role == "assistant")
-        return next((reply for reply in replies if reply), "")
-
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Attach these blocks (files, images) to the next prompt."""
         self._waiting.attach(blocks)
