@@ -45,6 +45,7 @@ from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, CallApproval, Dec
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     Notice,
+    ReplyFinished,
     SteeringAdded,
     ToolFinished,
     TurnEnded,
@@ -219,6 +220,8 @@ class Conversation:
                             yield self._seen(Notice("warning", warning))
                     if isinstance(event, ToolFinished):
                         self._transcript.keep_result(event)
+                    if isinstance(event, ReplyFinished):
+                        self._client.note_reply(event, settings.output)
                     if isinstance(event, SteeringAdded):
                         self._waiting.arrived(event.text)
                     yield self._seen(event)
@@ -429,7 +432,7 @@ class Conversation:
         await sizing.settle(self._toolbox.settle())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = client.known()
-        cap = caps_for(settings.output, model.output_limit).first
+        cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
         request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *said), settings.tools, cap)
         await sizing.count(request, model.window, self._counter, client.tokens)

@@ -63,6 +63,7 @@ from qcode.protocol.reply import (
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
+    TextCallRead,
     TextDelta,
     ToolArgsDelta,
     WebSearched,
@@ -206,6 +207,8 @@ class Turn:
                 return self._cancel(is_unsent=given.is_unsent)
             case WebSearched():
                 return [Emit(given)]
+            case TextCallRead(is_first=is_first):
+                return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
             case _:
                 return self._to_reply(phase.reply, given) if isinstance(phase, Replying) else []
 

@@ -10,24 +10,29 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEvent, ReplyStarted, UsageReported
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attributed, is_page, page_title
-from qcode.providers.history import opaque_origin, strip_foreign_opaque, tag_opaque
+from qcode.providers.history import opaque_origin, strip_foreign_opaque, tag_opaque, text_to_continue
 from qcode.providers.sdk import failure, run_aside
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.text.json import Json, JsonObject
 
 if TYPE_CHECKING:
     import httpx2
+
+    from qcode.providers.text_calls.tail import TailEvents
 
 MAX_REPLY_BYTES = 256 * 1024 * 1024
 
@@ -43,6 +48,26 @@ class ResponseStream(Protocol):
     """A response with an unread body, such as that of httpx2."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]: ...
+
+
+class CallHabits(Protocol):
+    """The known facts about how a host sends the calls of one model."""
+
+    @property
+    def form(self) -> str:
+        """The form in which it passed calls on as text, empty if it did not."""
+        ...
+
+    @property
+    def takes_unmarked(self) -> bool:
+        """Whether JSON without a mark may be a call: no native call was seen, or calls came in such a form."""
+        ...
+
+    def note_native(self) -> None:
+        """Remember a native call; the second one after a call as text clears `form`."""
+        ...
+
+    def note_form(self, form: str) -> None: ...
 
 
 class Parser(Protocol):
@@ -335,3 +360,233 @@ class SdkProvider(ABC, Generic[ClientT]):
         import httpx2
 
         return (*self._failures(), httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
+
+
+_MARK = re.compile(
+    r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|TOOL_CALLS(?=[A-Za-z_])|<｜(?:tool▁call|DSML｜)"
+    r"|<minimax:tool_call>|<\|tool_call|`{3,16}[ \t]{0,8}(?:json|tool_calls?)[ \t]{0,8}\r?\n",
+    re.IGNORECASE,
+)
+_MARKS = (
+    "<tool_call>", "<function=", "<|python_tag|>", "[tool_calls]", "tool_calls_", "<｜tool▁call", "<｜dsml｜",
+    "<minimax:tool_call>", "<|tool_call",
+)  # fmt: skip
+_FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE)
+_MAX_MARK = 48
+
+
+class MarkSearch:
+    """Searches the text of a reply, in pieces of any size, for the place at which a call written as text may begin.
+
+    `before` is the text before that place. Text that may be the start of a mark is held back. `finds_objects`: the
+    first character of the reply may be that of a bare JSON object; `finds_lines`: so may that of any line.
+    """
+
+    def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
+        self._passed = [before]
+        self._rest = ""
+        self._finds_objects = finds_objects
+        self._finds_lines = finds_lines
+        self._is_line_start = not before.strip() or before.endswith("\n")
+
+    @property
+    def before(self) -> str:
+        self._passed[:] = ["".join(self._passed)]
+        return self._passed[0]
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """Return the text that begins no call, and the text from a mark on, empty if there is none."""
+        window, self._rest = self._rest + text, ""
+        mark = _MARK.search(window)
+        at = len(window) if mark is None else mark.start()
+        if self._finds_objects:
+            at = self._object_in(window, at)
+        if at < len(window):
+            self.passed(window[:at])
+            return window[:at], window[at:]
+        kept = _undecided(window)
+        self._rest = window[len(window) - kept :]
+        self.passed(window[: len(window) - kept])
+        return window[: len(window) - kept], ""
+
+    def flush(self) -> str:
+        """Return the text that was held back."""
+        rest, self._rest = self._rest, ""
+        self.passed(rest)
+        return rest
+
+    def passed(self, text: str) -> None:
+        """Add text that begins no call."""
+        if not text:
+            return
+        self._passed.append(text)
+        if self._finds_objects:
+            blank = text[text.rfind("\n") + 1 :].strip()
+            self._is_line_start = not blank and (self._is_line_start or "\n" in text)
+            self._finds_objects = self._finds_lines or not text.strip()
+
+    def _object_in(self, window: str, end: int) -> int:
+        """Return where a JSON object or list begins a line before `end`, otherwise `end`."""
+        at = 0
+        is_line_start = self._is_line_start
+        while at < end:
+            line_end = window.find("\n", at) + 1 or len(window)
+            line = window[at:line_end]
+            start = at + len(line) - len(line.lstrip(" \t\r\n"))
+            if is_line_start and start < end and window[start : start + 1] in ("{", "["):
+                is_partial = "[TOOL_CALLS]".startswith(window[start:]) and window[start:] != "["
+                return end if is_partial else start
+            if line.strip() and not self._finds_lines:
+                return end
+            at, is_line_start = line_end, True
+        return end
+
+
+def _undecided(text: str) -> int:
+    """Return how many characters at the end of `text` may be the start of a mark."""
+    end = text[-_MAX_MARK:]
+    begun = (at for at in range(len(end)) if end[at] in "<[Tt")
+    tag = next((len(end) - at for at in begun if any(mark.startswith(end[at:].lower()) for mark in _MARKS)), 0)
+    fence = _FENCE_BEGUN.search(end) if "`" in end else None
+    return max(tag, len(fence.group()) if fence is not None else 0)
+
+
+class TextCallWatch:
+    """A provider whose host may pass calls on as text; it owns `inner`.
+
+    Until the mark of a call appears in the text of a reply, events pass unchanged; from there on
+    `text_calls.tail` reads it. If the host refuses a history with such calls, they are sent as text from then on.
+    """
+
+    def __init__(self, inner: Provider, habits: CallHabits) -> None:
+        self.name = inner.name
+        self.host = inner.host
+        self._inner = inner
+        self._habits = habits
+        self._read: set[str] = set()
+        self._writes_text = False
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        """Yield the events of one reply; see `Provider.stream`."""
+        if not request.tools or not request.allows_calls:
+            async with aclosing(self._sent(request)) as plain:
+                async for event in plain:
+                    yield event
+            return
+        reader = _WatchedReply(request, self._habits)
+        async with aclosing(self._sent(request)) as events:
+            try:
+                async for event in events:
+                    for changed in reader.feed(event):
+                        if reader.is_reading and type(changed) is ToolCallStarted:
+                            self._read.add(changed.call_id)
+                        yield changed
+            except ProviderError:
+                for held in reader.break_off():
+                    yield held
+                raise
+
+    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
+        """Send the request; if the host refuses the calls that came as text, send them as text."""
+        has_read = any(call.call_id in self._read for message in request.messages for call in message.calls)
+        if has_read and not self._writes_text:
+            try:
+                async with aclosing(_generated(self._inner.stream(request))) as events:
+                    async for event in events:
+                        has_read = False
+                        yield event
+                return
+            except ProviderError as error:
+                if not has_read or error.kind is not ErrorKind.BAD_REQUEST:
+                    raise
+        if has_read:
+            from qcode.providers.text_calls.provider import as_text_history
+
+            request = replace(request, messages=as_text_history(request.messages))
+        async with aclosing(_generated(self._inner.stream(request))) as events:
+            async for event in events:
+                self._writes_text = self._writes_text or has_read
+                yield event
+
+    async def model_names(self) -> tuple[str, ...]:
+        return await self._inner.model_names()
+
+    def warm_up(self) -> None:
+        """Load now what the provider inside loads with its first request. It blocks: call it in a thread."""
+        load = getattr(self._inner, "warm_up", None)
+        if load is not None:
+            load()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def _generated(events: AsyncIterator[ReplyEvent]) -> AsyncGenerator[ReplyEvent, None]:
+    """Yield `events`; closing this closes them."""
+    try:
+        async for event in events:
+            yield event
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
+
+
+class _WatchedReply:
+    """The events of one reply: unchanged up to the first mark of a call in its text."""
+
+    def __init__(self, request: ModelRequest, habits: CallHabits) -> None:
+        self._request = request
+        self._habits = habits
+        finds_lines = habits.form == "json"
+        before = text_to_continue(request.messages)
+        self._search = MarkSearch(before, finds_objects=habits.takes_unmarked and not before, finds_lines=finds_lines)
+        self._reader: TailEvents | None = None
+        self._is_off = False
+        self._blocks: set[int] = set()
+        self._text: int | None = None
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reader is not None
+
+    def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
+        if self._reader is not None:
+            return self._reader.feed(event)
+        if self._is_off:
+            return [event]
+        if type(event) is TextDelta:
+            return self._take_text(event)
+        events = self.break_off()
+        if isinstance(event, ToolCallStarted):
+            self._is_off = True
+            self._habits.note_native()
+        block = getattr(event, "block", None)
+        if block is not None:
+            self._blocks.add(block)
+        return [*events, event]
+
+    def break_off(self) -> list[ReplyEvent]:
+        """Return what is held back."""
+        if self._reader is not None:
+            return self._reader.break_off()
+        rest = self._search.flush()
+        return [TextDelta(self._text or 0, rest)] if rest else []
+
+    def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
+        block = event.block
+        events = self.break_off() if self._text not in (None, block) else []
+        passed, found = self._search.feed(event.text)
+        is_open = self._text == block and block in self._blocks
+        self._text = block
+        if passed or not event.text:
+            events.append(event if passed == event.text else TextDelta(block, passed))
+            self._blocks.add(block)
+            is_open = True
+        if found:
+            from qcode.providers.text_calls.tail import begin
+
+            blocks = sorted(self._blocks)
+            self._reader = begin(self._request, self._habits, self._search, blocks, block if is_open else None)
+            events += self._reader.feed(TextDelta(block, found))
+        return events

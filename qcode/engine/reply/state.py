@@ -87,7 +87,13 @@ class ReplyState:
 
     def _plan_caps(self) -> caps.Caps:
         model = self.model
-        return caps.caps_for(self.plan.output, model.output_limit, is_silently_capped=model.host.is_silently_capped)
+        host = model.host
+        return caps.caps_for(
+            self.plan.output,
+            model.output_limit,
+            is_silently_capped=host.is_silently_capped,
+            learned=host.first_cap,
+        )
 
     @property
     def is_affordable(self) -> bool:
