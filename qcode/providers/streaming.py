@@ -364,14 +364,14 @@ class SdkProvider(ABC, Generic[ClientT]):
 
 _MARK = re.compile(
     r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|TOOL_CALLS(?=[A-Za-z_])|<｜(?:tool▁call|DSML｜)"
-    r"|<minimax:tool_call>|<\|tool_call|`{3,16}[ \t]{0,8}(?:json|tool_calls?)[ \t]{0,8}\r?\n",
-    re.IGNORECASE,
+    r"|<minimax:tool_call>|<\|tool_call|`{3,16}[ \t]{0,8}(?i:json|tool_calls?)[ \t]{0,8}\r?\n"
 )
 _MARKS = (
-    "<tool_call>", "<function=", "<|python_tag|>", "[tool_calls]", "tool_calls_", "<｜tool▁call", "<｜dsml｜",
+    "<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "TOOL_CALLS", "<｜tool▁call", "<｜DSML｜",
     "<minimax:tool_call>", "<|tool_call",
 )  # fmt: skip
 _FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE)
+_FIRST = re.compile(r"[<\[T`]")
 _MAX_MARK = 48
 
 
@@ -434,7 +434,7 @@ class MarkSearch:
             line = window[at:line_end]
             start = at + len(line) - len(line.lstrip(" \t\r\n"))
             if is_line_start and start < end and window[start : start + 1] in ("{", "["):
-                is_partial = "[TOOL_CALLS]".startswith(window[start:]) and window[start:] != "["
+                is_partial = "[TOOL_CALLS]".startswith(window[start:])
                 return end if is_partial else start
             if line.strip() and not self._finds_lines:
                 return end
@@ -445,8 +445,10 @@ class MarkSearch:
 def _undecided(text: str) -> int:
     """Return how many characters at the end of `text` may be the start of a mark."""
     end = text[-_MAX_MARK:]
-    begun = (at for at in range(len(end)) if end[at] in "<[Tt")
-    tag = next((len(end) - at for at in begun if any(mark.startswith(end[at:].lower()) for mark in _MARKS)), 0)
+    if _FIRST.search(end) is None:
+        return 0
+    begun = (found.start() for found in _FIRST.finditer(end))
+    tag = next((len(end) - at for at in begun if any(mark.startswith(end[at:]) for mark in _MARKS)), 0)
     fence = _FENCE_BEGUN.search(end) if "`" in end else None
     return max(tag, len(fence.group()) if fence is not None else 0)
 
