@@ -230,11 +230,11 @@ def test_a_first_cap_rises_for_a_model_with_long_replies(place: Place) -> None:
         place.ask(server, "-p", "go")
         (host,) = json.loads(lengths.read_text())
         assert json.loads(lengths.read_text()) == {host: {"test-model": [9_000]}}
-        lengths.write_text(json.dumps({host: {"test-model": [9_000] * 60}}))
+        lengths.write_text(json.dumps({host: {"test-model": [9_500] * 60}}))
         place.ask(server, "-p", "go")
         place.ask(server, "-p", "go", "--max-output-tokens", "500")
         (place.work / "off.toml").write_text("[output]\nlearn_first_cap = false\n")
         place.ask(server, "-p", "go", "--settings", "off.toml")
-        assert server.caps == [8_000, 9_000, 500, 8_000]
+        assert server.caps == [8_000, 9_500, 500, 8_000]
     assert len(json.loads(lengths.read_text())[host]["test-model"]) == 61, "an override and a switch teach nothing"
-    assert "first output cap 9,000" in place.run("models", "test-model").out
+    assert "first output cap 9,500" in place.run("models", "test-model").out
