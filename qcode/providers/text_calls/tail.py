@@ -17,7 +17,7 @@ from qcode.protocol.messages import Text, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextCallRead, ToolCallStarted
 from qcode.protocol.tools import ToolSpec
-from qcode.providers.streaming import CallHabits, MarkSearch
+from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.text_calls.candidate import JsonScanner
 from qcode.providers.text_calls.forms import (
     CALL_KEYS,
