@@ -365,17 +365,13 @@ class TextCallWatch:
                     yield event
             return
         reader = _WatchedReply(request, self._habits)
+        # If the stream breaks, text that was held back counts as never received: it is continued or requested again.
         async with aclosing(self._sent(request)) as events:
-            try:
-                async for event in events:
-                    for changed in reader.feed(event):
-                        if reader.is_reading and type(changed) is ToolCallStarted:
-                            self._read.add(changed.call_id)
-                        yield changed
-            except ProviderError:
-                for held in reader.break_off():
-                    yield held
-                raise
+            async for event in events:
+                for changed in reader.feed(event):
+                    if reader.is_reading and type(changed) is ToolCallStarted:
+                        self._read.add(changed.call_id)
+                    yield changed
 
     async def _sent(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
         """Send the request; if the host refuses the calls that came as text, send them as text."""
@@ -448,7 +444,7 @@ class _WatchedReply:
             return [event]
         if type(event) is TextDelta:
             return self._take_text(event)
-        events = self.break_off()
+        events = self._rest()
         if isinstance(event, ToolCallStarted):
             self._is_off = True
             self._habits.note_native()
@@ -457,16 +453,14 @@ class _WatchedReply:
             self._blocks.add(block)
         return [*events, event]
 
-    def break_off(self) -> list[ReplyEvent]:
-        """Return what is held back."""
-        if self._reader is not None:
-            return self._reader.break_off()
+    def _rest(self) -> list[ReplyEvent]:
+        """Return the text that is held back."""
         rest = self._search.flush()
         return [TextDelta(self._text or 0, rest)] if rest else []
 
     def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
         block = event.block
-        events = self.break_off() if self._text not in (None, block) else []
+        events = self._rest() if self._text not in (None, block) else []
         passed, found = self._search.feed(event.text)
         is_open = self._text == block and block in self._blocks
         self._text = block

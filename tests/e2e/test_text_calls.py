@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.running import Finished, Place
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn, refused
+from tests.fakes.turns import Asked, Call, Faults, Turn, refused
 
 BODY = '{"name": "read", "arguments": {"path": "a.txt"}}'
 TAGGED = f"<tool_call>\n{BODY}\n</tool_call>"
@@ -178,6 +178,15 @@ def test_a_call_as_text_in_a_reply_that_was_stopped_never_runs(stop: str, place:
     with FakeServer("openai", [Turn(text=TAGGED, stop=stop), Turn(text="Done."), *[Turn(text="more")] * 4]) as server:
         ask(place, server)
         assert not any(message.calls for asked in server.requests for message in asked.messages)
+
+
+@pytest.mark.parametrize("before", ["", "I read it.\n\n"])
+def test_a_call_as_text_that_a_broken_stream_ends_is_never_part_of_the_reply(before: str, place: Place) -> None:
+    broken = Turn(text=pieces(before + TAGGED), faults=Faults(cut_after=8))
+    with FakeServer("openai", [broken, Turn(text="Done.")]) as server:
+        done = ask(place, server)
+        assert len(server.requests) == 2
+    assert (done.code, done.result["result"]) == (0, f"{before}Done.")
 
 
 @pytest.mark.parametrize("how", ["tools", "model"])
