@@ -21,7 +21,9 @@ from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refus
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage, context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.session import Session, SessionTranscript
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
+from qcode.agent.sessions.records import is_a_prompt
+from qcode.agent.sessions.session import Session, SessionTranscript, ShownRecorder
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import Background, Toolbox
@@ -59,6 +61,7 @@ from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import (
     Notice,
     ReplyFinished,
+    Signal,
     SteeringAdded,
     ToolFinished,
     TurnEnded,
@@ -116,6 +119,7 @@ class Conversation:
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self._turn: Turn | None = None
+        self._last_turn: Turn | None = None
         self._waiting = PendingAttachments(self._mentioned)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
@@ -138,6 +142,8 @@ class Conversation:
         """Continue with a session; `messages` are the history if the session has no file."""
         self._transcript = SessionTranscript(session, messages)
         self._counter = self._client.counter()
+        if (count := self._transcript.last_count(self._client.name)) is not None:
+            self._counter.restore(*count)
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
@@ -227,6 +233,7 @@ class Conversation:
         writer = self._clients.small()
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._client.known(), self._transcript.messages, self._counter, number=self._turns)
+        self._last_turn = turn
         self._turn, self._driver = (
             turn,
             Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
@@ -235,8 +242,10 @@ class Conversation:
         self._waiting.complaints += self._clients.problems
         try:
             self._waiting.complaints += await self._prepare(turn, first)
+            recorder = ShownRecorder(self._transcript.session.record_shown, time.monotonic, options.shown)
             async with aclosing(self._driver.run(first)) as events:
-                async for event in events:
+                async for driven in events:
+                    event = driven if isinstance(driven, Notice) else recorder.see(driven)
                     self._transcript.session.partial.see(event)
                     if type(event) is TextDelta:  # most events are these, and they need no notice
                         yield self._logged(event)
@@ -244,7 +253,7 @@ class Conversation:
                     if isinstance(event, ReplyFinished):
                         self._client.note_reply(event, settings.output)
                     for told in self._with_notices(event, prompt):
-                        yield self._seen(told)
+                        yield self._seen(recorder.see(told) if isinstance(told, Notice) else told)
         finally:
             self._driver = self._agents = self._turn = None
             self._calls.clear()
@@ -357,6 +366,10 @@ class Conversation:
         """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
         return tuple(self._usage)
 
+    def signals(self) -> tuple[Signal, ...]:
+        """Return the calls of one-way tools in the running turn, or in the last one."""
+        return () if self._last_turn is None else self._last_turn.signals
+
     def count(self, used: TurnUsage) -> None:
         """Add what was used beside the turns, such as for a title."""
         self._usage.append(used)
@@ -364,6 +377,14 @@ class Conversation:
     @property
     def session(self) -> Session:
         return self._transcript.session
+
+    @property
+    def stored(self) -> tuple[StoredMessage, ...]:
+        """All messages that led to the current state with what was shown with them, also those that were compacted."""
+        history = self._transcript.session.history
+        if history.stored:
+            return tuple(history.stored[number] for number in history.all_numbers())
+        return tuple(StoredMessage(HistoryEntry(one), is_a_prompt(one)) for one in self._transcript.messages)
 
     @property
     def is_busy(self) -> bool:

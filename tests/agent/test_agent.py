@@ -1,4 +1,4 @@
-"""What the composition root puts together: facts of a model, the session, rules that follow the mode, limits."""
+"""`Agent.begin`: facts of the model, the session, rules that follow the mode, limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from qcode.agent.models.client import facts_of
 from qcode.agent.models.selection import named
 from qcode.agent.options import RunContext
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.toolbox import Scratch
 from qcode.agent.trust import TrustStore
 from qcode.cli import context as cli_context
 from qcode.cli.arguments import parse
@@ -24,11 +23,12 @@ from qcode.config.settings import ModelSettings
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent
 from qcode.protocol.usage import Price
+from qcode.tools.workspace import Scratch
 from tests.fakes.tools import spec_of
 
 
 class Here:
-    """A home and a folder of the test's own, and runs that begin there."""
+    """A temporary home and folder, and runs in them."""
 
     def __init__(self, base: Path) -> None:
         self.home = base / "home"

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.toolbox import Scratch, Toolbox
+from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.paths import SandboxScope
 from qcode.safety.sandbox.detection import Kind, find_sandbox
 from qcode.safety.verdict import Level
+from qcode.tools.workspace import Scratch
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 FILES = {
@@ -46,7 +47,7 @@ def make_workspace(root: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with settings that git and jq read, if they are allowed to."""
+    """A home with settings that git and jq read if they may."""
     home = tmp_path / "home"
     (home / ".config/git").mkdir(parents=True)
     (home / ".gitconfig").write_text("[alias]\n\tst = status\n")

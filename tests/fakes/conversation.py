@@ -16,7 +16,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import Origins, Permissions
 from qcode.agent.sessions.library import Library
 from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
+from qcode.agent.toolbox import FetchGate, Toolbox
 from qcode.config.settings import Tools
 from qcode.engine.caps import OutputSettings
 from qcode.engine.model_facts import KnownModel
@@ -28,6 +28,7 @@ from qcode.providers.local import WindowQuestion
 from qcode.providers.tokens import TokenCounter
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
+from qcode.tools.workspace import Scratch
 from tests.fakes.scripted import ScriptedProvider
 from tests.safety.judging import NO_SANDBOX
 
@@ -36,7 +37,7 @@ P = TypeVar("P", bound=Provider)
 
 @dataclass
 class Stage(Generic[P]):
-    """A conversation in `work`, and what it keeps in `state`."""
+    """A conversation in `work`, and its stored state in `state`."""
 
     conversation: Conversation
     provider: P
@@ -58,7 +59,7 @@ Talk: TypeAlias = Stage[ScriptedProvider]
 
 @dataclass(frozen=True)
 class Model:
-    """The model of a stage: its name, and all that a `ModelClient` knows of it."""
+    """The model of a stage: its name, and the facts for its `ModelClient`."""
 
     name: str = "m"
     provider: str = ""

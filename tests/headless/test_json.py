@@ -42,6 +42,7 @@ def test_json_is_one_object_with_the_whole_result() -> None:
         "subtype": "success",
         "is_error": False,
         "result": "hello",
+        "text": "hello",
         "stop_reason": "end_turn",
         "raw_stop_reason": "stop",
         "session_id": "s-1",
@@ -314,7 +315,7 @@ def test_any_value_is_one_line_of_utf8_that_reads_back_the_same(value: dict[str,
 
 
 def _with_pairs_joined(value: Json) -> Json:
-    """What any JSON reader makes of two escapes that form one character."""
+    """Return the text as a JSON reader decodes it: two escapes may form one character."""
     return json.loads(json.dumps(value))  # type: ignore[no-any-return]  # json.loads is Any by nature
 
 
