@@ -60,6 +60,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import (
     Notice,
+    ReplyFinished,
     Signal,
     SteeringAdded,
     ToolFinished,
@@ -249,6 +250,8 @@ class Conversation:
                     if type(event) is TextDelta:  # most events are these, and they need no notice
                         yield self._logged(event)
                         continue
+                    if isinstance(event, ReplyFinished):
+                        self._client.note_reply(event, settings.output)
                     for told in self._with_notices(event, prompt):
                         yield self._seen(recorder.see(told) if isinstance(told, Notice) else told)
         finally:
@@ -517,7 +520,7 @@ class Conversation:
         await sizing.settle(self._toolbox.settle())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = client.known()
-        cap = caps_for(settings.output, model.output_limit).first
+        cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first
         said = (first.message,) if isinstance(first, UserSubmitted) else ()
         request = ModelRequest(model.name, settings.system, (*self._transcript.messages, *said), settings.tools, cap)
         await sizing.count(request, model.window, self._counter, client.tokens)

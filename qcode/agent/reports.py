@@ -10,7 +10,7 @@ from dataclasses import field
 from decimal import Decimal
 
 from qcode.agent.sessions.history import HistoryEntry
-from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, OutputSettings, caps_for
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
 from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.effects import COMPACT_AT
 from qcode.engine.model_facts import KnownModel
@@ -39,7 +39,8 @@ from qcode.values import dataclass
 class ContextReport:
     """The tokens of a context window by use. `is_counted`: the provider counted the prompt; otherwise estimated.
 
-    `reserve` is the initial output limit of the next reply. The rest is free.
+    `reserve` is the initial output limit of the next reply. The rest is free. `first_cap` is set
+    if that limit was learned from earlier replies.
     """
 
     model: str
@@ -53,6 +54,7 @@ class ContextReport:
     is_counted: bool = False
     is_window_known: bool = True
     compacts_at: float = 0.8
+    first_cap: FirstCap | None = None
 
     @property
     def used(self) -> int:
@@ -101,7 +103,8 @@ def context_report(
     size = counter.size_of(request)
     estimated = sum(parts)
     plain, briefed, specs, said, given = (part * size.tokens // estimated if estimated else 0 for part in parts)
-    reserve = caps_for(output, model.output_limit).first
+    learned = model.host.first_cap if output.learn_first_cap and output.override is None else None
+    reserve = caps_for(output, model.output_limit, learned=learned).first
     window = model.window or DEFAULT_CONTEXT_WINDOW
     return ContextReport(
         f"{model.provider}/{model.name}",
@@ -115,6 +118,7 @@ def context_report(
         is_counted=size.is_counted,
         is_window_known=model.window is not None,
         compacts_at=COMPACT_AT,
+        first_cap=learned,
     )
 
 

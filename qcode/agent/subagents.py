@@ -195,6 +195,8 @@ class AgentRun:
             async for event in events:
                 if isinstance(event, TurnEnded):
                     ended = event
+                if isinstance(event, ReplyFinished):
+                    self._client.note_reply(event, self._turn.settings.output)
                 await self._tell(event)
         assert ended is not None  # the last event of a driver that was not cancelled
         return ended

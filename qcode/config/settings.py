@@ -95,6 +95,11 @@ class Output:
         "character budget of one reply; default: the larger of 120,000 and four times the token budget",
     )
     min_escalation_gain: float = key(1.25, kinds.number(1), "escalate only if the larger cap is larger by this factor")
+    learn_first_cap: bool = key(
+        True,
+        kinds.boolean(),
+        "raise the cap of first requests, up to 16,000, for a model whose replies are often longer than 8,000 tokens",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,9 @@ class Tools:
         "the sandbox around commands: auto uses one if it works, required refuses to start without one, off uses none",
     )
     agents: bool = key(True, kinds.boolean(), "let the model delegate tasks to sub-agents")
+    text_calls: bool = key(
+        True, kinds.boolean(), "treat a tool call that a server passed on as text as a call, if it certainly is one"
+    )
     web_search: Literal["off", "host", "brave", "tavily"] = key(
         "off",
         kinds.choice("off", "host", "brave", "tavily"),
@@ -248,7 +256,9 @@ class ModelSettings:
     images: bool | None = key(None, kinds.boolean(), "the model accepts images")
     thinking: bool | None = key(None, kinds.boolean(), "the model supports reasoning")
     inline_thinking: bool | None = key(None, kinds.boolean(), "its reasoning arrives as <think> text")
-    text_tool_calls: bool | None = key(None, kinds.boolean(), "its tool calls arrive as text")
+    text_tool_calls: bool | None = key(
+        None, kinds.boolean(), "true: its calls are only text, and so are the tools; false: text is never a call"
+    )
     web_search: bool | None = key(
         None,
         kinds.boolean(),

@@ -5,6 +5,7 @@ The constants are the defaults of `[output]` in the configuration, where their n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from qcode.values import dataclass
@@ -18,6 +19,9 @@ MAX_RESUMED_CALL_REQUESTS = 3
 MIN_TOTAL_OUTPUT_CHARS = 120_000
 DEFAULT_CONTEXT_WINDOW = 200_000
 MIN_USEFUL_ROOM = 1_024
+MAX_LEARNED_FIRST_CAP = 16_000
+MAX_KEPT_LENGTHS = 200
+MIN_LENGTHS = 50
 
 _MARGIN_FLOOR, _MARGIN_SHARE = 1_024, 0.02
 _ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE = 2_048, 0.05
@@ -37,6 +41,31 @@ class OutputSettings:
     max_total_completion_tokens: int | None = None
     max_total_output_chars: int | None = None
     min_escalation_gain: float = MIN_ESCALATION_GAIN
+    learn_first_cap: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCap:
+    """A first cap learned from a model's replies: `longer` of the last `replies` did not fit into the default."""
+
+    tokens: int
+    longer: int
+    replies: int
+
+
+def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
+    """Return the first cap that suits these replies, None if the default does.
+
+    `lengths` are the output tokens of the latest replies, negative for a reply that stayed truncated. The cap rises if
+    more than a tenth were longer than the default, and covers 95 % of the complete ones.
+    """
+    latest = lengths[-MAX_KEPT_LENGTHS:]
+    longer = sum(not 0 <= length <= CAPPED_DEFAULT_MAX_TOKENS for length in latest)
+    complete = sorted(length for length in latest if length >= 0)
+    if len(latest) < MIN_LENGTHS or longer * 10 <= len(latest) or not complete:
+        return None
+    tokens = min(MAX_LEARNED_FIRST_CAP, complete[-(-95 * len(complete) // 100) - 1])
+    return FirstCap(tokens, longer, len(latest)) if tokens > CAPPED_DEFAULT_MAX_TOKENS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +79,21 @@ class Caps:
     total_chars: int
 
 
-def caps_for(settings: OutputSettings, known_limit: int | None, *, is_silently_capped: bool = False) -> Caps:
+def caps_for(
+    settings: OutputSettings,
+    known_limit: int | None,
+    *,
+    is_silently_capped: bool = False,
+    learned: FirstCap | None = None,
+) -> Caps:
     """Return the caps of a reply.
 
     `known_limit` is the model's own output limit, if the catalog, the configuration or the host named one.
     `is_silently_capped`: this host truncates far below the requested cap, so a higher cap gains nothing.
+    `learned` is the first cap that the model's earlier replies suggest.
     """
-    wanted = settings.override or CAPPED_DEFAULT_MAX_TOKENS
+    default = learned.tokens if learned is not None and settings.learn_first_cap else CAPPED_DEFAULT_MAX_TOKENS
+    wanted = settings.override or default
     first = wanted if known_limit is None else min(wanted, known_limit)
     target = known_limit or ESCALATED_MAX_TOKENS
     is_fixed = settings.override is not None or not settings.can_escalate

@@ -11,6 +11,7 @@ import re
 from dataclasses import field, replace
 from typing import Literal
 
+from qcode.engine.caps import FirstCap
 from qcode.protocol.model import ModelFacts
 from qcode.values import dataclass
 
@@ -20,6 +21,9 @@ class HostKnowledge:
     """Facts learned from a host. `output` and `window` are limits in tokens that override the catalog.
 
     `refuses_marks`: the host rejects the signatures in this history. This is a fact about the history, not the model.
+    `text_calls` is the form in which the host passes calls on as text, with the date when that was seen first;
+    `native_calls` counts native ones, up to 2.
+    `first_cap` is the output cap of a first attempt, learned from the lengths of earlier replies.
     """
 
     output: int | None = None
@@ -28,6 +32,10 @@ class HostKnowledge:
     refuses_prefill: bool = False
     refuses_images: bool = False
     refuses_marks: bool = False
+    text_calls: str = ""
+    text_calls_since: str = ""
+    native_calls: int = 0
+    first_cap: FirstCap | None = None
 
     def with_fact(self, learn: Learn) -> HostKnowledge:
         fact = learn.fact

@@ -63,6 +63,21 @@ def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None
     return f"[Limits of this task: {', '.join(left)} left. Finish within them.]" if left else ""
 
 
+def text_call_notice(model: str) -> str:
+    """Tell the user that a host passes calls on as text."""
+    return (
+        f"The server of {model} sent a tool call as text. qcode treats such text as a call; tools.text_calls = false "
+        "turns this off."
+    )
+
+
+def unreadable_call_notice(detail: str) -> str:
+    """Tell the user that a reply ends in text that looks like a call."""
+    return (
+        f"The reply ended in text that looks like a tool call ({detail}). It did not run; the model may try once more."
+    )
+
+
 def resumed_call_text(name: str, raw: str) -> str:
     """Ask for the rest of the argument JSON of a truncated call."""
     tail = _neutralised(raw[-CALL_TAIL_CHARS:], _CALL_TAG)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from qcode.engine import synthetic
 from qcode.engine.calls import CallRound
 from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS
 from qcode.engine.compaction import Cause, CompactionResult, CompactionScheduler, compaction_effects
@@ -62,6 +63,7 @@ from qcode.protocol.reply import (
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
+    TextCallRead,
     TextDelta,
     ToolArgsDelta,
 )
@@ -204,6 +206,8 @@ class Turn:
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
+            case TextCallRead(is_first=is_first):
+                return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
             case _:
                 return self._to_reply(phase.reply, given) if isinstance(phase, Replying) else []
 

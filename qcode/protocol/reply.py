@@ -82,6 +82,14 @@ class WebSearched:
 
 
 @dataclass(frozen=True, slots=True)
+class TextCallRead:
+    """The host passed the calls that follow on as text, in this form. `is_first`: the form is new for this model."""
+
+    form: str
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyEnded:
     """The end of a stream. `raw_stop` is the provider's own stop reason, empty if it sent null.
 
@@ -102,6 +110,7 @@ ReplyEvent: TypeAlias = (
     | BlockEnded
     | UsageReported
     | WebSearched
+    | TextCallRead
     | ReplyEnded
 )
 

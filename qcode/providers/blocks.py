@@ -1,16 +1,19 @@
-"""The shared parts of all decoders: block numbers, stop reasons, and searches run by the host. Pure.
+"""The shared parts of all decoders: block numbers, stop reasons, searches by the host, marks of calls in text. Pure.
 
 `BlockWriter` numbers the blocks of one reply, and joins surrogate pairs that a server split into two deltas.
 `normalise_stop` maps a stop reason to ours with the table of the codec; unknown ones become `UNKNOWN`. A part of a
 hosted search is represented as reasoning: its text is for the user, and its opaque data contains the part as the host
-sent it, so that it is sent back unchanged, to that host only.
+sent it, so that it is sent back unchanged, to that host only. `MarkSearch` finds where a call written as text may
+begin; `streaming.TextCallWatch` and `text_calls.tail` use it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from enum import Enum
+from typing import Protocol
 
 from qcode.protocol.messages import Opaque
 from qcode.protocol.model import ModelRequest
@@ -245,3 +248,114 @@ def own_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
 
 def wants_search(request: ModelRequest) -> bool:
     return any(tool.is_hosted for tool in request.tools)
+
+
+class CallHabits(Protocol):
+    """The known facts about how a host sends the calls of one model."""
+
+    @property
+    def form(self) -> str:
+        """The form in which it passed calls on as text, empty if it did not."""
+        ...
+
+    @property
+    def takes_unmarked(self) -> bool:
+        """Whether JSON without a mark may be a call: no native call was seen, or calls came in such a form."""
+        ...
+
+    def note_native(self) -> None:
+        """Remember a native call; the second one after a call as text clears `form`."""
+        ...
+
+    def note_form(self, form: str) -> None: ...
+
+
+_MARK = re.compile(
+    r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|TOOL_CALLS(?=[A-Za-z_])|<｜(?:tool▁call|DSML｜)"
+    r"|<minimax:tool_call>|<\|tool_call|`{3,16}[ \t]{0,8}(?i:json|tool_calls?)[ \t]{0,8}\r?\n"
+)
+_MARKS = (
+    "<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "TOOL_CALLS", "<｜tool▁call", "<｜DSML｜",
+    "<minimax:tool_call>", "<|tool_call",
+)  # fmt: skip
+_FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE)
+_FIRST = re.compile(r"[<\[T`]")
+_MAX_MARK = 48
+
+
+class MarkSearch:
+    """Searches the text of a reply, in pieces of any size, for the place at which a call written as text may begin.
+
+    `before` is the text before that place. Text that may be the start of a mark is held back. `finds_objects`: the
+    first character of the reply may be that of a bare JSON object; `finds_lines`: so may that of any line.
+    """
+
+    def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
+        self._passed = [before]
+        self._rest = ""
+        self._finds_objects = finds_objects
+        self._finds_lines = finds_lines
+        self._is_line_start = not before.strip() or before.endswith("\n")
+
+    @property
+    def before(self) -> str:
+        self._passed[:] = ["".join(self._passed)]
+        return self._passed[0]
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """Return the text that begins no call, and the text from a mark on, empty if there is none."""
+        window, self._rest = self._rest + text, ""
+        mark = _MARK.search(window)
+        at = len(window) if mark is None else mark.start()
+        if self._finds_objects:
+            at = self._object_in(window, at)
+        if at < len(window):
+            self.passed(window[:at])
+            return window[:at], window[at:]
+        kept = _undecided(window)
+        self._rest = window[len(window) - kept :]
+        self.passed(window[: len(window) - kept])
+        return window[: len(window) - kept], ""
+
+    def flush(self) -> str:
+        """Return the text that was held back."""
+        rest, self._rest = self._rest, ""
+        self.passed(rest)
+        return rest
+
+    def passed(self, text: str) -> None:
+        """Add text that begins no call."""
+        if not text:
+            return
+        self._passed.append(text)
+        if self._finds_objects:
+            blank = text[text.rfind("\n") + 1 :].strip()
+            self._is_line_start = not blank and (self._is_line_start or "\n" in text)
+            self._finds_objects = self._finds_lines or not text.strip()
+
+    def _object_in(self, window: str, end: int) -> int:
+        """Return where a JSON object or list begins a line before `end`, otherwise `end`."""
+        at = 0
+        is_line_start = self._is_line_start
+        while at < end:
+            line_end = window.find("\n", at) + 1 or len(window)
+            line = window[at:line_end]
+            start = at + len(line) - len(line.lstrip(" \t\r\n"))
+            if is_line_start and start < end and window[start : start + 1] in ("{", "["):
+                is_partial = "[TOOL_CALLS]".startswith(window[start:])
+                return end if is_partial else start
+            if line.strip() and not self._finds_lines:
+                return end
+            at, is_line_start = line_end, True
+        return end
+
+
+def _undecided(text: str) -> int:
+    """Return how many characters at the end of `text` may be the start of a mark."""
+    end = text[-_MAX_MARK:]
+    if _FIRST.search(end) is None:
+        return 0
+    begun = (found.start() for found in _FIRST.finditer(end))
+    tag = next((len(end) - at for at in begun if any(mark.startswith(end[at:]) for mark in _MARKS)), 0)
+    fence = _FENCE_BEGUN.search(end) if "`" in end else None
+    return max(tag, len(fence.group()) if fence is not None else 0)

@@ -98,6 +98,24 @@ def add_note(sent: list[JsonObject], note: JsonObject) -> None:
         content.append(note)
 
 
+_QUOTED_CHARS = 120
+
+
+def text_to_continue(messages: tuple[Message, ...]) -> str:
+    """Return the text that this request asks to continue, empty if it asks for a new reply.
+
+    The request ends with that text, or with a message that quotes its end inside a tag. If the text stops inside a code
+    block, the continuation starts inside one.
+    """
+    if messages and messages[-1].role == "assistant":
+        return messages[-1].text
+    if len(messages) < 2 or messages[-2].role != "assistant" or messages[-2].calls:
+        return ""
+    text = messages[-2].text
+    quoted = f"{text[-_QUOTED_CHARS:]}\n</"
+    return text if text.strip() and quoted in messages[-1].text else ""
+
+
 class EncodedMessages:
     """The encoded messages of the last requests of a client, so that each message of a conversation is encoded once.
 

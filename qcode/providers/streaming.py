@@ -14,20 +14,25 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEvent, ReplyStarted, UsageReported
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
+from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attributed, is_page, page_title
-from qcode.providers.history import opaque_origin, strip_foreign_opaque, tag_opaque
+from qcode.providers.history import opaque_origin, strip_foreign_opaque, tag_opaque, text_to_continue
 from qcode.providers.sdk import failure, run_aside
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.text.json import Json, JsonObject
 
 if TYPE_CHECKING:
     import httpx2
+
+    from qcode.providers.text_calls.tail import TailEvents
 
 MAX_REPLY_BYTES = 256 * 1024 * 1024
 
@@ -335,3 +340,138 @@ class SdkProvider(ABC, Generic[ClientT]):
         import httpx2
 
         return (*self._failures(), httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
+
+
+class TextCallWatch:
+    """A provider whose host may pass calls on as text; it owns `inner`.
+
+    Until the mark of a call appears in the text of a reply, events pass unchanged; from there on
+    `text_calls.tail` reads it. If the host refuses a history with such calls, they are sent as text from then on.
+    """
+
+    def __init__(self, inner: Provider, habits: CallHabits) -> None:
+        self.name = inner.name
+        self.host = inner.host
+        self._inner = inner
+        self._habits = habits
+        self._read: set[str] = set()
+        self._writes_text = False
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        """Yield the events of one reply; see `Provider.stream`."""
+        if not request.tools or not request.allows_calls:
+            async with aclosing(self._sent(request)) as plain:
+                async for event in plain:
+                    yield event
+            return
+        reader = _WatchedReply(request, self._habits)
+        # If the stream breaks, text that was held back counts as never received: it is continued or requested again.
+        async with aclosing(self._sent(request)) as events:
+            async for event in events:
+                for changed in reader.feed(event):
+                    if reader.is_reading and type(changed) is ToolCallStarted:
+                        self._read.add(changed.call_id)
+                    yield changed
+
+    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
+        """Send the request; if the host refuses the calls that came as text, send them as text."""
+        has_read = any(call.call_id in self._read for message in request.messages for call in message.calls)
+        if has_read and not self._writes_text:
+            try:
+                async with aclosing(_generated(self._inner.stream(request))) as events:
+                    async for event in events:
+                        has_read = False
+                        yield event
+                return
+            except ProviderError as error:
+                if not has_read or error.kind is not ErrorKind.BAD_REQUEST:
+                    raise
+        if has_read:
+            from qcode.providers.text_calls.provider import as_text_history
+
+            request = replace(request, messages=as_text_history(request.messages))
+        async with aclosing(_generated(self._inner.stream(request))) as events:
+            async for event in events:
+                self._writes_text = self._writes_text or has_read
+                yield event
+
+    async def model_names(self) -> tuple[str, ...]:
+        return await self._inner.model_names()
+
+    def warm_up(self) -> None:
+        """Load now what the provider inside loads with its first request. It blocks: call it in a thread."""
+        load = getattr(self._inner, "warm_up", None)
+        if load is not None:
+            load()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def _generated(events: AsyncIterator[ReplyEvent]) -> AsyncGenerator[ReplyEvent, None]:
+    """Yield `events`; closing this closes them."""
+    try:
+        async for event in events:
+            yield event
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
+
+
+class _WatchedReply:
+    """The events of one reply: unchanged up to the first mark of a call in its text."""
+
+    def __init__(self, request: ModelRequest, habits: CallHabits) -> None:
+        self._request = request
+        self._habits = habits
+        finds_lines = habits.form == "json"
+        before = text_to_continue(request.messages)
+        self._search = MarkSearch(before, finds_objects=habits.takes_unmarked and not before, finds_lines=finds_lines)
+        self._reader: TailEvents | None = None
+        self._is_off = False
+        self._blocks: set[int] = set()
+        self._text: int | None = None
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reader is not None
+
+    def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
+        if self._reader is not None:
+            return self._reader.feed(event)
+        if self._is_off:
+            return [event]
+        if type(event) is TextDelta:
+            return self._take_text(event)
+        events = self._rest()
+        if isinstance(event, ToolCallStarted):
+            self._is_off = True
+            self._habits.note_native()
+        block = getattr(event, "block", None)
+        if block is not None:
+            self._blocks.add(block)
+        return [*events, event]
+
+    def _rest(self) -> list[ReplyEvent]:
+        """Return the text that is held back."""
+        rest = self._search.flush()
+        return [TextDelta(self._text or 0, rest)] if rest else []
+
+    def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
+        block = event.block
+        events = self._rest() if self._text not in (None, block) else []
+        passed, found = self._search.feed(event.text)
+        is_open = self._text == block and block in self._blocks
+        self._text = block
+        if passed or not event.text:
+            events.append(event if passed == event.text else TextDelta(block, passed))
+            self._blocks.add(block)
+            is_open = True
+        if found:
+            from qcode.providers.text_calls.tail import begin
+
+            blocks = sorted(self._blocks)
+            self._reader = begin(self._request, self._habits, self._search, blocks, block if is_open else None)
+            events += self._reader.feed(TextDelta(block, found))
+        return events

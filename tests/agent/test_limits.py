@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.models.limits import LimitStore
+from qcode.agent.models.limits import LENGTHS_NAME, LimitStore, learned_lines, reply_length
 from qcode.engine.model_facts import HostKnowledge
+from qcode.protocol.events import AttemptRecord, ReplyFinished
+from qcode.protocol.reply import StopReason
+from qcode.protocol.usage import Usage
 
 KNOWN = HostKnowledge(output=16_384, window=32_768, is_silently_capped=True, refuses_prefill=True)
 
@@ -46,3 +49,58 @@ def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     store = LimitStore(blocked)
     store.remember("a", "m", KNOWN)
     assert store.everything() == {}
+
+
+def reply(*attempts: tuple[str, int, str, int | None, bool], stop: StopReason = StopReason.END_TURN) -> ReplyFinished:
+    records = tuple(
+        AttemptRecord(kind, cap, ended, Usage(output=output), is_discarded)  # type: ignore[arg-type]  # a known kind
+        for kind, cap, ended, output, is_discarded in attempts
+    )
+    return ReplyFinished(stop, "", 1, None, records)
+
+
+@pytest.mark.parametrize(
+    ("event", "length"),
+    [
+        (reply(("first", 8_000, "end_turn", 900, False)), 900),
+        (reply(("first", 8_000, "max_tokens", 8_000, True), ("escalated", 64_000, "end_turn", 9_000, False)), 9_000),
+        (reply(("first", 8_000, "max_tokens", 8_000, True), ("escalated", 64_000, "end_turn", 700, False)), 8_001),
+        (reply(("first", 12_000, "end_turn", 9_000, False)), 9_000),
+        (
+            reply(
+                ("first", 8_000, "max_tokens", 8_000, True),
+                ("escalated", 64_000, "max_tokens", 64_000, False),
+                ("continuation", 64_000, "max_tokens", 64_000, False),
+                stop=StopReason.MAX_TOKENS,
+            ),
+            -128_000,
+        ),
+        (reply(("first", 4_096, "max_tokens", 4_096, False)), None),
+        (reply(("first", 8_000, "end_turn", None, False)), None),
+        (reply(("first", 8_000, "refusal", 10, False), stop=StopReason.REFUSAL), None),
+        (reply(), None),
+    ],
+)
+def test_the_length_of_a_reply_is_that_of_what_was_kept(event: ReplyFinished, length: int | None) -> None:
+    assert reply_length(event) == length
+
+
+def test_lengths_are_kept_bounded_and_give_a_first_cap(tmp_path: Path) -> None:
+    store = LimitStore(tmp_path)
+    for _ in range(210):
+        store.note_length("http://host/v1", "m", 9_500)
+    found = LimitStore(tmp_path).first_cap("http://host/v1", "m")
+    assert found is not None
+    assert (found.tokens, found.replies) == (9_500, 200)
+    assert store.first_cap("http://host/v1", "other") is None
+    assert learned_lines(store) == ["learned from http://host/v1: m  first output cap 9,500"]
+    assert store.forget() == 1
+    assert store.first_cap("http://host/v1", "m") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a": 5}', '{"a": {"m": [true, "x", 9.5]}}', '{"a": {"m": 7}}'])
+def test_a_broken_file_of_lengths_costs_nothing(text: str, tmp_path: Path) -> None:
+    store = LimitStore(tmp_path)
+    (tmp_path / LENGTHS_NAME).write_text(text)
+    assert store.first_cap("a", "m") is None
+    store.note_length("a", "m", 10)

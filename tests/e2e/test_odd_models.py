@@ -221,3 +221,20 @@ def test_the_note_is_behind_what_a_cache_keeps(place: Place) -> None:
         content = server.requests[0].body["messages"][-1]["content"]
     assert ["cache_control" in block for block in content] == [True, False]
     assert content[-1]["text"].startswith("[Limits of this task")
+
+
+def test_a_first_cap_rises_for_a_model_with_long_replies(place: Place) -> None:
+    lengths = place.home / ".local/state/qcode/reply_lengths.json"
+    long = Turn(text="long", usage=Usage(input=10, output=9_000))
+    with FakeServer("openai", lambda _: long) as server:
+        place.ask(server, "-p", "go")
+        (host,) = json.loads(lengths.read_text())
+        assert json.loads(lengths.read_text()) == {host: {"test-model": [9_000]}}
+        lengths.write_text(json.dumps({host: {"test-model": [9_500] * 60}}))
+        place.ask(server, "-p", "go")
+        place.ask(server, "-p", "go", "--max-output-tokens", "500")
+        (place.work / "off.toml").write_text("[output]\nlearn_first_cap = false\n")
+        place.ask(server, "-p", "go", "--settings", "off.toml")
+        assert server.caps == [8_000, 9_500, 500, 8_000]
+    assert len(json.loads(lengths.read_text())[host]["test-model"]) == 61, "an override and a switch teach nothing"
+    assert "first output cap 9,500" in place.run("models", "test-model").out

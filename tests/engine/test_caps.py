@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings, caps_for, fit
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, FirstCap, OutputSettings, caps_for, fit, learn_first_cap
 
 ROWS: list[tuple[str, OutputSettings, int | None, tuple[int, int | None, int]]] = [
     ("unknown model", OutputSettings(), None, (8000, 64000, 64000)),
@@ -51,3 +51,38 @@ def test_prompt_and_cap_always_fit_the_window(cap: int, prompt: int, window: int
 
 def test_no_cap_is_sent_where_no_useful_room_is_left() -> None:
     assert fit(8000, prompt_tokens=30_000, window=32_000, is_counted=True) is None
+
+
+LONG = [*[2_000] * 44, *[11_000] * 5, 30_000]
+
+
+def test_a_first_cap_is_learned_from_long_replies() -> None:
+    assert learn_first_cap(LONG) == FirstCap(11_000, 6, 50)
+    assert learn_first_cap(LONG * 4) == FirstCap(11_000, 24, 200)
+    assert learn_first_cap([*[30_000] * 200, *LONG * 4]) == FirstCap(11_000, 24, 200), "only the last 200 count"
+    assert learn_first_cap([40_000] * 50) == FirstCap(16_000, 50, 50)
+    assert learn_first_cap([*[9_000] * 44, *[-64_000] * 6]) == FirstCap(9_000, 50, 50)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [],
+        [20_000] * 49,
+        [*[2_000] * 45, *[11_000] * 5],
+        [8_000] * 200,
+        [*[2_000] * 44, *[-64_000] * 6],
+        [-64_000] * 50,
+    ],
+)
+def test_a_first_cap_stays_without_enough_long_replies(lengths: list[int]) -> None:
+    assert learn_first_cap(lengths) is None
+
+
+def test_a_learned_first_cap_changes_no_other_cap() -> None:
+    learned = FirstCap(12_000, 30, 200)
+    caps = caps_for(OutputSettings(), 64_000, learned=learned)
+    assert (caps.first, caps.escalated, caps.continuation) == (12_000, 64_000, 64_000)
+    assert caps_for(OutputSettings(), 10_000, learned=learned).first == 10_000
+    assert caps_for(OutputSettings(override=500), 64_000, learned=learned).first == 500
+    assert caps_for(OutputSettings(learn_first_cap=False), 64_000, learned=learned).first == 8_000

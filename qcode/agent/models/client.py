@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.system_prompt import Prompts
-from qcode.agent.models.limits import LimitStore
+from qcode.agent.models.limits import LearnedCalls, LimitStore, reply_length
 from qcode.agent.models.selection import Selection, address_of, named
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox, hosted_tools
@@ -24,7 +24,7 @@ from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError, QcodeError, UsageError
-from qcode.protocol.events import ApiCalls, TurnEnded, TurnEvent, TurnStarted
+from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.model import ModelFacts, ModelRequest, RetrySettings
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Outcome
@@ -32,7 +32,9 @@ from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price, Usage
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
+from qcode.providers.history import opaque_origin
 from qcode.providers.sdk import run_aside
+from qcode.providers.streaming import TextCallWatch
 from qcode.safety.policy import Policy
 
 if TYPE_CHECKING:
@@ -99,7 +101,8 @@ class ModelClient:
         """Return all that is known of the model now."""
         host = self._limits.knowledge(self.provider.host, self.model.name)
         # The current answer of the server overrides a limit learned earlier.
-        return replace(self.model, host=replace(host, window=self.window or host.window))
+        first_cap = self._limits.first_cap(self.provider.host, self.model.name)
+        return replace(self.model, host=replace(host, window=self.window or host.window, first_cap=first_cap))
 
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, hosted ones last."""
@@ -113,6 +116,12 @@ class ModelClient:
     def learn(self, effect: Learn) -> None:
         host, model = self.provider.host, self.model.name
         self._limits.remember(host, model, self._limits.knowledge(host, model).with_fact(effect))
+
+    def note_reply(self, event: ReplyFinished, output: OutputSettings) -> None:
+        """Remember the length of a reply, if its first cap was the default or a learned one."""
+        length = reply_length(event) if output.learn_first_cap and output.override is None else None
+        if length is not None:
+            self._limits.note_length(self.provider.host, self.model.name, length)
 
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return the error with advice for the user."""
@@ -227,6 +236,8 @@ class Clients:
             from qcode.providers.text_calls.provider import TextCallProvider
 
             provider = TextCallProvider(provider)
+        elif self._may_send_text_calls(provider, settings.models.get(name)):
+            provider = TextCallWatch(provider, LearnedCalls(self._limits, provider.host, selection.model))
         client = ModelClient(
             provider,
             KnownModel(provider.name, selection.model, facts),
@@ -240,6 +251,11 @@ class Clients:
         )
         self._open.append(client)
         return client
+
+    def _may_send_text_calls(self, provider: Provider, given: ModelSettings | None) -> bool:
+        """Return whether calls as text are to be recognized: the official hosts never send any."""
+        is_off = not self._context.settings.tools.text_calls or (given is not None and given.text_tool_calls is False)
+        return not is_off and provider.name != "demo" and bool(opaque_origin(provider.host))
 
     def _retries(self, network: Network) -> RetrySettings:
         """Return the retries of a provider. Without a user to ask, `ask` means never; a flag overrides the setting."""
@@ -382,6 +398,7 @@ def output_settings(output: Output, override: int | None) -> OutputSettings:
         max_total_completion_tokens=output.max_total_completion_tokens,
         max_total_output_chars=output.max_total_output_chars,
         min_escalation_gain=output.min_escalation_gain,
+        learn_first_cap=output.learn_first_cap,
     )
 
 

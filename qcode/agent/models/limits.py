@@ -8,14 +8,39 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.config import state_file
+from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, MAX_KEPT_LENGTHS, FirstCap, learn_first_cap
 from qcode.engine.model_facts import HostKnowledge
-from qcode.text.json import JsonObject, object_in
+from qcode.protocol.events import ReplyFinished
+from qcode.protocol.reply import StopReason
+from qcode.text.json import JsonObject, object_in, text_in
 from qcode.values import dataclass
 
 FILE_NAME = "limits.json"
+MAX_NATIVE_CALLS = 2
+LENGTHS_NAME = "reply_lengths.json"
+
+
+def reply_length(event: ReplyFinished) -> int | None:
+    """Return the output tokens of a reply, negative if it stayed truncated; None if they say nothing about the cap.
+
+    A reply whose first attempt was truncated counts as longer than the default cap, even if another attempt was not.
+    """
+    attempts = event.attempts
+    kept = [attempt.usage.output for attempt in attempts if not attempt.is_discarded]
+    if not attempts or attempts[0].kind != "first" or attempts[0].max_tokens < CAPPED_DEFAULT_MAX_TOKENS:
+        return None
+    if event.stop not in (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.MAX_TOKENS) or None in kept:
+        return None
+    tokens = sum(count or 0 for count in kept)
+    if event.stop is StopReason.MAX_TOKENS:
+        return -max(1, tokens)
+    is_long = attempts[0].stop == StopReason.MAX_TOKENS or any(attempt.kind == "escalated" for attempt in attempts)
+    return max(tokens, CAPPED_DEFAULT_MAX_TOKENS + 1) if is_long else tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +55,14 @@ class LimitStore:
 
     def knowledge(self, host: str, model: str) -> HostKnowledge:
         """Return the learned limits of `model` at `host`; empty if there are none."""
-        return self.everything().get((host, model), HostKnowledge())
+        return self._rows().get((host, model), HostKnowledge())
 
     def everything(self) -> Mapping[tuple[str, str], HostKnowledge]:
-        """Return all stored limits by host and model, without invalid rows."""
+        """Return all stored limits by host and model; a model of which only native calls are known has none."""
+        return {place: row for place, row in self._rows().items() if replace(row, native_calls=0) != HostKnowledge()}
+
+    def _rows(self) -> Mapping[tuple[str, str], HostKnowledge]:
+        """Return what is stored by host and model, without invalid rows."""
         found: dict[tuple[str, str], HostKnowledge] = {}
         for host, models in state_file.load_json(self.path).items():
             for model, row in (models if isinstance(models, dict) else {}).items():
@@ -41,18 +70,57 @@ class LimitStore:
                     found[host, model] = _knowledge(row)
         return found
 
+    def everything_learned(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
+        """Return all stored limits, learned first caps included, sorted by host and model."""
+        found = dict(self.everything())
+        for place, lengths in self._lengths().items():
+            first_cap = learn_first_cap(lengths)
+            if first_cap is not None:
+                found[place] = replace(found.get(place, HostKnowledge()), first_cap=first_cap)
+        return sorted(found.items())
+
     def remember(self, host: str, model: str, knowledge: HostKnowledge) -> None:
         """Store or replace the limits of one model."""
-        rows = dict(self.everything())
+        rows = dict(self._rows())
         rows[host, model] = knowledge
         self._write(rows)
 
     def forget(self) -> int:
-        """Delete all learned limits; return the number of models they were about."""
-        count = len(self.everything())
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
+        """Delete all learned limits and lengths; return the number of models they were about."""
+        count = len({*self.everything(), *self._lengths()})
+        for path in (self.path, self._lengths_path):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
         return count
+
+    def first_cap(self, host: str, model: str) -> FirstCap | None:
+        """Return the first cap that the kept lengths suggest; None for the default."""
+        return learn_first_cap(self._lengths().get((host, model), []))
+
+    def note_length(self, host: str, model: str, length: int) -> None:
+        """Keep the length of a reply, as `reply_length` returns it, and drop old ones."""
+        rows = self._lengths()
+        rows[host, model] = [*rows.get((host, model), []), length][-MAX_KEPT_LENGTHS:]
+        table: JsonObject = {}
+        for (owner, name), lengths in sorted(rows.items()):
+            table[owner] = {**object_in(table.get(owner)), name: list(lengths)}
+        with contextlib.suppress(OSError):
+            state_file.save_json(self._lengths_path, table)
+
+    @property
+    def _lengths_path(self) -> Path:
+        return self.state_dir / LENGTHS_NAME
+
+    def _lengths(self) -> dict[tuple[str, str], list[int]]:
+        """Return the kept lengths by host and model, without invalid values."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for host, models in state_file.load_json(self._lengths_path).items():
+            for model, row in object_in(models).items():
+                values = row if isinstance(row, list) else []
+                found[host, model] = [
+                    value for value in values if isinstance(value, int) and not isinstance(value, bool)
+                ]
+        return found
 
     def _write(self, rows: Mapping[tuple[str, str], HostKnowledge]) -> None:
         table: JsonObject = {}
@@ -69,6 +137,9 @@ def _row(knowledge: HostKnowledge) -> JsonObject:
         "silently_capped": knowledge.is_silently_capped,
         "refuses_prefill": knowledge.refuses_prefill,
         "refuses_images": knowledge.refuses_images,
+        "text_calls": knowledge.text_calls,
+        "text_calls_since": knowledge.text_calls_since,
+        "native_calls": knowledge.native_calls,
     }
     return {name: value for name, value in row.items() if value}
 
@@ -80,6 +151,9 @@ def _knowledge(row: JsonObject) -> HostKnowledge:
         is_silently_capped=row.get("silently_capped") is True,
         refuses_prefill=row.get("refuses_prefill") is True,
         refuses_images=row.get("refuses_images") is True,
+        text_calls=text_in(row.get("text_calls")),
+        text_calls_since=text_in(row.get("text_calls_since")),
+        native_calls=_count(row.get("native_calls")) or 0,
     )
 
 
@@ -87,9 +161,55 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
+class LearnedCalls:
+    """How a host sends the calls of one model: the `CallHabits` of its provider. Reads the file once."""
+
+    def __init__(self, limits: LimitStore, host: str, model: str) -> None:
+        self._limits = limits
+        self._place = (host, model)
+        self._known: HostKnowledge | None = None
+
+    @property
+    def form(self) -> str:
+        return self._row.text_calls
+
+    @property
+    def takes_unmarked(self) -> bool:
+        return bool(self._row.text_calls) or not self._row.native_calls
+
+    def note_native(self) -> None:
+        """Count a native call; the second one after a call as text takes that back."""
+        known = self._row
+        if known.native_calls >= MAX_NATIVE_CALLS:
+            return
+        count = known.native_calls + 1
+        form, since = ("", "") if count == MAX_NATIVE_CALLS else (known.text_calls, known.text_calls_since)
+        self._remember(replace(known, native_calls=count, text_calls=form, text_calls_since=since))
+
+    def note_form(self, form: str) -> None:
+        known = self._row
+        if known.text_calls != form or known.native_calls:
+            since = known.text_calls_since or datetime.now(UTC).date().isoformat()
+            self._remember(replace(known, text_calls=form, text_calls_since=since, native_calls=0))
+
+    @property
+    def _row(self) -> HostKnowledge:
+        if self._known is None:
+            self._known = self._limits.knowledge(*self._place)
+        return self._known
+
+    def _remember(self, known: HostKnowledge) -> None:
+        self._known = known
+        current = self._limits.knowledge(*self._place)
+        form, since, count = known.text_calls, known.text_calls_since, known.native_calls
+        self._limits.remember(
+            *self._place, replace(current, text_calls=form, text_calls_since=since, native_calls=count)
+        )
+
+
 def learned_lines(limits: LimitStore, wanted: str = "") -> list[str]:
     """Return a line for each model with learned limits and `wanted` in its name."""
-    rows = sorted(limits.everything().items())
+    rows = limits.everything_learned()
     return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if wanted in model]
 
 
@@ -99,5 +219,7 @@ def _facts(known: HostKnowledge) -> str:
         f"output {known.output:,}" if known.output else "",
         "silently capped: no escalation" if known.is_silently_capped else "",
         "no prefill: replies are continued with a prompt" if known.refuses_prefill else "",
+        f"calls as text ({known.text_calls}, since {known.text_calls_since})" if known.text_calls else "",
+        f"first output cap {known.first_cap.tokens:,}" if known.first_cap else "",
     ]
     return ", ".join(fact for fact in facts if fact) or "nothing yet"

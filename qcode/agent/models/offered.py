@@ -166,6 +166,7 @@ def _taught_facts(facts: ModelFacts, known: HostKnowledge) -> ModelFacts:
         context_window=known.window or facts.context_window,
         max_output_tokens=known.output or facts.max_output_tokens,
         images=False if known.refuses_images else facts.images,
+        text_tool_calls=facts.text_tool_calls or bool(known.text_calls),
     )
 
 

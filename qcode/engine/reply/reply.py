@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qcode.engine import caps
+from qcode.engine import caps, synthetic
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import Effect, Emit, ReplyFailed, StopRequest
 from qcode.engine.ledger import Ledger
@@ -385,7 +385,10 @@ class Reply:
             if is_going_on
             else state.start_over("call", 1, cap)
         )
-        return [retry, *state.send("repair", replace(request, max_tokens=cap), "repairs")]
+        ended, effects = attempt.assembler.ended, [retry]
+        if ended is not None and ended.detail:
+            effects.insert(0, Emit(Notice("warning", synthetic.unreadable_call_notice(ended.detail))))
+        return effects + state.send("repair", replace(request, max_tokens=cap), "repairs")
 
     def _finish_done(self, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         state = self._state

@@ -97,7 +97,13 @@ class ReplyState:
 
     def _plan_caps(self) -> caps.Caps:
         model = self.model
-        return caps.caps_for(self.plan.output, model.output_limit, is_silently_capped=model.host.is_silently_capped)
+        host = model.host
+        return caps.caps_for(
+            self.plan.output,
+            model.output_limit,
+            is_silently_capped=host.is_silently_capped,
+            learned=host.first_cap,
+        )
 
     def switch_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> None:
         """Continue the reply with another model; its requests are priced by its own price."""

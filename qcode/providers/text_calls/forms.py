@@ -163,6 +163,15 @@ def parse(text: str) -> Json:
     return value
 
 
+def unique_value(text: str, *, is_attempt: bool = True) -> tuple[Json, int]:
+    """Return the JSON value at the start of `text` and its length; raise `UnreadableError`."""
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        raise UnreadableError("its JSON is not valid", is_attempt=is_attempt) from None
+    return value, end
+
+
 def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     """Return a call from a name and its arguments, an object or its JSON text; null means none."""
     if name not in tools:
@@ -306,11 +315,12 @@ def _typed(text: str, tool: ToolSpec, key: str) -> Json:
 
 def _takes_text(tool: ToolSpec, key: str) -> bool:
     properties = tool.parameters.get("properties")
-    types = _types(properties.get(key) if isinstance(properties, dict) else None)
+    types = schema_types(properties.get(key) if isinstance(properties, dict) else None)
     return not types or "string" in types
 
 
-def _types(schema: Json) -> set[str]:
+def schema_types(schema: Json) -> set[str]:
+    """Return the JSON types that a schema accepts; empty if it does not say."""
     if not isinstance(schema, dict):
         return set()
     named = schema.get("type")
@@ -318,7 +328,7 @@ def _types(schema: Json) -> set[str]:
     for key in ("anyOf", "oneOf"):
         choices = schema.get(key)
         for choice in choices if isinstance(choices, list) else []:
-            types |= _types(choice)
+            types |= schema_types(choice)
     return types
 
 

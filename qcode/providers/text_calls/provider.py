@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Protocol
 
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -31,11 +32,9 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.tools import ToolSpec
-from qcode.providers.history import mint_call_id
+from qcode.providers.history import mint_call_id, text_to_continue
 from qcode.providers.text_calls.forms import END_TAG, TAG, WrittenCall
-from qcode.providers.text_calls.scanner import Piece, TextCalls, Visible
-
-_QUOTED_CHARS = 120
+from qcode.providers.text_calls.scanner import Piece, Rejected, TextCalls, Visible
 
 
 class TextCallProvider:
@@ -81,21 +80,6 @@ def as_text_request(request: ModelRequest) -> ModelRequest:
     )
 
 
-def text_to_continue(messages: tuple[Message, ...]) -> str:
-    """Return the text that this request asks to continue, empty if it asks for a new reply.
-
-    The request ends with that text, or with a message that quotes its end inside a tag. If the text stops inside a code
-    block, the continuation starts inside one.
-    """
-    if messages and messages[-1].role == "assistant":
-        return messages[-1].text
-    if len(messages) < 2 or messages[-2].role != "assistant" or messages[-2].calls:
-        return ""
-    text = messages[-2].text
-    quoted = f"{text[-_QUOTED_CHARS:]}\n</"
-    return text if text.strip() and quoted in messages[-1].text else ""
-
-
 @asynccontextmanager
 async def _closing(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIterator[ReplyEvent]]:
     """Close `events` on leaving if they can be closed, so that the connection ends as soon as the reader stops."""
@@ -110,6 +94,17 @@ async def _closing(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIter
 _CUTS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.REFUSAL)
 
 
+class CallText(Protocol):
+    """Takes calls out of the text of one reply; `TextCalls` documents the members."""
+
+    rejected: list[Rejected]
+    ends_rejected: bool
+
+    def feed(self, text: str) -> list[Piece]: ...
+
+    def flush(self, *, is_cut: bool = False) -> list[Piece]: ...
+
+
 class CallEvents:
     """Turns calls in the text of one reply into call events.
 
@@ -118,7 +113,7 @@ class CallEvents:
     it was truncated, whatever its stop reason is.
     """
 
-    def __init__(self, calls: TextCalls, *, tag: str = "0", cap: int | None = None) -> None:
+    def __init__(self, calls: CallText, *, tag: str = "0", cap: int | None = None) -> None:
         self._calls = calls
         self._tag = tag
         self._cap = cap

@@ -78,6 +78,8 @@ class TextCalls:
         self.rejected: list[Rejected] = []
         self.ends_rejected = False
         """The reply ends with a marked call that was rejected: the model expects a result."""
+        self.forms: set[str] = set()
+        """The forms of the calls taken so far; `fence` is one that may also hold other JSON."""
         self._tools = {tool.name: tool for tool in tools}
         self._code = CodeSpans()
         self._code.feed(before)
@@ -198,6 +200,8 @@ class TextCalls:
             self._show(candidate.opener + body[: candidate.end])
             self.ends_rejected = candidate.form.is_marked
             return body[candidate.end :]
+        form = candidate.form
+        self.forms.add(f"marked {form.name}" if form.name == "fence" and form.is_marked else form.name)
         self._take(candidate.opener + body[: candidate.end], calls)
         return body[candidate.end :]
 

@@ -288,6 +288,12 @@ def context_text(report: ContextReport) -> str:
 def advice(report: ContextReport) -> list[str]:
     """Return suggestions for the user, the most useful first."""
     said = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
+    if report.first_cap is not None:
+        learned = report.first_cap
+        said.append(
+            f"Requests ask for {report.reserve:,} tokens of output instead of 8,000, because {learned.longer} of the "
+            f"last {learned.replies} replies of this model were longer. output.learn_first_cap = false turns this off."
+        )
     share = report.used / report.window if report.window else 0
     if share >= 0.5:
         said.append("/compact frees space now; /clear starts a new session.")

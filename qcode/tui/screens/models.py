@@ -184,6 +184,7 @@ def facts_text(facts: ModelFacts) -> str:
         _price_text(facts.price) if facts.price is not None else "",
         "accepts images" if facts.images else "no images" if facts.images is False else "",
         "thinks" if facts.thinking else "",
+        "sends calls as text" if facts.text_tool_calls else "",
     )
     return " · ".join(part for part in parts if part) or "Limits and price unknown."
 

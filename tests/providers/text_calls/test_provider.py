@@ -14,7 +14,8 @@ from qcode.protocol.events import PartialRestored, Retry, ToolFinished, TurnEven
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.model import ModelRequest, RetrySettings
 from qcode.protocol.reply import Outcome, ReplyEvent, StopReason, TextDelta, ToolCallStarted
-from qcode.providers.text_calls.provider import TextCallProvider, as_text_history, instructions, text_to_continue
+from qcode.providers.history import text_to_continue
+from qcode.providers.text_calls.provider import TextCallProvider, as_text_history, instructions
 from tests.fakes.conversation import Model, ended, stage
 from tests.fakes.scripted import Reply, ScriptedProvider, begun, cut_text, fails, text_reply
 from tests.providers.text_calls.pieces import READ, TOOLS

@@ -1,0 +1,485 @@
+"""Finds calls that a server passed on as text, at the very end of a reply. Pure.
+
+It serves models with native calls, without configuration, so it is strict: text is a call only if the end of a normal
+reply without native calls is one or more complete calls of offered tools in one form, outside code and thinking, with
+arguments that fit, and if no message of the user and no tool result contains the same text. Everything else stays
+text. `TailEvents` turns such a tail into events; `streaming.TextCallWatch` starts it at the first mark of a call.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from qcode.protocol.messages import Text, ToolResult
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextCallRead, ToolCallStarted
+from qcode.protocol.tools import ToolSpec
+from qcode.providers.blocks import CallHabits, MarkSearch
+from qcode.providers.text_calls.candidate import JsonScanner
+from qcode.providers.text_calls.forms import (
+    CALL_KEYS,
+    UnreadableError,
+    WrittenCall,
+    read_function,
+    read_parameters,
+    schema_types,
+    unique_value,
+)
+from qcode.providers.text_calls.provider import CallEvents
+from qcode.providers.text_calls.scanner import MAX_CALL_CHARS, CodeSpans, Piece, Rejected, Taken, TextCalls, Visible
+from qcode.text.json import Json, JsonObject
+
+MAX_RELEASES = 50
+_MIN_QUOTE = 8
+_MAX_UNDECIDED = 400
+_BARE_KEYS = CALL_KEYS | {"tool"}
+_SPACE = re.compile(r"\s+")
+_SEPARATORS = re.compile(
+    r"</?tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|\[ARGS\]|`{3,16}(?:json|tool_calls?)?|</?minimax:tool_call>"
+    r"|</?｜[^｜<>]{1,40}｜[^<>]{0,40}>|<\|[a-z_]{1,40}\|>",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[\w.\-]{1,128}")
+
+
+class TailCalls:
+    """The text of one reply, with the interface of `TextCalls`. `search` is the search that found the first mark."""
+
+    def __init__(self, request: ModelRequest, habits: CallHabits, search: MarkSearch) -> None:
+        self.rejected: list[Rejected] = []
+        self.ends_rejected = False
+        self.form = ""
+        """The form of the calls that were taken, empty if none were."""
+        self.is_final = False
+        """The reply ended normally and had no native call: what is held now is its end."""
+        self._request = request
+        self._habits = habits
+        self._tools = {tool.name: tool for tool in request.tools if not tool.is_hosted}
+        self._search = search
+        self._code = CodeSpans()
+        self._code_at = 0
+        self._held: list[str] = []
+        self._held_size = 0
+        self._scanner: TextCalls | None = None
+        self._objects: _Objects | None = None
+        self._is_special = False
+        self._releases = 0
+        self._is_off = False
+
+    def feed(self, text: str) -> list[Piece]:
+        """Take more text; return what is certainly no call."""
+        shown: list[str] = []
+        while text:
+            if self._is_off:
+                shown.append(text)
+                break
+            if self._held:
+                text = self._follow(text, shown)
+                continue
+            passed, found = self._search.feed(text)
+            shown.append(passed)
+            text = self._begin(found, shown) if found else ""
+        return [Visible(piece) for piece in ["".join(shown)] if piece]
+
+    def flush(self, *, is_cut: bool = False) -> list[Piece]:
+        """Return what is held: as calls if it is the end of the reply and nothing else, otherwise as text."""
+        held, rest = "".join(self._held), self._search.flush()
+        self._held.clear()
+        if held and self.is_final and not is_cut and not self._is_off:
+            calls = self._read(held)
+            if calls:
+                return [Taken(held, tuple(calls))]
+        return [Visible(text) for text in [held + rest] if text]
+
+    def give_up(self) -> None:
+        """Treat everything as text: the reply has a native call."""
+        self._is_off = True
+
+    def _begin(self, found: str, shown: list[str]) -> str:
+        """Hold the text from a mark on, if a call may begin there; return the text to read next."""
+        before = self._search.before
+        self._code.feed(before[self._code_at :])
+        self._code_at = len(before)
+        is_object = _is_object(found)
+        is_fence = found[0] == "`"
+        is_code = self._code.is_in_fence or not self._code.is_at_line_start if is_fence else self._code.is_inside()
+        if is_code or _is_thinking(before) or (is_object and not self._habits.takes_unmarked):
+            return self._pass_mark(found, shown)
+        self._objects = _Objects() if is_object else None
+        self._scanner, self._is_special = None, False
+        return self._follow(found, shown)
+
+    def _pass_mark(self, found: str, shown: list[str]) -> str:
+        """Show the first character of a mark that begins no call; return the rest."""
+        size = len(found) - len(found.lstrip("`")) or 1
+        shown.append(found[:size])
+        self._search.passed(found[:size])
+        return found[size:]
+
+    def _follow(self, text: str, shown: list[str]) -> str:
+        """Hold more text, or release what is held if it cannot be the end of the reply."""
+        self._held.append(text)
+        self._held_size += len(text)
+        if self._held_size <= MAX_CALL_CHARS and self._may_be_call(text):
+            return ""
+        held = "".join(self._held)
+        self._held.clear()
+        self._held_size = 0
+        self._releases += 1
+        self._is_off = self._releases > MAX_RELEASES or len(held) > MAX_CALL_CHARS
+        return self._pass_mark(held, shown)
+
+    def _may_be_call(self, text: str) -> bool:
+        if self._objects is not None:
+            return self._objects.feed(text)
+        if self._scanner is None:
+            if self._is_special:
+                return True
+            text = "".join(self._held)
+            kind = _kind_of(text)
+            self._is_special = kind == "special"
+            if kind != "scanned":
+                return kind != "text"
+            self._scanner = TextCalls(self._tools.values(), before="\n")
+        pieces = self._scanner.feed(text)
+        return self._scanner.ends_rejected or not any(isinstance(one, Visible) and one.text.strip() for one in pieces)
+
+    def _read(self, held: str) -> list[WrittenCall]:
+        """Return the calls that `held` consists of; none if it is text. A near miss is noted in `rejected`."""
+        try:
+            form, calls = self._parse(held)
+            for call in calls:
+                _check_fit(call, self._tools[call.name])
+        except UnreadableError as error:
+            if error.is_attempt and not self._is_quoted(held):
+                self.rejected.append(Rejected(held[:200], str(error)))
+                self.ends_rejected = True
+            return []
+        is_whole = not self._search.before.strip() or self._habits.form == form
+        is_unmarked = form in ("json", "fence")
+        if not calls or (is_unmarked and not (self._habits.takes_unmarked and is_whole)) or self._is_quoted(held):
+            return []
+        self.form = form
+        return calls
+
+    def _parse(self, held: str) -> tuple[str, list[WrittenCall]]:
+        """Return the form of `held` and its calls; raise `UnreadableError`."""
+        if _is_object(held):
+            return "json", [_object_call(value, self._tools) for value in _values(held)]
+        if _kind_of(held) != "scanned":
+            return _read_special(held, self._tools)
+        scanner = TextCalls(self._tools.values(), before="\n")
+        pieces = [*scanner.feed(held), *scanner.flush()]
+        taken = [call for piece in pieces if isinstance(piece, Taken) for call in piece.calls]
+        if any(isinstance(piece, Visible) and piece.text.strip() for piece in pieces) or len(scanner.forms) != 1:
+            reason = scanner.rejected[-1].reason if scanner.rejected else "it is not a complete call"
+            raise UnreadableError(reason, is_attempt=scanner.ends_rejected)
+        return next(iter(scanner.forms)), taken
+
+    def _is_quoted(self, held: str) -> bool:
+        """Return whether the user, an attachment or a tool result contains this text: the model may be quoting it."""
+        sources = _SPACE.sub("", "\n".join(_said(self._request)))
+        pieces = (_SPACE.sub("", piece) for piece in _SEPARATORS.split(held))
+        whole = _SPACE.sub("", held)
+        return whole in sources or any(len(piece) >= _MIN_QUOTE and piece in sources for piece in pieces)
+
+
+class TailEvents(CallEvents):
+    """The events of a reply from the first mark on; `blocks` are the numbers of the blocks before it, in use.
+
+    `text` is the number of the text block that the mark is in, None if nothing of it was passed on.
+    """
+
+    def __init__(
+        self, request: ModelRequest, habits: CallHabits, calls: TailCalls, blocks: set[int], text: int | None
+    ) -> None:
+        super().__init__(calls, tag=str(len(request.messages)), cap=request.max_tokens)
+        self._tail = calls
+        self._habits = habits
+        self._has_told = False
+        self._next = max(blocks, default=-1) + 1
+        self._numbers = {block: block for block in blocks if block != text}
+        if text is not None:
+            self._sources.add(text)
+            self._source = self._text = text
+
+    def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
+        if isinstance(event, ToolCallStarted):
+            self._tail.give_up()
+            self._habits.note_native()
+        elif isinstance(event, ReplyEnded):
+            self._tail.is_final = event.stop in (StopReason.END_TURN, StopReason.TOOL_USE)
+        events = super().feed(event)
+        if not self._tail.form or self._has_told:
+            return events
+        self._has_told = True
+        is_first = self._habits.form != self._tail.form
+        self._habits.note_form(self._tail.form)
+        return [TextCallRead(self._tail.form, is_first=is_first), *events]
+
+
+class _Objects:
+    """Follows JSON values, one or more, that may be calls."""
+
+    def __init__(self) -> None:
+        self._scanner = JsonScanner()
+        self._is_between = True
+
+    def feed(self, text: str) -> bool:
+        """Return whether the text so far may still be nothing but calls."""
+        at = 0
+        while at < len(text):
+            if self._is_between:
+                rest = text[at:].lstrip(" \t\r\n,;")
+                at = len(text) - len(rest)
+                if not rest:
+                    return True
+                if rest[0] not in "{[":
+                    return False
+                self._scanner, self._is_between = JsonScanner(), False
+            at += self._scanner.feed(text[at:])
+            if self._scanner.is_broken or not _BARE_KEYS.issuperset(self._scanner.keys):
+                return False
+            self._is_between = self._scanner.is_closed
+        return True
+
+
+def _kind_of(text: str) -> Literal["scanned", "special", "undecided", "text"]:
+    """Return what reads the call at the start of `text`: `TextCalls`, or `_read_special`, if it is one."""
+    if not text.startswith("<tool_call>"):
+        is_scanned = text.startswith(("<function=", "<|python_tag|>", "[TOOL_CALLS]", "```"))
+        return "scanned" if is_scanned else "special"
+    rest = text.removeprefix("<tool_call>").lstrip()
+    if rest and rest[0] in "{[<":
+        return "scanned"
+    name = _NAME.match(rest)
+    behind = rest[name.end() :].lstrip() if name else rest
+    if behind and not any(mark.startswith(behind[: len(mark)]) for mark in ("<arg_key>", "</tool_call>")):
+        return "text"
+    if behind:
+        return "special"
+    return "undecided" if len(text) <= _MAX_UNDECIDED else "text"
+
+
+def _is_object(text: str) -> bool:
+    return text[0] in "{[" and not text.startswith("[TOOL_CALLS]")
+
+
+def _is_thinking(before: str) -> bool:
+    return before.lstrip().startswith("<think>") and "</think>" not in before
+
+
+def _said(request: ModelRequest) -> Iterable[str]:
+    for message in request.messages:
+        if message.role == "user":
+            for block in message.blocks:
+                if isinstance(block, Text):
+                    yield block.text
+                elif isinstance(block, ToolResult):
+                    yield block.content
+
+
+def _values(text: str) -> list[Json]:
+    values: list[Json] = []
+    while text := text.lstrip(" \t\r\n,;"):
+        value, end = unique_value(text, is_attempt=False)
+        values += value if isinstance(value, list) else [value]
+        text = text[end:]
+    return values
+
+
+def _object_call(value: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
+    """Read a bare object. Without a name and arguments it was not meant as a call."""
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        value = value["function"]
+    found = value if isinstance(value, dict) else {}
+    names = [found[key] for key in ("name", "tool", "function") if isinstance(found.get(key), str)]
+    given = [found[key] for key in ("arguments", "parameters") if key in found]
+    if len(names) != 1 or len(given) != 1 or not isinstance(given[0], dict | str):
+        raise UnreadableError("it has no tool name or no arguments", is_attempt=False)
+    return read_function(str(names[0]), given[0], tools)
+
+
+def _check_fit(call: WrittenCall, tool: ToolSpec) -> None:
+    """Raise `UnreadableError` unless the arguments have every required key, no unknown one, and the right types."""
+    arguments: JsonObject = json.loads(call.arguments)
+    properties = tool.parameters.get("properties")
+    known = properties if isinstance(properties, dict) else None
+    wrong = [name for name in tool.required if name not in arguments]
+    if known is not None and not tool.parameters.get("additionalProperties"):
+        wrong.extend(name for name in arguments if name not in known)
+    for name, value in arguments.items():
+        types = schema_types(known.get(name)) if known is not None else set()
+        if types and not types & _types_of(value):
+            wrong.append(name)
+    if wrong:
+        raise UnreadableError(f"the arguments of `{call.name}` do not fit: {', '.join(map(repr, wrong[:5]))}")
+
+
+def _types_of(value: Json) -> set[str]:
+    match value:
+        case bool():
+            return {"boolean"}
+        case int():
+            return {"integer", "number"}
+        case float():
+            return {"number", "integer"} if value.is_integer() else {"number"}
+        case str():
+            return {"string"}
+        case list():
+            return {"array"}
+        case dict():
+            return {"object"}
+        case None:
+            return {"null"}
+
+
+def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[WrittenCall]]:
+    """Read the forms of DeepSeek, GLM, MiniMax, Kimi and a Mistral mark without brackets."""
+    reader = _Reader(text, tools)
+    for mark, form, read in (
+        ("<tool_call>", "glm", reader.read_glm),
+        ("<｜tool▁call", "deepseek", reader.read_deepseek),
+        ("<｜DSML｜", "dsml", reader.read_dsml),
+        ("<minimax:tool_call>", "minimax", reader.read_minimax),
+        ("<|tool_call", "kimi", reader.read_kimi),
+        ("TOOL_CALLS", "mistral", reader.read_mistral),
+    ):
+        if text.startswith(mark):
+            calls = read()
+            reader.skip()
+            if reader.rest:
+                raise UnreadableError("text follows the call", is_attempt=False)
+            return form, calls
+    raise UnreadableError("no known form", is_attempt=False)
+
+
+class _Reader:
+    """A cursor over the end of a reply; each method reads one form to its end, or raises `UnreadableError`."""
+
+    def __init__(self, text: str, tools: Mapping[str, ToolSpec]) -> None:
+        self.rest = text
+        self._tools = tools
+
+    def skip(self) -> None:
+        self.rest = self.rest.lstrip()
+
+    def read_glm(self) -> list[WrittenCall]:
+        calls = []
+        while self._took("<tool_call>"):
+            name, pairs = self._name(), []
+            while self._took("<arg_key>"):
+                key = self._until("</arg_key>").strip()
+                self._take("<arg_value>")
+                pairs.append((key, self._until("</arg_value>")))
+            self._take("</tool_call>")
+            calls.append(read_parameters(name, pairs, self._tools))
+        return calls
+
+    def read_deepseek(self) -> list[WrittenCall]:
+        has_frame = self._took("<｜tool▁calls▁begin｜>")
+        calls = []
+        while self._took("<｜tool▁call▁begin｜>"):
+            name = self._until("<｜tool▁sep｜>").strip()
+            if name == "function":
+                name = self._until("\n").strip()
+                self._take("```json")
+                arguments = self._json()
+                self._take("```")
+            else:
+                arguments = self._json()
+            self._take("<｜tool▁call▁end｜>")
+            calls.append(read_function(name, arguments, self._tools))
+        if has_frame:
+            self._take("<｜tool▁calls▁end｜>")
+        return calls
+
+    def read_dsml(self) -> list[WrittenCall]:
+        self._take("<｜DSML｜")
+        frame = self._until(">")
+        if frame not in ("function_calls", "tool_calls"):
+            raise UnreadableError("its frame is unknown")
+        calls = self._invocations("<｜DSML｜", "</｜DSML｜")
+        self._take(f"</｜DSML｜{frame}>")
+        return calls
+
+    def read_minimax(self) -> list[WrittenCall]:
+        self._take("<minimax:tool_call>")
+        calls = self._invocations("<", "</")
+        self._take("</minimax:tool_call>")
+        return calls
+
+    def read_kimi(self) -> list[WrittenCall]:
+        has_frame = self._took("<|tool_calls_section_begin|>")
+        calls = []
+        while self._took("<|tool_call_begin|>"):
+            numbered = self._until("<|tool_call_argument_begin|>").strip()
+            name = re.sub(r":\d+$", "", numbered.removeprefix("functions."))
+            arguments = self._json()
+            self._take("<|tool_call_end|>")
+            calls.append(read_function(name, arguments, self._tools))
+        if has_frame:
+            self._take("<|tool_calls_section_end|>")
+        return calls
+
+    def read_mistral(self) -> list[WrittenCall]:
+        calls = []
+        while self._took("TOOL_CALLS"):
+            name = self._name()
+            self._took("[ARGS]") or self._took("ARGS")
+            calls.append(read_function(name, self._json(), self._tools))
+        return calls
+
+    def _invocations(self, opener: str, closer: str) -> list[WrittenCall]:
+        """Read `<invoke name="N"><parameter name="K">V</parameter></invoke>`, once or more often."""
+        calls = []
+        while self._took(f'{opener}invoke name="'):
+            name, pairs = self._until('"'), []
+            self._take(">")
+            while self._took(f'{opener}parameter name="'):
+                key = self._until('"')
+                self._until(">")
+                pairs.append((key, self._until(f"{closer}parameter>")))
+            self._take(f"{closer}invoke>")
+            calls.append(read_parameters(name, pairs, self._tools))
+        return calls
+
+    def _took(self, mark: str) -> bool:
+        self.skip()
+        is_there = self.rest.startswith(mark)
+        self.rest = self.rest.removeprefix(mark)
+        return is_there
+
+    def _take(self, mark: str) -> None:
+        if not self._took(mark):
+            raise UnreadableError("it is not complete")
+
+    def _until(self, mark: str) -> str:
+        text, found, self.rest = self.rest.partition(mark)
+        if not found:
+            raise UnreadableError("it is not complete")
+        return text
+
+    def _name(self) -> str:
+        self.skip()
+        found = _NAME.match(self.rest)
+        if found is None:
+            raise UnreadableError("it names no tool")
+        self.rest = self.rest[found.end() :]
+        return found.group()
+
+    def _json(self) -> Json:
+        self.skip()
+        value, end = unique_value(self.rest)
+        self.rest = self.rest[end:]
+        return value
+
+
+def begin(
+    request: ModelRequest, habits: CallHabits, search: MarkSearch, blocks: Sequence[int], text: int | None
+) -> TailEvents:
+    """Return the reader of the rest of a reply, whose first mark of a call `search` has found."""
+    return TailEvents(request, habits, TailCalls(request, habits, search), set(blocks), text)
