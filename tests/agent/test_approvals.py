@@ -1,0 +1,105 @@
+"""What a yes or a no to one call grants, and how a change of mode settles a call that waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.approvals import Allow, Deny, Scope, ToolApproval
+from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEvent
+from tests.fakes.conversation import Talk, talk
+from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
+
+WRITE = call_reply("write", {"path": "a.txt", "content": "x\n"})
+RUN = call_reply("shell", {"command": "make x"})
+
+
+def asked_in(it: Talk, decide: Callable[[ToolApproval], None]) -> tuple[list[ToolApproval], list[ToolFinished]]:
+    """Play a turn whose questions `decide` settles; return them and the results of the calls."""
+    asked: list[ToolApproval] = []
+
+    def see(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            assert isinstance(event.approval, ToolApproval)
+            asked.append(event.approval)
+            decide(event.approval)
+
+    events = asyncio.run(it.play("go", see))
+    return asked, [event for event in events if isinstance(event, ToolFinished)]
+
+
+def answering(it: Talk, *scopes: Scope) -> Callable[[ToolApproval], None]:
+    left = list(scopes)
+    return lambda approval: it.conversation.answer(approval.id, Allow(left.pop(0)))
+
+
+def two_files(base: Path, **given: object) -> Talk:
+    calls = [Call("write", {"path": name, "content": "x\n"}, name) for name in ("a.txt", "b.txt")]
+    return talk(base, calls_reply(*calls), text_reply("Done."), **given)  # type: ignore[arg-type]  # what `talk` takes
+
+
+def test_an_edit_offers_all_edits_and_a_yes_to_them_switches_the_mode(tmp_path: Path) -> None:
+    it = two_files(tmp_path)
+    asked, results = asked_in(it, answering(it, "edits"))
+    assert [(one.kind, one.offers, one.why) for one in asked] == [("edit", ("edits",), "")]
+    assert it.conversation.mode == "accept-edits"
+    assert [one.state for one in results] == ["done", "done"]
+
+
+def test_a_command_says_why_it_asks_and_that_no_sandbox_holds_it(tmp_path: Path) -> None:
+    it = talk(tmp_path, RUN, text_reply("Done."))
+    (asked,), _ = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny()))
+    assert asked.kind == "command"
+    assert asked.why.startswith("'make' is not a known read-only program · runs ")
+    assert "sandbox" in asked.why
+    assert "edits" not in asked.offers
+
+
+def test_a_scope_that_was_not_offered_is_once(tmp_path: Path) -> None:
+    it = talk(tmp_path, RUN, RUN, text_reply("Done."))
+    asked, _ = asked_in(it, answering(it, "edits", "once"))
+    assert len(asked) == 2
+    assert it.conversation.mode == "default"
+
+
+def test_a_mode_that_allows_an_open_edit_runs_it_and_asks_no_more(tmp_path: Path) -> None:
+    it = two_files(tmp_path)
+    asked, results = asked_in(it, lambda _: it.conversation.set_mode("accept-edits"))
+    assert len(asked) == 1
+    assert [one.state for one in results] == ["done", "done"]
+    assert (it.work / "a.txt").read_text() == "x\n"
+
+
+def test_accepting_edits_does_not_answer_for_a_command(tmp_path: Path) -> None:
+    it = talk(tmp_path, RUN, text_reply("Done."))
+
+    def decide(approval: ToolApproval) -> None:
+        it.conversation.set_mode("accept-edits")
+        it.conversation.answer(approval.id, Deny("no"))
+
+    _, results = asked_in(it, decide)
+    assert [one.state for one in results] == ["denied"]
+
+
+def test_a_denied_edit_keeps_its_diff_for_the_user_and_not_for_the_model(tmp_path: Path) -> None:
+    it = talk(tmp_path, WRITE, text_reply("Done."))
+    (asked,), (result,) = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny("no file")))
+    assert result.state == "denied"
+    assert result.outcome.diff == asked.detail
+    assert "+x" in result.outcome.diff
+    assert result.outcome.content == "Denied: no file"
+    assert not (it.work / "a.txt").exists()
+
+
+@pytest.mark.parametrize("scope", ["once", "trust"])
+def test_a_restricted_folder_offers_trust_and_nothing_that_lasts(tmp_path: Path, scope: Scope) -> None:
+    it = two_files(tmp_path, is_trusted=False)
+    asked, results = asked_in(it, answering(it, scope, scope))
+    assert [(one.offers, one.rule, one.is_keepable) for one in asked] == 2 * [(("trust",), "", False)]
+    assert "not trusted" in asked[0].why
+    # The front end trusts the folder; the answer alone does not.
+    assert [one.state for one in results] == ["done", "done"]
+    assert not it.conversation.permissions.is_trusted
