@@ -20,6 +20,10 @@ SHELL_READS = "shell:read-only"
 SHELL_PATH = "shell:path"
 """Names the verdict on a shell command that may read a file that holds secrets, or one outside the workspace."""
 
+SHELL_UNKNOWN = "shell:not-read-only"
+"""Names the verdict on a shell command that is not known to only read."""
+SANDBOXED = "session:sandbox"
+"""Names the verdict on a command that the user lets run unasked in the workspace sandbox."""
 RESTRICTED = "trust:restricted"
 """Names the verdict on a call that asks because the folder is not trusted."""
 
@@ -32,7 +36,8 @@ class Verdict:
     """`reason` is one line for a person and the model; `rule` names what decided.
 
     `rule` is the text of a rule of the person, or a short name of a built-in one such as `path:secret`.
-    `proposed_rule` is the narrow allow rule that "always" would add, empty where none is offered.
+    `proposed_rule` is the narrow allow rule that "always" would add, empty where none is offered; `prefix_rule` covers
+    every use of a test runner; `sandboxed_rule` is what may run unasked in the workspace sandbox from now on.
     `confinement` is the level at which an allowed command has to run, None for no sandbox.
     """
 
@@ -40,6 +45,8 @@ class Verdict:
     reason: str
     rule: str = ""
     proposed_rule: str = ""
+    prefix_rule: str = ""
+    sandboxed_rule: str = ""
     confinement: Level | None = None
 
     @property

@@ -10,8 +10,14 @@ import pytest
 
 from qcode.protocol.approvals import Allow, Deny, Scope, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEvent
+from qcode.protocol.tools import ToolOutcome
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.safety.verdict import Level
+from qcode.text.json import JsonObject
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
+from tests.safety.judging import CLEAN
 
 WRITE = call_reply("write", {"path": "a.txt", "content": "x\n"})
 RUN = call_reply("shell", {"command": "make x"})
@@ -103,3 +109,38 @@ def test_a_restricted_folder_offers_trust_and_nothing_that_lasts(tmp_path: Path,
     # The front end trusts the folder; the answer alone does not.
     assert [one.state for one in results] == ["done", "done"]
     assert not it.conversation.permissions.is_trusted
+
+
+PYTEST = call_reply("shell", {"command": "pytest --version"})
+
+
+def test_a_test_runner_may_run_without_asking_after_a_yes_to_its_rule(tmp_path: Path) -> None:
+    it = talk(tmp_path, PYTEST, call_reply("shell", {"command": "pytest -h"}), text_reply("Done."))
+    asked, _ = asked_in(it, answering(it, "prefix"))
+    assert [(one.prefix_rule, "prefix" in one.offers) for one in asked] == [("shell(pytest *)", True)]
+    (rule,) = it.conversation.permissions.rules()
+    assert (rule.text, rule.scope) == ("shell(pytest *)", "session")
+
+
+def test_a_yes_in_the_sandbox_runs_this_call_and_later_ones_there(tmp_path: Path) -> None:
+    levels: list[Level | None] = []
+    work = tmp_path / "work"
+    policy = Policy("default", Rules.of(), True, work, probes=CLEAN)
+    it = talk(tmp_path, PYTEST, PYTEST, text_reply("Done."), policy=policy)
+
+    async def run(
+        name: str, arguments: JsonObject, output: object, level: Level | None, *_: object, **__: object
+    ) -> ToolOutcome:
+        levels.append(level)
+        return ToolOutcome("8.0")
+
+    it.conversation._toolbox.run = run  # type: ignore[method-assign,assignment]  # no sandbox may work here
+    asked, _ = asked_in(it, answering(it, "sandbox"))
+    assert [one.sandboxed_rule for one in asked] == ["shell(pytest *)"]
+    assert levels == ["workspace", "workspace"]
+    (rule,) = it.conversation.permissions.rules()
+    assert rule.origin.startswith("in the sandbox, answered to shell pytest")
+    with pytest.raises(ValueError, match="session only"):
+        it.conversation.permissions.keep(rule.number)
+    it.conversation.permissions.remove(rule.number)
+    assert it.conversation.policy.sandboxed == ()

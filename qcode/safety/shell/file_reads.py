@@ -13,7 +13,7 @@ from typing import TypeAlias
 from qcode.safety.paths import PathJudge, anchored
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import UNSPLIT, Word
-from qcode.safety.verdict import SHELL_PATH, Verdict
+from qcode.safety.verdict import SHELL_PATH, SHELL_UNKNOWN, Verdict
 from qcode.values import dataclass
 
 MAX_MATCHES = 300
@@ -27,7 +27,7 @@ Reader: TypeAlias = Callable[[str], Verdict]
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
     """Why a command must ask; `rule` names what decided."""
 
-    rule = "shell:not-read-only"
+    rule = SHELL_UNKNOWN
 
 
 class PathComplaint(NeedsApproval):
