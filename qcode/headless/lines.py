@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from qcode.agent.outcomes import reported_error, subtype
+from qcode.agent.outcomes import reported_error, subtype, utc_text
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
+from qcode.protocol.events import ApiCalls, Denial, Signal, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
@@ -86,7 +86,13 @@ def _agent_line(event: ev.AgentEvent, session_id: str, *, has_deltas: bool) -> J
 
 
 def result_line(
-    ended: TurnEnded, session_id: str, schema: AnswerSchema | None = None, *, duration_ms: int = 0, api_ms: int = 0
+    ended: TurnEnded,
+    session_id: str,
+    schema: AnswerSchema | None = None,
+    *,
+    duration_ms: int = 0,
+    api_ms: int = 0,
+    metrics: JsonObject | None = None,
 ) -> JsonObject:
     """Return the `result` object: the complete json output, and the last line of stream-json."""
     kind, error = subtype(ended), reported_error(ended)
@@ -108,12 +114,19 @@ def result_line(
         "discarded_output_tokens": ended.discarded_output_tokens,
         "permission_denials": [_denial(denial) for denial in ended.denials],
         "signals": [
-            {"tool_name": sent.name, "arguments": _representable(sent.arguments), "emitted_at": sent.emitted_at}
+            {"tool_name": sent.name, "arguments": signal_arguments(sent), "emitted_at": sent.emitted_at}
             for sent in ended.signals
         ],
+        "metrics": metrics or {},
         "structured_output": structured.value if structured else None,
         "error": None if error is None else _error(error),
+        **({"resets_at": _time(error)} if error is not None and error.resets_at else {}),
     }
+
+
+def signal_arguments(sent: Signal) -> Json:
+    """Return the arguments of a signal: an object, or the text as it was received."""
+    return sent.arguments if isinstance(sent.arguments, str) else _representable(sent.arguments)
 
 
 def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> StructuredAnswer | None:
@@ -229,6 +242,17 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
         case ev.Waiting():
             delay = round(event.seconds * 1000)
             return {"subtype": "api_retry", "attempt": event.attempt, "delay_ms": delay, "error": event.why}
+        case ev.ModelFellBack(error=failure):
+            why = None if failure is None else _error(failure)
+            return {"subtype": "model_fallback", "from": event.from_model, "to": event.to_model, "error": why}
+        case ev.LimitReached(error=error):
+            return {
+                "subtype": "limit_wait",
+                "resets_at": _time(error),
+                "seconds": round(event.seconds),
+                "limit": error.period,
+                "error": error.message,
+            }
         case ev.Compacted():
             return {
                 "subtype": "compact",
@@ -290,7 +314,12 @@ def _error(error: ErrorInfo) -> JsonObject:
         "message": error.message,
         "status": error.status,
         "request_id": error.request_id,
+        **({"resets_at": _time(error)} if error.resets_at else {}),
     }
+
+
+def _time(error: ErrorInfo) -> str | None:
+    return None if error.resets_at is None else utc_text(error.resets_at)
 
 
 def _arguments(call: ToolCall) -> JsonObject:

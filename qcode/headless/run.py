@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import select
 import sys
@@ -27,16 +28,18 @@ from qcode.headless.lines import (
     event_line,
     init_line,
     result_line,
+    signal_arguments,
     structured_answer,
 )
 from qcode.headless.output import OutputLostError, Pipe
-from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message
+from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Answer,
     CallApproval,
     Decision,
     Deny,
+    ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
@@ -48,7 +51,6 @@ from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     Denial,
-    Notice,
     PartialRestored,
     ReplyFinished,
     Retry,
@@ -283,15 +285,17 @@ class Run:
                 return Answer(UNANSWERED)
             case RepeatedCall():
                 return Answer(CHANGE_APPROACH)
+            case ImpossibleCall():
+                return Deny()
             case ToolApproval() | PlanApproval():
                 self._denied.append(approval.call)
                 return Deny(UNAPPROVED)
 
     async def _tell(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
-        if isinstance(event, Notice) and event.level != "info":
-            self._noticed.add(event.text)
-            await self._stderr.say(event.text)
+        if text := warning_message(event):
+            self._noticed.add(text)
+            await self._stderr.say(text)
         elif self._output.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
                 await self._stderr.quote(event.message.text)
@@ -304,6 +308,9 @@ class Run:
         ended = self._ended
         assert ended is not None
         if self._output.is_verbose:
+            for sent in ended.signals if self._output.format == "text" else ():
+                arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
+                await self._stderr.say(f"signal {sent.name}: {arguments}")
             await self._stderr.say(summary(ended))
         if (text := shortfall(ended, self._note)) and text not in self._noticed:
             await self._stderr.say(text)
@@ -330,7 +337,14 @@ class Run:
         schema = self._output.agent.context.schema
         if self._format != "text":
             session_id, meter = self._conversation.session_id, self._meter
-            line = result_line(ended, session_id, schema, duration_ms=meter.duration_ms, api_ms=meter.api_ms)
+            line = result_line(
+                ended,
+                session_id,
+                schema,
+                duration_ms=meter.duration_ms,
+                api_ms=meter.api_ms,
+                metrics=self._conversation.metrics.as_json(),
+            )
             return encode(line)
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text

@@ -80,6 +80,24 @@ class RepeatedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ImpossibleCall:
+    """May the model try again, although its last calls cannot run (an unknown tool, or missing arguments)?
+
+    Decided by `Allow`, by `Deny`, which ends the turn, or by `Deny` with a reason, which goes to the model instead.
+    `detail` has the arguments of the call.
+    """
+
+    call: ToolCall
+    question: str
+    detail: str
+    agent: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.call.call_id
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One of several answers. `detail` explains it and may be empty."""
 
@@ -117,6 +135,18 @@ class PlanApproval:
         return self.call.call_id
 
 
+LIMIT_ID = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitApproval:
+    """Shall the turn wait for the end of a rate limit? Decided by `Allow` or `Deny`, which ends the turn."""
+
+    question: str
+    detail: str = ""
+    id: str = LIMIT_ID
+
+
 @dataclass(frozen=True, slots=True)
 class ServerApproval:
     """May a tool server run, or may its changed tools be offered? Decided by `Allow` or `Deny`.
@@ -131,10 +161,13 @@ class ServerApproval:
     detail: str
 
 
-CallApproval: TypeAlias = ToolApproval | RepeatedCall | Question | PlanApproval
+CallApproval: TypeAlias = ToolApproval | RepeatedCall | ImpossibleCall | Question | PlanApproval
 """A question during a turn; each is about one call of the model."""
 
-Approval: TypeAlias = CallApproval | ServerApproval
+TurnApproval: TypeAlias = CallApproval | LimitApproval
+"""A question during a turn."""
+
+Approval: TypeAlias = TurnApproval | ServerApproval
 
 
 @dataclass(frozen=True, slots=True)

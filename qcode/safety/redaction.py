@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from qcode.safety.secret import REDACTED, Secret
@@ -52,6 +52,14 @@ _IN_URL = re.compile(
     r"(?P<name>(?<![a-z0-9+.-])(?=[a-z0-9+.-]*?\b[a-z])[a-z0-9+.-]++://[^\s:/@]*+:)[^\s/@]{3,}+(?=@)",
     re.IGNORECASE,
 )
+
+
+_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
+
+
+def named_secrets(env: Mapping[str, str]) -> list[str]:
+    """Return the values of the environment variables whose name is that of a secret."""
+    return [value for name, value in env.items() if _SECRET_NAMES.search(name)]
 
 
 class Redactor:

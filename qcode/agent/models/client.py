@@ -18,7 +18,7 @@ from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import Selection, address_of, named
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox, hosted_tools
-from qcode.config.settings import ModelSettings, Output
+from qcode.config.settings import ModelSettings, Network, Output
 from qcode.engine.caps import OutputSettings, room_for_prompt
 from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
@@ -104,7 +104,7 @@ class ModelClient:
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, hosted ones last."""
         hosted = self._hosted if policy.lets_host_search else ()
-        return (*toolbox.specs(self.model.name), *hosted)
+        return (*toolbox.specs(self.model.name), *filter(toolbox.is_offered, hosted))
 
     def system(self, mode: ApprovalMode) -> str:
         """Return the system prompt of the conversation in this mode."""
@@ -116,7 +116,7 @@ class ModelClient:
 
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return the error with advice for the user."""
-        if error.kind is not ErrorKind.UNKNOWN_MODEL:
+        if error.kind is not ErrorKind.UNKNOWN_MODEL and error.status != _NOT_FOUND:
             return error
         return await with_nearest_models(error, self.provider, self.model.name)
 
@@ -128,24 +128,34 @@ class ModelClient:
 ASK_TIMEOUT_S = 10.0
 """Includes the import of the provider's SDK, which takes seconds on a busy machine."""
 MAX_NAMES = 3
+_NOT_FOUND = 404
 
 
 async def with_nearest_models(error: ProviderError, provider: Provider, model: str) -> ProviderError:
-    """Return `error` with the nearest model names in its message; unchanged if the host lists no models."""
+    """Return `error` with the requested model and the nearest model names in its message.
+
+    A 404 that does not mention a model is about the model only if the host lists models, and this one is not among
+    them; otherwise it is returned unchanged, because the address may be wrong.
+    """
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             names = await provider.model_names()
     except (ProviderError, TimeoutError):
+        names = ()
+    is_certain = error.kind is ErrorKind.UNKNOWN_MODEL
+    if not is_certain and (not names or model in names):
         return error
     from qcode.text.match import similar
 
+    message = error.message.rstrip(". ")
+    if model not in message:
+        message = f"{message} (requested: {provider.name}/{model})"
     near = similar(model, names, MAX_NAMES) or names[:MAX_NAMES]
-    if not near:
-        return error
-    found = ", ".join(f"{provider.name}/{name}" for name in near)
+    if near:
+        message += f"; nearest: {', '.join(f'{provider.name}/{name}' for name in near)}"
     return ProviderError(
-        error.kind,
-        f"{error.message.rstrip('. ')}; nearest: {found}",
+        ErrorKind.UNKNOWN_MODEL,
+        message,
         status=error.status,
         request_id=error.request_id,
         code=error.code,
@@ -171,6 +181,11 @@ class Clients:
         self._open: list[ModelClient] = []
         self._borrowed: dict[str, ModelClient] = {}
         self._small: ModelClient | None = None
+        # The provider of the first model, to which --base-url belongs.
+        self._chosen = ""
+
+    def price_of(self, name: str) -> Price | None:
+        return price_of(name, self._context.settings.models)
 
     def connect(self, selection: Selection) -> ModelClient:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` if a key is missing."""
@@ -178,7 +193,8 @@ class Clients:
         settings, spec = context.settings, selection.spec
         network = settings.network_for(spec.name)
         address, source = address_of(spec, settings, context.env)
-        if context.options.base_url:
+        self._chosen = self._chosen or spec.name
+        if context.options.base_url and spec.name == self._chosen:
             address, source = context.options.base_url, "--base-url"
         key, key_source = context.keys.key_of(spec)
         if key:
@@ -215,13 +231,21 @@ class Clients:
             self._prompts,
             self._limits,
             output=output_settings(output, output.max_tokens),
-            retries=RetrySettings(network.max_retries, network.retry_after_max_s),
+            retries=self._retries(network),
             hosted=hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts),
             tokens=token_counter,
             log=self.log,
         )
         self._open.append(client)
         return client
+
+    def _retries(self, network: Network) -> RetrySettings:
+        """Return the retries of a provider. Without a user to ask, `ask` means never; a flag overrides the setting."""
+        options = self._context.options
+        if options.limit_wait_s is not None:
+            return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.limit_wait_s)
+        retries = RetrySettings(network.max_retries, network.retry_after_max_s, network.wait_for_limit)
+        return retries if self._context.is_attended else retries.unasked
 
     def named(self, name: str) -> ModelClient:
         """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""
@@ -252,8 +276,10 @@ class Clients:
 
     def borrow(self, name: str, current: ModelClient) -> ModelClient:
         """Return a client of another model for one turn; raise `ValueError` with one line if there is no such model."""
-        if name in ("", current.name):
-            return current
+        return current if name in ("", current.name) else self.borrowed(name)
+
+    def borrowed(self, name: str) -> ModelClient:
+        """Return a client that is connected once and used for some turns; raise `ValueError` as `named` does."""
         if name not in self._borrowed:
             self._borrowed[name] = self.named(name)
         return self._borrowed[name]
@@ -380,6 +406,12 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
         text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),
         web_search=facts.web_search if given.web_search is None else given.web_search,
     )
+
+
+def price_of(name: str, given: Mapping[str, ModelSettings]) -> Price | None:
+    """Return the price of `provider/model`: that of the configuration (`given`), otherwise the catalog's."""
+    provider, _, model = name.partition("/")
+    return facts_of(provider, model, given.get(name)).price
 
 
 def _or(given: bool | None, known: bool) -> bool:

@@ -98,7 +98,7 @@ class _SessionReader:
         match record.get("kind"):
             case "session":
                 self.header = self.header or record
-                self.model = self.model or text(record, "model")
+                self._use(self.model or text(record, "model"))
             case "message" | "intent" | "result" | "note" | "compaction":
                 self._said(record)
             case "agent":
@@ -106,13 +106,17 @@ class _SessionReader:
             case "change" | "void" | "move" | "moved":
                 self._moved(record)
             case "model":
-                self.model = text(record, "model")
+                self._use(text(record, "model"))
             case "title":
                 self.title = text(record, "title")
             case str():
                 self.newer += 1
             case _:
                 raise ValueError("not a record")
+
+    def _use(self, model: str) -> None:
+        self.model = model
+        self.history.use_model(model)
 
     def _said(self, record: JsonObject) -> None:
         history = self.history

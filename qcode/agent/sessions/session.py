@@ -30,13 +30,17 @@ from qcode.agent.sessions.records import (
     inner_to_json,
     is_a_prompt,
     move_to_json,
+    redacted,
+    redacted_block,
+    redacted_call,
     runs_to_json,
     stored_to_json,
     to_line,
 )
-from qcode.protocol.events import AttemptRecord
-from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.engine.effects import Append, Compact
+from qcode.protocol.events import AttemptRecord, ToolFinished
+from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.text.json import Json, JsonObject
 
 
 class Session:
@@ -65,7 +69,7 @@ class Session:
         self.blobs = blobs
         self._file = file
         self._clock = clock
-        self._redact = redact
+        self.redact = redact
         self._lock = threading.RLock()
         self.partial = PartialReply(partial, lambda: self.history.next_number, redact)
 
@@ -88,6 +92,7 @@ class Session:
         if forked_from:
             header["forked_from"] = forked_from
         self._file.hold(to_line(header))
+        self.history.use_model(model)
 
     def append(
         self, message: Message, attempts: Iterable[AttemptRecord] = (), note: str = "", *, is_own: bool | None = None
@@ -181,7 +186,7 @@ class Session:
 
     def intend(self, call: ToolCall) -> None:
         """Record that `call` is about to run. Call `sync` before it runs."""
-        clean = self._clean_call(call)
+        clean = redacted_call(call, self.redact)
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
         self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
@@ -190,13 +195,13 @@ class Session:
 
         The message with all results of the step is appended later, and replaces this record when the file is loaded.
         """
-        block = block_to_json(self._clean_block(result))
+        block = block_to_json(redacted_block(result, self.redact))
         self._write({"kind": "result", "at": self._now(), **block})
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
         with self._lock:
-            inner = InnerMessage(self._clean(message), tuple(attempts))
+            inner = InnerMessage(redacted(message, self.redact), tuple(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 
@@ -206,15 +211,17 @@ class Session:
         self.history.intend_inner(call_id, call.call_id)
 
     def switch_model(self, model: str) -> None:
-        self._write({"kind": "model", "at": self._now(), "model": model})
+        with self._lock:
+            self._write({"kind": "model", "at": self._now(), "model": model})
+            self.history.use_model(model)
 
     def set_title(self, title: str) -> None:
         self.title = title
-        self._write({"kind": "title", "at": self._now(), "title": self._redact(title)})
+        self._write({"kind": "title", "at": self._now(), "title": self.redact(title)})
 
     def note(self, text: str) -> None:
         """Record a note for the user about the last message, such as that it was truncated or cancelled."""
-        self._write({"kind": "note", "at": self._now(), "text": self._redact(text)})
+        self._write({"kind": "note", "at": self._now(), "text": self.redact(text)})
 
     def copy(self, records: Iterable[JsonObject]) -> None:
         """Append the records of another session, except for its header."""
@@ -245,37 +252,46 @@ class Session:
 
     def _clean_stored(self, stored: StoredMessage) -> StoredMessage:
         entry = stored.entry
-        return replace(stored, entry=replace(entry, message=self._clean(entry.message), note=self._redact(entry.note)))
+        message = redacted(entry.message, self.redact)
+        return replace(stored, entry=replace(entry, message=message, note=self.redact(entry.note)))
 
-    def _clean(self, message: Message) -> Message:
-        return replace(message, blocks=tuple(self._clean_block(block) for block in message.blocks))
 
-    def _clean_block(self, block: Block) -> Block:
-        match block:
-            case Text() | Reasoning():
-                return replace(block, text=self._redact(block.text))
-            case ToolCall():
-                return self._clean_call(block)
-            case ToolResult():
-                return replace(block, content=self._redact(block.content))
-            case _:
-                return block
+class SessionTranscript:
+    """The messages of one session. `known` are the history of a session without a file."""
 
-    def _clean_call(self, call: ToolCall) -> ToolCall:
-        """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
-        text = self._redact(call.arguments)
-        found = parse_object(call.arguments)
-        if text != call.arguments and found is not None and parse_object(text) is None:
-            import json
+    def __init__(self, session: Session, known: tuple[Message, ...] = ()) -> None:
+        self.session = session
+        self._messages: list[Message] = []
+        self._numbers: list[tuple[int, ...]] = []
+        self.read_again()
+        if not self._messages:
+            self._messages, self._numbers = list(known), [()] * len(known)
 
-            text = json.dumps(self._clean_json(found), ensure_ascii=False)
-        return replace(call, arguments=text)
+    @property
+    def messages(self) -> list[Message]:
+        """The current messages. The list may grow, or be replaced by another one."""
+        return self._messages
 
-    def _clean_json(self, value: Json) -> Json:
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, list):
-            return [self._clean_json(one) for one in value]
-        if isinstance(value, dict):
-            return {self._redact(name): self._clean_json(one) for name, one in value.items()}
-        return value
+    def read_again(self) -> None:
+        """Load the messages up to the current head of the session."""
+        entries = self.session.entries()
+        self._messages = [entry.message for entry in entries]
+        self._numbers = [entry.numbers for entry in entries]
+
+    def append(self, effect: Append, *, is_own: bool) -> None:
+        """Append a message and store it; `is_own`: the user typed it."""
+        number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)
+        self._messages.append(effect.message)
+        self._numbers.append((number,))
+
+    def compact(self, effect: Compact) -> None:
+        """Continue with the parts of a compaction: messages by their position, or new ones."""
+        parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
+        self._numbers = self.session.compact(parts)
+        self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
+
+    def keep_result(self, finished: ToolFinished) -> None:
+        """Store the result of a call at once, while other calls of its step have yet to run."""
+        call, outcome = finished.call, finished.outcome
+        result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
+        self.session.record_result(result)

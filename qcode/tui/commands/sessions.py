@@ -11,7 +11,6 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from qcode.agent.sessions.export import EXPORT_FORMS, ExportForm, save_export
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage, cache_hit_rate
 from qcode.text.clean import one_line
@@ -21,7 +20,7 @@ from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
-    from qcode.agent.reports import ContextReport, TurnUsage
+    from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
@@ -176,17 +175,13 @@ def _rename(context: CommandContext, title: str) -> None:
 
 
 def _export(context: CommandContext, argument: str) -> None:
-    first, _, rest = argument.partition(" ")
-    form: ExportForm = "md"
-    if first in EXPORT_FORMS:
-        form, path = first, rest.strip()
-    else:
-        path = argument
-        ending = path.rpartition(".")[2].lower()
-        form = ending if ending in EXPORT_FORMS else "md"
-    name = path or f"qcode-{context.agent.conversation.session_id}.{form}"
+    from qcode.agent.sessions.export import export_request, save_export
+
     try:
-        where = save_export(context.agent.context.folder, name, context.agent.sessions.export(form))
+        request = export_request(argument)
+        text = context.agent.sessions.export(request)
+        name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
+        where = save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
         context.view.say("warning", str(refusal))
         return
@@ -232,7 +227,9 @@ SESSIONS: tuple[Command, ...] = (
         "cost",
         "Show usage and cost",
         "Show tokens, API calls and cost of this session.",
-        lambda context, _: context.view.show_panel("Usage", cost_text_of(context.agent.conversation.usage())),
+        lambda context, _: context.view.show_panel(
+            "Usage", cost_text_of(context.agent.conversation.usage(), context.agent.conversation.metrics)
+        ),
         ("cost", "usage", "stats"),
     ),
     Command(
@@ -253,8 +250,8 @@ SESSIONS: tuple[Command, ...] = (
         "Export this session to a file: md, json or html.",
         _export,
         ("export",),
-        "[md|json|html] [path]",
-        lambda _: EXPORT_FORMS,
+        "[md|json|html] [path] [--turns 3-7] [--no-tools]",
+        lambda _: ("md", "json", "html", "--turns", "--no-tools"),
     ),
 )
 
@@ -303,8 +300,8 @@ def advice(report: ContextReport) -> list[str]:
     return said
 
 
-def cost_text_of(turns: Sequence[TurnUsage]) -> str:
-    """Return the usage of the session: in total, by model, and of its last turns."""
+def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
+    """Return the usage of the session: in total, by model, and of its last turns; and what recovery did since start."""
     if not turns:
         return "No requests yet."
     usage, calls = Usage(), ApiCalls()
@@ -320,6 +317,7 @@ def cost_text_of(turns: Sequence[TurnUsage]) -> str:
         f"discarded {tokens_text(discarded)})",
         f"API calls   {calls.total} ({_calls(calls)})",
     ]
+    lines += recovery_lines(metrics) if metrics is not None else []
     models = list(dict.fromkeys(turn.model for turn in turns))
     if len(models) > 1:
         lines += ["", "By model"]
@@ -327,6 +325,18 @@ def cost_text_of(turns: Sequence[TurnUsage]) -> str:
     lines += ["", f"Last turns of {len(turns)}" if len(turns) > _TURNS else "Turns"]
     lines += [_turn_line(turn) for turn in turns[-_TURNS:]]
     return "\n".join(lines)
+
+
+def recovery_lines(metrics: RecoveryMetrics) -> list[str]:
+    """Return what the small output caps saved, and how often replies were continued."""
+    lines = []
+    if metrics.saved_output_tokens > 0:
+        whole = metrics.reserved_output_tokens + metrics.saved_output_tokens
+        saved = f"{tokens_text(metrics.saved_output_tokens)} of {tokens_text(whole)} reserved output tokens"
+        lines.append(f"Saved       by adaptive caps: {saved}")
+    if total := sum(metrics.continuations.values()):
+        lines.append(f"Continued   {count_text(total, 'time')}")
+    return lines
 
 
 def _turn_line(turn: TurnUsage) -> str:

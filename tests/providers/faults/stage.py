@@ -11,13 +11,24 @@ from typing import Any
 from qcode.agent.driver import Driver
 from qcode.agent.outcomes import exit_code
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Compact, TurnSettings, UserSubmitted
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    CancelRequested,
+    Compact,
+    ModelSwitched,
+    NoModelLeft,
+    TurnSettings,
+    UserSubmitted,
+)
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolCall, user
 from qcode.protocol.model import RetrySettings
+from qcode.protocol.provider import Provider
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.providers.connection import Timeouts
@@ -31,8 +42,8 @@ from tests.providers.loopback import Answer, Loopback
 class Nobody:
     """Services of a turn in which nothing is called."""
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered:
-        return ApprovalAnswered(call.call_id, is_allowed=False, reason="")
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered:
+        return ApprovalAnswered(asked.call.call_id, is_allowed=False, reason="")
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         raise AssertionError("nothing may run")
@@ -43,6 +54,9 @@ class Nobody:
     def append(self, effect: Append) -> None: ...
     def learn(self, effect: Learn) -> None: ...
     def about_to_run(self, call: ToolCall) -> None: ...
+
+    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        return NoModelLeft(), None
 
     async def explain(self, error: ProviderError) -> ProviderError:
         return error

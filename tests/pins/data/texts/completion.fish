@@ -34,6 +34,8 @@ complete -c qcode -n '__fish_seen_subcommand_from permissions' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l yolo
 complete -c qcode -f -n '__fish_seen_subcommand_from sessions; and not __fish_seen_subcommand_from list show export delete' -a 'list show export delete'
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l format -x -a 'md json html'
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l turns -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l no-tools
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -s o -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l output -r
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'
@@ -52,6 +54,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp mod
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -s m -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l model -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l fallback-model -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l system-prompt -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l append-system-prompt -r
@@ -61,9 +64,12 @@ complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp mod
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l max-turns -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l max-tool-calls -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l wait-for-limit
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l allowed-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l strict-tools
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l yolo
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l exit-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l add-dir -r
