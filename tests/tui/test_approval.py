@@ -241,7 +241,7 @@ def test_limit_question_names_the_end_and_is_answered_like_every_other(key: str,
         await _until_asked(run)
         asked = run.app.parts.approval.request
         assert asked is not None
-        assert asked.question.endswith("(in 2 h 10 min). Wait and continue?")
+        assert asked.question.endswith("(in 2 h 10 min) and continue?")
         run.clock.now += GUARD_SECONDS
         await run.pilot.press(key)
         await run.until_idle()
