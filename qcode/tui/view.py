@@ -7,10 +7,12 @@ rewind or quit. Each key performs the first action that applies; a hint announce
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -32,7 +34,7 @@ from qcode.tui.panels.choices import asked_by
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
-from qcode.tui.presenter import replay
+from qcode.tui.presenter import replay, show_resumed
 from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
@@ -111,6 +113,7 @@ class AppView:
         self._app = app
         self._widgets = widgets
         self._welcome = welcome
+        self._first_model = agent.conversation.model
         self._clock = clock
         self._agent = agent
         self._shell = shell
@@ -192,21 +195,40 @@ class AppView:
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.become(())
-        self._widgets.transcript.add_welcome(self._welcome.lines())
+        self._widgets.transcript.add_welcome(self._welcome_lines())
+
+    def _welcome_lines(self) -> tuple[str, ...]:
+        """Return the welcome; a model chosen after the start replaces the first one and its reason."""
+        model = self._agent.conversation.model
+        welcome = self._welcome if model == self._first_model else replace(self._welcome, model=(model,))
+        return welcome.lines()
 
     def show_conversation(self) -> None:
-        transcript = self._widgets.transcript
+        transcript, conversation = self._widgets.transcript, self._agent.conversation
         transcript.clear()
-        if self._session_id != self._agent.conversation.session_id:
-            self._session_id = self._agent.conversation.session_id
-            self._widgets.status.forget_session()
-        transcript.add_welcome(self._welcome.lines())
-        replay(self._agent.conversation.messages, transcript)
-        self._widgets.todos.become(todos_in(self._agent.conversation.messages))
+        transcript.add_welcome(self._welcome_lines())
+        self.replay()
+        if self._session_id != conversation.session_id:
+            self._session_id = conversation.session_id
+            show_resumed(conversation, transcript)
+        self._widgets.todos.become(todos_in(conversation.messages))
         self.session_name.refresh()
         transcript.scroll_end(animate=False)
-        context = self._agent.conversation.context()
-        self._widgets.status.change(context_tokens=context.used, context_window=context.window)
+
+    def replay(self) -> None:
+        """Show the conversation as it was seen, and what it has used so far."""
+        most = self._agent.context.settings.output.max_continuations
+        replay(self._agent.conversation, self._widgets.transcript, self._clock, max_continuations=most)
+        self.run_later(self._show_usage())
+
+    async def _show_usage(self) -> None:
+        """Fill the status line. Counting a long conversation takes a while, so it is done in a thread."""
+        conversation, status = self._agent.conversation, self._widgets.status
+        context = await asyncio.to_thread(conversation.context)
+        status.forget_session()
+        for turn in conversation.usage():
+            status.add_turn(turn.usage, turn.cost)
+        status.change(model=conversation.model, context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:
         if self._widgets.prompt.is_empty:
