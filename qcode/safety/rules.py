@@ -450,8 +450,8 @@ _TEST_RUNNERS = (
 def propose_prefix(command: SimpleCommand) -> str:
     """Return the rule that covers every use of a test runner, or nothing.
 
-    The user is warned before: such a rule runs code of the project, which the model may have written. Of `make` a rule
-    for one target is exact already, because further words would be further targets.
+    The user is warned before: such a rule runs code of the project, which the model may have written. For `make` there
+    is none, because further words would be further targets; a rule for one target is exact already.
     """
     if command.inputs or command.outputs or any(word.has_glob or word.is_home for word in command.words):
         return ""

@@ -1,4 +1,4 @@
-"""What a yes or a no to one call grants, and how a change of mode settles a call that waits."""
+"""Grants that come with an answer to one call, and calls that wait while the mode changes."""
 
 from __future__ import annotations
 
