@@ -342,7 +342,6 @@ class Policy:
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(left) == 1 and not writes and left[0][1].rule != SHELL_PATH
         proposed = propose_shell(left[0][0].command) if is_proposed else ""
-        # A command line that is one test runner, in the workspace folder, tests this project.
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
