@@ -149,6 +149,8 @@ class PendingCalls:
                 kind=kind,
                 why=_why(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
                 offers=_offers(verdict, accepts_edits=accepts_edits),
+                prefix_rule=verdict.prefix_rule,
+                sandboxed_rule=verdict.sandboxed_rule,
             )
         self._open[call_id] = approval
         return approval
@@ -192,6 +194,11 @@ class PendingCalls:
         if scope not in ("session", "folder"):
             if scope == "edits":
                 self._permissions.set_mode("accept-edits")
+            if scope == "prefix":
+                self._permissions.always(approval.prefix_rule, approval.call, is_kept=False)
+            if scope == "sandbox":
+                self._permissions.always_sandboxed(approval.sandboxed_rule, approval.call)
+                self._judged[approval.id] = replace(self._judged[approval.id], level="workspace")
             self._permissions.note(approval.call, "allowed")
             return
         warning = self._permissions.always(approval.rule, approval.call, is_kept=scope == "folder")
@@ -322,7 +329,11 @@ def _why(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
 def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
     if verdict.rule == RESTRICTED:
         return ("trust",)
-    return ("edits",) if accepts_edits else ()
+    offers: list[Scope] = []
+    offers += ["edits"] if accepts_edits else []
+    offers += ["prefix"] if verdict.prefix_rule else []
+    offers += ["sandbox"] if verdict.sandboxed_rule else []
+    return tuple(offers)
 
 
 def _offered(approval: ToolApproval, scope: Scope) -> Scope:

@@ -90,7 +90,10 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """A rule that the user added. `why` is the call it was added for, empty if the rule was typed."""
+    """A rule that the user added. `why` is the call it was added for, empty if the rule was typed.
+
+    `is_sandboxed`: it allows commands in the workspace sandbox only.
+    """
 
     number: int
     effect: RuleEffect
@@ -98,6 +101,7 @@ class _Own:
     scope: RuleScope
     at: float
     why: str = ""
+    is_sandboxed: bool = False
 
 
 class Permissions:
@@ -167,6 +171,10 @@ class Permissions:
             return f"{rule} applies to this session only: {problem}"
         return ""
 
+    def always_sandboxed(self, rule: str, call: ToolCall) -> None:
+        """Let the commands of a rule run unasked in the workspace sandbox for the rest of the session."""
+        self._added("allow", rule, _short(call), is_sandboxed=True)
+
     def rules(self) -> tuple[RuleInForce, ...]:
         """Return every rule in force, those that deny first, then those that ask."""
         rows: list[RuleInForce] = []
@@ -208,6 +216,8 @@ class Permissions:
         own, kept = self._found(number), self._origins.kept
         if own.scope == "folder":
             raise ValueError(f"{own.text} is already saved for this folder")
+        if own.is_sandboxed:
+            raise ValueError(f"{own.text} in the sandbox applies to this session only")
         if kept is None:
             raise ValueError("rules cannot be saved in this run")
         if not self.is_trusted:
@@ -228,10 +238,11 @@ class Permissions:
             raise ValueError("this rule is in your settings; change it there")
         return own
 
-    def _added(self, effect: RuleEffect, text: str, why: str = "") -> _Own:
-        own = next((one for one in self._own if (one.effect, one.text) == (effect, text)), None)
+    def _added(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _Own:
+        wanted = (effect, text, is_sandboxed)
+        own = next((one for one in self._own if (one.effect, one.text, one.is_sandboxed) == wanted), None)
         if own is None:
-            own = _Own(next(self._numbers), effect, text, "session", self._clock(), why)
+            own = _Own(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
             self._own.append(own)
             self._compose()
         return own
@@ -242,9 +253,11 @@ class Permissions:
     def _compose(self) -> None:
         """Rebuild the policy: the rules of the settings, then those the user added."""
         base = self._base.rules
-        more = {effect: tuple(parse_rule(own.text) for own in self._own if own.effect == effect) for effect in _EFFECTS}
+        plain = [own for own in self._own if not own.is_sandboxed]
+        more = {effect: tuple(parse_rule(own.text) for own in plain if own.effect == effect) for effect in _EFFECTS}
         rules = Rules(base.allow + more["allow"], base.ask + more["ask"], base.deny + more["deny"])
-        self.policy = replace(self._base, rules=rules)
+        sandboxed = tuple(parse_rule(own.text) for own in self._own if own.is_sandboxed)
+        self.policy = replace(self._base, rules=rules, sandboxed=sandboxed)
 
     def _row(self, own: _Own) -> RuleInForce:
         what = f"answered to {own.why}" if own.why else "added"
@@ -252,6 +265,7 @@ class Permissions:
             origin = f"saved for this folder, {what}, {_day(own.at)}"
             return RuleInForce(own.effect, own.text, origin, "folder", own.number)
         at = datetime.fromtimestamp(own.at).astimezone()
+        what = f"in the sandbox, {what}" if own.is_sandboxed else what
         return RuleInForce(own.effect, own.text, f"{what} at {at:%H:%M}", "session", own.number)
 
     def _now_text(self) -> str:

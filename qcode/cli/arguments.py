@@ -25,6 +25,10 @@ class CommandLineError(UsageError):
     """The command line is invalid. The message is followed by a pointer to `--help`."""
 
 
+_UNSAFE = frozenset({"yolo", "trust", "allowed_tools"})
+"""Flags that lower safety: no suggestion names them."""
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser of `flags`. A flag that was not given has no attribute in the result."""
 
@@ -52,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
         from qcode.text.match import nearest
 
-        close = nearest(unknown, [name for flag in FLAGS for name in flag.names])
+        close = nearest(unknown, [name for flag in FLAGS if flag.key not in _UNSAFE for name in flag.names])
         hint = f"; did you mean {close}?" if close else ""
         return f"unknown flag {unknown}{hint}"
 

@@ -23,11 +23,13 @@ ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "by
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, as start and end."""
 
-Scope: TypeAlias = Literal["once", "session", "folder", "edits", "trust"]
+Scope: TypeAlias = Literal["once", "session", "folder", "edits", "trust", "prefix", "sandbox"]
 """How far a yes reaches.
 
 `session` adds the rule of the approval for the rest of the session, `folder` also keeps it for this folder. `edits`
-switches to accept-edits mode. `trust` is `once`; the front end then trusts the folder.
+switches to accept-edits mode. `trust` is `once`; the front end then trusts the folder. `prefix` adds `prefix_rule` for
+the session, after a warning. `sandbox` runs this call, and what `sandboxed_rule` covers, in the workspace sandbox
+without asking, for the session.
 """
 
 
@@ -38,7 +40,8 @@ class ToolApproval:
     `detail` is the exact command or unified diff, which `kind` tells apart. `rule` is the narrow rule that the scopes
     `session` and `folder` add, empty if neither is offered; `is_keepable`: `folder` is offered. `agent` is the task of
     the sub-agent whose call it is, in the words of the model; empty for a call of the conversation itself. `why` says
-    in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes.
+    in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes; `prefix_rule` and
+    `sandboxed_rule` are the rules of two of them.
     """
 
     call: ToolCall
@@ -50,6 +53,8 @@ class ToolApproval:
     kind: Literal["edit", "command", "other"] = "other"
     why: str = ""
     offers: tuple[Scope, ...] = ()
+    prefix_rule: str = ""
+    sandboxed_rule: str = ""
 
     @property
     def id(self) -> str:

@@ -34,12 +34,24 @@ from qcode.safety.rules import (
     mentions,
     parse_rule,
     propose_edit,
+    propose_prefix,
+    propose_sandboxed,
     propose_shell,
     reaches,
     ruled,
 )
 from qcode.safety.shell.ast import NotPlain, Word
-from qcode.safety.verdict import RESTRICTED, SHELL_PATH, SHELL_READS, Access, Level, Verdict, strictest
+from qcode.safety.verdict import (
+    RESTRICTED,
+    SANDBOXED,
+    SHELL_PATH,
+    SHELL_READS,
+    SHELL_UNKNOWN,
+    Access,
+    Level,
+    Verdict,
+    strictest,
+)
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
@@ -57,6 +69,8 @@ class Policy:
     `probes` answer questions that need a process or the disk. `limit` is a policy that must also allow a call.
     `search_url` is the service of `web_search`, judged like a fetched page.
 
+    `sandboxed` are rules for commands that may run unasked in the workspace sandbox.
+
     In an untrusted folder, reading inside the workspace is allowed and everything else asks, in every mode.
     """
 
@@ -72,6 +86,7 @@ class Policy:
     probes: Probes = field(default_factory=Probes, repr=False)
     limit: Policy | None = None
     search_url: str = ""
+    sandboxed: tuple[Rule, ...] = ()
     _ground: Ground = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -149,7 +164,13 @@ class Policy:
                 return replace(verdict, confinement=level)
             return _NO_SANDBOX_TO_WRITE if level == "workspace" else verdict
         is_undecided = verdict.verdict == "ask" and verdict.rule.startswith("shell:") and verdict.rule != SHELL_PATH
-        if self.mode != "auto" or not self.is_trusted or not is_undecided or wants_out:
+        if not self.is_trusted or not is_undecided or wants_out:
+            return verdict
+        if verdict.rule == SHELL_UNKNOWN and self._is_sandboxed(command):
+            return Verdict(
+                "allow", "it runs in the workspace sandbox, as you chose", SANDBOXED, confinement="workspace"
+            )
+        if self.mode != "auto":
             return verdict
         if "workspace" not in levels:
             return _without_sandbox(verdict)
@@ -321,9 +342,26 @@ class Policy:
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(left) == 1 and not writes and left[0][1].rule != SHELL_PATH
         proposed = propose_shell(left[0][0].command) if is_proposed else ""
+        is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
+        prefix = propose_prefix(parts[0].command) if is_alone else ""
+        sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret is the most important reason to ask.
         verdict = next((one for _, one in left if one.rule == SHELL_PATH), left[0][1])
-        return replace(verdict, proposed_rule=proposed)
+        return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
+
+    @property
+    def _can_sandbox(self) -> bool:
+        """Whether a command can be offered the workspace sandbox; auto mode has it for all of them."""
+        return self.mode in ("default", "accept-edits") and self._holds_workspace
+
+    def _is_sandboxed(self, command: str) -> bool:
+        """Whether the user lets this command run unasked in the workspace sandbox."""
+        if not self.sandboxed or not self._can_sandbox:
+            return False
+        parts = self._flow(command).parts
+        if len(parts) != 1 or parts[0].command.outputs or parts[0].folders != {str(self.root)}:
+            return False
+        return any(covers_command(rule, parts[0].command.words) for rule in self.sandboxed)
 
     def _exposed(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
         """Return the parts that only read as long as a sandbox holds them.

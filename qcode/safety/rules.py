@@ -196,6 +196,7 @@ def first_rule(rules: Iterable[Rule], kind: str, test: Callable[[Rule], bool]) -
     return next((rule for rule in rules if rule.kind == kind and test(rule)), None)
 
 
+_PYTEST_OPTIONS = "-p -c --config-file --rootdir --basetemp --pastebin -o --override-ini --junit-xml --junitxml"
 # Options that write files or run programs, of well-known programs that are not in the table. From their manuals.
 _RUNNING_OPTIONS: Mapping[str, str] = {
     "tar": "--to-command --checkpoint-action --use-compress-program -I --rsh-command --rmt-command --info-script -F "
@@ -206,17 +207,21 @@ _RUNNING_OPTIONS: Mapping[str, str] = {
     "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix --use-askpass -e --execute",
     "rsync": "-e --rsh --rsync-path --log-file --write-batch --backup-dir --remove-source-files --delete",
     "ssh": "-o -F -E -S -W -L -R -D",
-    "go": "-exec -toolexec -overlay -o -vettool",
-    "cargo": "--config --target-dir --out-dir --artifact-dir",
+    "go": "-exec -toolexec -overlay -o -vettool -C -modfile -coverprofile -cpuprofile -memprofile -blockprofile "
+    "-mutexprofile -trace -outputdir",
+    "cargo": "--config --target-dir --out-dir --artifact-dir --manifest-path -C -Z",
+    "npm": "--prefix -C --script-shell --userconfig --globalconfig --node-options --cache --logs-dir",
+    "uv": f"{_PYTEST_OPTIONS} --project --directory --with --python --env-file",
     "make": "-f --file --makefile -C --directory --eval -I --include-dir SHELL=",
-    "pytest": "-p -c --config-file --rootdir --basetemp --pastebin -o --override-ini --junit-xml --junitxml",
+    "pytest": _PYTEST_OPTIONS,
     "ruff": "--config --output-file -o",
     "mypy": "--config-file --install-types --python-executable --cache-dir",
     "tsc": "--outDir --outFile --declarationDir -p --project",
     "node": "-e --eval -p --print -r --require --import --loader --experimental-loader",
     "unzip": "-d -p -P",
     "zip": "-T -TT --unzip-command -m --move",
-    **dict.fromkeys(("python", "python3", "ruby", "perl", "bash", "sh", "zsh"), "-c -m -e -E -i -r -x"),
+    **dict.fromkeys(("ruby", "perl", "bash", "sh", "zsh"), "-c -m -e -E -i -r -x"),
+    **dict.fromkeys(("python", "python3"), f"-c -m -e -E -i -r -x {_PYTEST_OPTIONS}"),
 }
 _RUNNING_EVERYWHERE = (
     "--output --output-file --output-dir --outfile --out-file --exec --execute --exec-batch --eval --command "
@@ -429,6 +434,37 @@ def propose_shell(command: SimpleCommand) -> str:
     if is_odd or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
         return ""
     return f"shell({shlex.join(words)})"
+
+
+_TEST_RUNNERS = (
+    ("pytest",),
+    ("python", "-m", "pytest"),
+    ("python3", "-m", "pytest"),
+    ("uv", "run", "pytest"),
+    ("npm", "test"),
+    ("cargo", "test"),
+    ("go", "test"),
+)
+
+
+def propose_prefix(command: SimpleCommand) -> str:
+    """Return the rule that covers every use of a test runner, or nothing.
+
+    The user is warned before: such a rule runs code of the project, which the model may have written. For `make` there
+    is none, because further words would be further targets; a rule for one target is exact already.
+    """
+    if command.inputs or command.outputs or any(word.has_glob or word.is_home for word in command.words):
+        return ""
+    words = tuple(word.text for word in command.words)
+    runner = next((one for one in _TEST_RUNNERS if words[: len(one)] == one), None)
+    return f"shell({' '.join(runner)} *)" if runner is not None else ""
+
+
+def propose_sandboxed(command: SimpleCommand) -> str:
+    """Return the rule for a test runner, or a target of make, to run unasked in the workspace sandbox, or nothing."""
+    words = [word.text for word in command.words]
+    is_target = words[0] == "make" and len(words) == 2 and words[1].isidentifier() and words[1].isascii()
+    return f"shell(make {words[1]})" if is_target else propose_prefix(command)
 
 
 def why_not_allow(rule: Rule) -> str:

@@ -20,6 +20,10 @@ SHELL_READS = "shell:read-only"
 SHELL_PATH = "shell:path"
 """The rule of a verdict on a shell command that may read a secret file, or one outside the workspace."""
 
+SHELL_UNKNOWN = "shell:not-read-only"
+"""Names the verdict on a shell command that is not known to only read."""
+SANDBOXED = "session:sandbox"
+"""Names the verdict on a command that the user lets run unasked in the workspace sandbox."""
 RESTRICTED = "trust:restricted"
 """Names the verdict on a call that asks because the folder is not trusted."""
 
@@ -32,7 +36,8 @@ class Verdict:
     """A decision. `reason` is one line for the user and the model.
 
     `rule` is the text of the configured rule that decided, or the short name of a built-in one such as `path:secret`.
-    `proposed_rule` is the narrow allow rule that "always" adds, empty if no rule is offered.
+    `proposed_rule` is the narrow allow rule that "always" adds, empty if no rule is offered. `prefix_rule` covers every
+    use of a test runner, `sandboxed_rule` is what may run unasked in the workspace sandbox.
     `confinement` is the level at which an allowed command must run, None for no sandbox.
     """
 
@@ -40,6 +45,8 @@ class Verdict:
     reason: str
     rule: str = ""
     proposed_rule: str = ""
+    prefix_rule: str = ""
+    sandboxed_rule: str = ""
     confinement: Level | None = None
 
     @property

@@ -38,7 +38,18 @@ from qcode.tui.commands.table import COMMANDS
 from qcode.tui.failures import Failures, report_failure
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
-from qcode.tui.panels.choices import Form, Option, asked_by, choice_line, form_of, option_of, question_line, risk_line
+from qcode.tui.panels.choices import (
+    BACK,
+    Form,
+    Option,
+    asked_by,
+    choice_line,
+    confirming,
+    form_of,
+    option_of,
+    question_line,
+    risk_line,
+)
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter, replay, show_resumed
@@ -302,6 +313,15 @@ class LinearApp:
 
     async def _decide(self, form: Form) -> Decision:
         option = await self._choose(form.options)
+        if option is not None and option.warning:
+            confirmation = confirming(option, form)
+            choices = [choice_line(number, one) for number, one in enumerate(confirmation.options, 1)]
+            self.say("\n".join([confirmation.why, *choices]))
+            option = await self._choose(confirmation.options)
+        if option is BACK:
+            choices = [choice_line(number, one) for number, one in enumerate(form.options, 1)]
+            self.say("\n".join(choices))
+            return await self._decide(form)
         if option is None:
             return Deny()
         if option.decision is not None:

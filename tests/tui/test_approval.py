@@ -651,3 +651,42 @@ def test_the_status_line_shows_the_mode_that_an_approved_plan_brought() -> None:
         assert run.app.parts.status.status.mode == "accept-edits"
 
     drive(test, conversation)
+
+
+RUNNER = replace(
+    _request("shell(pytest -q)", "pytest -q"),
+    kind="command",
+    offers=("prefix", "sandbox"),
+    prefix_rule="shell(pytest *)",
+    sandboxed_rule="shell(pytest *)",
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (("3", "1"), Allow("prefix")),
+        (("3", "y"), Allow("prefix")),
+        (("3", "enter", "4"), Allow("sandbox")),
+        (("3", "n", "3", "up", "enter"), Allow("prefix")),
+        (("3", "escape", "y"), Allow()),
+        (("4",), Allow("sandbox")),
+    ],
+)
+def test_a_rule_for_a_test_runner_is_taken_after_one_warning(keys: tuple[str, ...], answer: Decision) -> None:
+    conversation = ScriptedConversation(_asking(RUNNER))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("3")
+        shown = " ".join(" ".join(_screen(run)).replace("▌", "").split())
+        assert "Careful: this rule runs code of the project" in shown
+        assert "› 2 Back (n)" in shown
+        assert conversation.answers == []
+        await run.pilot.press("escape", *keys)
+        await run.until_idle()
+        assert conversation.answers == [("c1", answer)]
+        assert conversation.cancels == 0
+
+    drive(test, conversation)

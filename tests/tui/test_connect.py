@@ -225,6 +225,17 @@ def test_what_is_typed_at_the_first_start_and_is_no_provider_is_a_prompt() -> No
     drive(test, connect=connecting)
 
 
+def test_esc_in_a_running_session_returns_without_asking_for_a_theme() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        await at(run, "provider")
+        await run.pilot.press("escape")
+        await closed(run)
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test, connect=ScriptedConnecting(wants_theme=True))
+
+
 def test_a_theme_is_tried_on_and_kept(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)

@@ -50,6 +50,20 @@ def test_four_ways_to_a_new_line_send_nothing() -> None:
     drive(test, conversation)
 
 
+def test_shift_tab_in_a_restricted_folder_says_why_it_has_no_effect() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("shift+tab")
+        assert "Restricted folder: modes apply once you trust it (/trust)" in run.status
+
+    drive(test, is_trusted=lambda: False)
+
+    async def trusted(run: Running) -> None:
+        await run.pilot.press("shift+tab")
+        assert "Restricted" not in run.status
+
+    drive(trusted)
+
+
 def test_escape_interrupts_at_once_and_keeps_what_was_shown() -> None:
     gate, conversation = _long_turn()
 

@@ -166,6 +166,21 @@ def test_a_command_says_its_risk_and_why_it_asks_and_a_yes_can_trust_the_folder(
     assert "Note: Folder trusted." in lines
 
 
+def test_a_rule_for_a_test_runner_is_confirmed_after_its_warning() -> None:
+    shell = call("shell", '{"command": "pytest"}')
+    approval = ToolApproval(
+        shell, "Run this command?", "pytest", kind="command", offers=("prefix",), prefix_rule="shell(pytest *)"
+    )
+    script: Script = [ApprovalRequested(approval), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+    lines = talk(conversation, "go", "2", "1")
+    assert any(line.startswith("Careful: this rule runs code of the project") for line in lines)
+    assert conversation.answers == [("c1", Allow("prefix"))]
+    back = ScriptedConversation(script)
+    talk(back, "go", "2", "n", "1")
+    assert back.answers == [("c1", Allow())]
+
+
 def test_what_was_typed_before_a_question_does_not_answer_it() -> None:
     shell = call("shell")
     script: Script = [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]

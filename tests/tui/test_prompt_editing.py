@@ -302,3 +302,19 @@ def test_a_huge_paste_is_folded_at_once_and_not_laid_out_by_tab() -> None:
         assert run.conversation.prompts == [huge]
 
     drive(test)
+
+
+def test_the_cursor_of_the_terminal_follows_the_prompt() -> None:
+    """Input methods draw at it; a resize and rows above or below the prompt move the prompt."""
+
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.type("hello")
+        for size in ((60, 30), (100, 20)):
+            await run.pilot.resize_terminal(*size)
+            await run.until(lambda size=size: run.app.size == size)  # type: ignore[misc]  # bound now
+            await run.pilot.pause()
+            assert run.app.cursor_position == prompt.cursor_screen_offset
+            assert run.app.cursor_position.y == size[1] - 2
+
+    drive(test)

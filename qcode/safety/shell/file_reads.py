@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from qcode.safety.paths import PathJudge, anchored
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import UNSPLIT, Word
-from qcode.safety.verdict import SHELL_PATH, Verdict
+from qcode.safety.verdict import SHELL_PATH, SHELL_UNKNOWN, Verdict
 from qcode.values import dataclass
 
 MAX_MATCHES = 300
@@ -31,7 +31,7 @@ _Group: TypeAlias = "tuple[str, list[str]]"
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
     """The reason why a command must ask; `rule` is the rule of the verdict."""
 
-    rule = "shell:not-read-only"
+    rule = SHELL_UNKNOWN
 
 
 class PathComplaint(NeedsApproval):

@@ -19,7 +19,7 @@ from qcode.protocol.approvals import Approval, Decision, Deny, ServerApproval
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
-from qcode.tui.panels.choices import Form, Option, asked_by, form_of, option_of
+from qcode.tui.panels.choices import BACK, Form, Option, asked_by, confirming, form_of, option_of
 from qcode.tui.panels.preview import Preview, Rows
 from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, wrap
 from qcode.tui.widgets import Field
@@ -116,7 +116,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         return ids
 
     def leave_telling(self) -> bool:
-        """Go back from the text to the choices; return whether there was something to leave."""
+        """Go back from the text or a warning to the choices; return whether there was something to leave."""
+        if self.request is not None and BACK in self.options:
+            self._choose(BACK)
+            return True
         if not self.is_telling:
             return False
         self._show_choices()
@@ -188,14 +191,19 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._paint()
 
     def _choose(self, option: Option) -> None:
-        if option.decision is not None:
+        if option.warning or option is BACK:
+            assert self.request is not None
+            self._form = form_of(self.request) if option is BACK else confirming(option, self._form)
+            self._index = 0 if option is BACK else 1
+            self._paint()
+        elif option.decision is not None:
             self._decide(option.decision)
-            return
-        self._index = self.options.index(option)
-        self._reason.value = ""
-        self._reason.display = True
-        self._reason.focus()
-        self._paint()
+        else:
+            self._index = self.options.index(option)
+            self._reason.value = ""
+            self._reason.display = True
+            self._reason.focus()
+            self._paint()
 
     def _decide(self, decision: Decision) -> None:
         if not self._waiting:
@@ -215,7 +223,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         screen = self.app.size
         width, is_low = max(8, screen.width - _SIDE_CELLS), screen.height < _LOW
         title = self._title_lines(asked_by(approval), position, width)
-        why = wrap([(self._form.why, ink("dim"))], width) if self._form.why else []
+        is_warning = BACK in self.options
+        why = wrap([(self._form.why, ink("risk" if is_warning else "dim"))], width) if self._form.why else []
         options = self._option_lines(width, is_low=is_low)
         taken = len(title) + len(why) + len(options) + int(self._reason.display) + 1
         room = max(_MIN_ROWS, screen.height - taken - (1 if is_low else _KEPT_ROWS))

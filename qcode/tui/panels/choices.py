@@ -6,7 +6,8 @@ every form. Further offers come after the last yes. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from qcode.protocol.approvals import (
@@ -35,13 +36,17 @@ AGAIN = "the same call gave the same result several times; change the approach"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One choice. `decision` None: what the user then writes decides. `key` is a key of the app that does the same."""
+    """One choice. `decision` None: what the user then writes decides. `key` is a key of the app that does the same.
+
+    `warning` is shown before the decision is taken, with the choices of `confirming`.
+    """
 
     label: str
     letter: str = ""
     decision: Decision | None = None
     detail: str = ""
     key: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class Form:
     why: str = ""
 
 
+BACK = Option("Back", "n")
+"""Returns from a warning to the choices."""
 _NO = Option("No", "n", Deny(), "stops the turn")
 _SAY_WHY = Option("No, and say why", "t")
 _REPEAT_OPTIONS = (
@@ -148,16 +155,38 @@ def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
         Option("Yes", "y", Allow()),
         *((Option(f"Yes, and stop asking for {rule}", "a", Allow("session")),) if rule else ()),
         *((Option("Yes, always in this folder", "f", Allow("folder")),) if rule and approval.is_keepable else ()),
-        *(_OFFERS[scope] for scope in approval.offers if scope in _OFFERS),
+        *_offered(approval),
         _NO,
         _SAY_WHY,
     )
 
 
-_OFFERS = {
-    "edits": Option("Yes, and all edits from now on", decision=Allow("edits"), key="Shift+Tab"),
-    "trust": Option("Yes, and trust this folder", decision=Allow("trust")),
-}
+def _offered(approval: ToolApproval) -> Iterator[Option]:
+    for scope in approval.offers:
+        match scope:
+            case "edits":
+                yield Option("Yes, and all edits from now on", decision=Allow("edits"), key="Shift+Tab")
+            case "trust":
+                yield Option("Yes, and trust this folder", decision=Allow("trust"))
+            case "prefix":
+                label = f"Yes, and stop asking for {visible(approval.prefix_rule)}"
+                yield Option(label, decision=Allow("prefix"), warning=_PREFIX_WARNING)
+            case "sandbox":
+                label = f"Yes, in the sandbox, and stop asking there for {visible(approval.sandboxed_rule)}"
+                yield Option(label, decision=Allow("sandbox"))
+            case _:
+                pass
+
+
+_PREFIX_WARNING = (
+    "Careful: this rule runs code of the project outside the sandbox. The model can change that code and then run it "
+    "without asking you."
+)
+
+
+def confirming(option: Option, form: Form) -> Form:
+    """Return the form that warns before an option is taken."""
+    return replace(form, options=(replace(option, letter="y", warning=""), BACK), why=option.warning)
 
 
 def _answers_to(question: Question) -> tuple[Option, ...]:

@@ -90,6 +90,14 @@ class Prompt(EditingArea):
         self._is_mention = False
         self._kind: Kind = "prompt"
 
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
+
+    def _place_cursor(self, _screen: object) -> None:
+        """Move the terminal's cursor along: Textual does so for keys, and not if the prompt itself moves."""
+        if self.has_focus:
+            self.app.cursor_position = self.cursor_screen_offset
+
     def use(self, sources: Sources) -> None:
         """Use these completions from now on, including for the current text."""
         self._sources = sources

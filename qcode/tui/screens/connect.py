@@ -1,6 +1,7 @@
 """The connect screen: provider, API key, model if there is no obvious one, and theme.
 
-Esc returns from the key and skips every other step. `KeysService` checks and stores the key.
+Esc returns from the key and skips every other step. The theme is asked at the first start only. `KeysService` checks
+and stores the key.
 """
 
 from __future__ import annotations
@@ -278,7 +279,7 @@ class ConnectScreen(Screen[Connected]):
         self._ask_theme()
 
     def _ask_theme(self) -> None:
-        if not self._connecting.wants_theme or len(self._themes) < 2:
+        if not (self._connecting.is_first and self._connecting.wants_theme) or len(self._themes) < 2:
             self._end("")
             return
         text = "The screen previews each theme. /theme switches later."

@@ -13,9 +13,9 @@ from qcode.tui.transcript.entries import (
     Foldable,
     Held,
     Mark,
+    NoticeEntry,
     Prompted,
     ReplyEntry,
-    TextEntry,
     Thinking,
     WelcomeEntry,
 )
@@ -82,8 +82,13 @@ class Content:
         self._add(Prompted(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
 
     def add_notice(self, level: Level, text: str) -> None:
-        slot = f"notice-{level}"
-        self._add(TextEntry(text, ink(slot), _NOTICE_MARKS[level], ink(slot)))
+        """Add a notice; the same one again is counted on the last."""
+        last = self.entries[-1] if self.entries else None
+        if isinstance(last, NoticeEntry) and last.repeats(level, text):
+            self.arrivals += 1
+            self._touch(last)
+        else:
+            self._add(NoticeEntry(level, text, _NOTICE_MARKS[level]))
 
     def append_text(self, text: str) -> None:
         if not text:

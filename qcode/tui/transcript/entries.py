@@ -17,6 +17,7 @@ from qcode.text.numbers import duration_text
 from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, prefix, repaint, tidy, wrap
 
 if TYPE_CHECKING:
+    from qcode.protocol.events import Level
     from qcode.tui.transcript.markdown import MarkdownStream
 
 BLANK = Line()
@@ -129,6 +130,24 @@ class TextEntry(Entry):
     def lay_out(self, width: int) -> list[Line]:
         lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._mark)))
         return prefix(lines, (self._mark, self._mark_paint), (" " * len(self._mark), self._paint))
+
+
+class NoticeEntry(TextEntry):
+    """A notice of qcode, with a count if the same one came several times in a row."""
+
+    def __init__(self, level: Level, text: str, mark: str) -> None:
+        super().__init__(text, ink(f"notice-{level}"), mark)
+        self._notice = (level, text)
+        self._count = 1
+
+    def repeats(self, level: Level, text: str) -> bool:
+        """Count a notice if it is this one; return whether it is."""
+        if (level, text) != self._notice:
+            return False
+        self._count += 1
+        self._text = f"{text} (×{self._count})"
+        self.touch()
+        return True
 
 
 class Prompted(TextEntry):

@@ -118,6 +118,19 @@ def test_a_notice_between_two_pieces_of_text_does_not_cut_it() -> None:
     play(scene)
 
 
+def test_identical_notices_are_one_with_a_count() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        for text in ("Nothing to undo.", "Nothing to undo.", "Nothing to undo.", "Other."):
+            shown.add_notice("info", text)
+        shown.add_notice("warning", "Other.")
+        shown.add_notice("info", "Nothing to undo.")
+        notices = [row for row in rows(stage) if row]
+        assert notices == ["• Nothing to undo. (×3)", "• Other.", "! Other.", "• Nothing to undo."]
+
+    play(scene)
+
+
 def test_a_mark_without_live_text_is_a_row_of_its_own() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript

@@ -1,0 +1,146 @@
+"""Grants that come with an answer to one call, and calls that wait while the mode changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qcode.protocol.approvals import Allow, Deny, Scope, ToolApproval
+from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEvent
+from qcode.protocol.tools import ToolOutcome
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
+from qcode.safety.verdict import Level
+from qcode.text.json import JsonObject
+from tests.fakes.conversation import Talk, talk
+from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
+from tests.safety.judging import CLEAN
+
+WRITE = call_reply("write", {"path": "a.txt", "content": "x\n"})
+RUN = call_reply("shell", {"command": "make x"})
+
+
+def asked_in(it: Talk, decide: Callable[[ToolApproval], None]) -> tuple[list[ToolApproval], list[ToolFinished]]:
+    """Play a turn whose questions `decide` settles; return them and the results of the calls."""
+    asked: list[ToolApproval] = []
+
+    def see(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            assert isinstance(event.approval, ToolApproval)
+            asked.append(event.approval)
+            decide(event.approval)
+
+    events = asyncio.run(it.play("go", see))
+    return asked, [event for event in events if isinstance(event, ToolFinished)]
+
+
+def answering(it: Talk, *scopes: Scope) -> Callable[[ToolApproval], None]:
+    left = list(scopes)
+    return lambda approval: it.conversation.answer(approval.id, Allow(left.pop(0)))
+
+
+def two_files(base: Path, **given: object) -> Talk:
+    calls = [Call("write", {"path": name, "content": "x\n"}, name) for name in ("a.txt", "b.txt")]
+    return talk(base, calls_reply(*calls), text_reply("Done."), **given)  # type: ignore[arg-type]  # what `talk` takes
+
+
+def test_an_edit_offers_all_edits_and_a_yes_to_them_switches_the_mode(tmp_path: Path) -> None:
+    it = two_files(tmp_path)
+    asked, results = asked_in(it, answering(it, "edits"))
+    assert [(one.kind, one.offers, one.why) for one in asked] == [("edit", ("edits",), "")]
+    assert it.conversation.mode == "accept-edits"
+    assert [one.state for one in results] == ["done", "done"]
+
+
+def test_a_command_says_why_it_asks_and_that_no_sandbox_holds_it(tmp_path: Path) -> None:
+    it = talk(tmp_path, RUN, text_reply("Done."))
+    (asked,), _ = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny()))
+    assert asked.kind == "command"
+    assert asked.why.startswith("'make' is not a known read-only program · runs ")
+    assert "sandbox" in asked.why
+    assert "edits" not in asked.offers
+
+
+def test_a_scope_that_was_not_offered_is_once(tmp_path: Path) -> None:
+    it = talk(tmp_path, RUN, RUN, text_reply("Done."))
+    asked, _ = asked_in(it, answering(it, "edits", "once"))
+    assert len(asked) == 2
+    assert it.conversation.mode == "default"
+
+
+def test_a_mode_that_allows_an_open_edit_runs_it_and_asks_no_more(tmp_path: Path) -> None:
+    it = two_files(tmp_path)
+    asked, results = asked_in(it, lambda _: it.conversation.set_mode("accept-edits"))
+    assert len(asked) == 1
+    assert [one.state for one in results] == ["done", "done"]
+    assert (it.work / "a.txt").read_text() == "x\n"
+
+
+def test_accepting_edits_does_not_answer_for_a_command(tmp_path: Path) -> None:
+    it = talk(tmp_path, RUN, text_reply("Done."))
+
+    def decide(approval: ToolApproval) -> None:
+        it.conversation.set_mode("accept-edits")
+        it.conversation.answer(approval.id, Deny("no"))
+
+    _, results = asked_in(it, decide)
+    assert [one.state for one in results] == ["denied"]
+
+
+def test_a_denied_edit_keeps_its_diff_for_the_user_and_not_for_the_model(tmp_path: Path) -> None:
+    it = talk(tmp_path, WRITE, text_reply("Done."))
+    (asked,), (result,) = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny("no file")))
+    assert result.state == "denied"
+    assert result.outcome.diff == asked.detail
+    assert "+x" in result.outcome.diff
+    assert result.outcome.content == "Denied: no file"
+    assert not (it.work / "a.txt").exists()
+
+
+@pytest.mark.parametrize("scope", ["once", "trust"])
+def test_a_restricted_folder_offers_trust_and_nothing_that_lasts(tmp_path: Path, scope: Scope) -> None:
+    it = two_files(tmp_path, is_trusted=False)
+    asked, results = asked_in(it, answering(it, scope, scope))
+    assert [(one.offers, one.rule, one.is_keepable) for one in asked] == 2 * [(("trust",), "", False)]
+    assert "not trusted" in asked[0].why
+    # The front end trusts the folder; the answer alone does not.
+    assert [one.state for one in results] == ["done", "done"]
+    assert not it.conversation.permissions.is_trusted
+
+
+PYTEST = call_reply("shell", {"command": "pytest --version"})
+
+
+def test_a_test_runner_may_run_without_asking_after_a_yes_to_its_rule(tmp_path: Path) -> None:
+    it = talk(tmp_path, PYTEST, call_reply("shell", {"command": "pytest -h"}), text_reply("Done."))
+    asked, _ = asked_in(it, answering(it, "prefix"))
+    assert [(one.prefix_rule, "prefix" in one.offers) for one in asked] == [("shell(pytest *)", True)]
+    (rule,) = it.conversation.permissions.rules()
+    assert (rule.text, rule.scope) == ("shell(pytest *)", "session")
+
+
+def test_a_yes_in_the_sandbox_runs_this_call_and_later_ones_there(tmp_path: Path) -> None:
+    levels: list[Level | None] = []
+    work = tmp_path / "work"
+    policy = Policy("default", Rules.of(), True, work, probes=CLEAN)
+    it = talk(tmp_path, PYTEST, PYTEST, text_reply("Done."), policy=policy)
+
+    async def run(
+        name: str, arguments: JsonObject, output: object, level: Level | None, *_: object, **__: object
+    ) -> ToolOutcome:
+        levels.append(level)
+        return ToolOutcome("8.0")
+
+    it.conversation._toolbox.run = run  # type: ignore[method-assign,assignment]  # no sandbox may work here
+    asked, _ = asked_in(it, answering(it, "sandbox"))
+    assert [one.sandboxed_rule for one in asked] == ["shell(pytest *)"]
+    assert levels == ["workspace", "workspace"]
+    (rule,) = it.conversation.permissions.rules()
+    assert rule.origin.startswith("in the sandbox, answered to shell pytest")
+    with pytest.raises(ValueError, match="session only"):
+        it.conversation.permissions.keep(rule.number)
+    it.conversation.permissions.remove(rule.number)
+    assert it.conversation.policy.sandboxed == ()
