@@ -123,7 +123,7 @@ class Policy:
             name = spec.name.replace("__", "/", 1)
             verdict = self._judge_other("mcp", name, name)
             if isinstance(safety, Runs):
-                # What the call stands for is judged, if that is known: see `Toolbox.spelled_out`.
+                # What the call stands for is judged, if that is known: see `Toolbox.resolve_call`.
                 verdict = replace(verdict, proposed_rule="")
         return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
 

@@ -63,7 +63,7 @@ def test_a_key_that_is_locked_in_makes_way_with_a_complaint(tmp_path: Path, use_
     keys = Keys({"OPENAI_API_KEY": "x"}, lambda: store)
     assert asyncio.run(found(Settings(), keys, None, has_demo=True)).spec.name == "openai"
     (complaint,) = keys.complaints
-    assert "the key of anthropic cannot be read: the keyring is locked" in complaint
+    assert "cannot read the key of anthropic: the keyring is locked" in complaint
 
 
 def test_a_damaged_file_is_a_complaint_and_no_crash(tmp_path: Path) -> None:

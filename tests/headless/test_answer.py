@@ -9,7 +9,7 @@ from qcode.protocol.reply import StopReason, TextDelta
 def answer(*events: TurnEvent) -> str:
     so_far = AnswerSoFar()
     for event in events:
-        so_far.see(event)
+        so_far.handle(event)
     return so_far.text
 
 

@@ -24,7 +24,7 @@ _SERVICES = frozenset(field.name for field in fields(Services))
 
 @dataclass
 class Running:
-    """A running app and what a test drives it with."""
+    """A running app with its pilot."""
 
     app: QcodeApp
     pilot: Pilot[int]
@@ -42,7 +42,7 @@ class Running:
         return plain
 
     async def type(self, text: str) -> None:
-        """Put `text` into the prompt at the cursor, at once; where single keys matter tests press them."""
+        """Insert `text` into the prompt at the cursor. Tests of single keys press them instead."""
         self.app.parts.prompt.insert(text)
         await self.pilot.pause()
 
@@ -51,12 +51,12 @@ class Running:
         await self.pilot.press("enter")
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Let the app work until `holds`; the test's own time limit ends a wait that is in vain."""
+        """Wait until `holds` returns True; the test's time limit ends a wait that never succeeds."""
         while not holds():
             await self.pilot.pause()
 
     async def until_idle(self) -> None:
-        """Let the turn end, and the transcript show all that came of it."""
+        """Wait until the turn has ended and the transcript shows its result."""
         await self.until(lambda: not self.app.turns.is_running)
         await self.pilot.pause()
         await self.until(lambda: not self.app.parts.transcript._is_due)
@@ -64,7 +64,7 @@ class Running:
 
 
 def make_agent(conversation: Conversation, **given: Any) -> StagedAgent:
-    """Return an agent on a conversation; `given` are `Services` and what `run_context` takes."""
+    """Return an agent on a conversation; `given` are `Services` and arguments of `run_context`."""
     services = Services(**{name: value for name, value in given.items() if name in _SERVICES})
     context = run_context(**{name: value for name, value in given.items() if name not in _SERVICES})
     return StagedAgent(conversation, context, services)
@@ -78,13 +78,13 @@ def make_app(
     history_file: Path | None = None,
     **given: Any,
 ) -> StagedApp:
-    """Return the app on a conversation; `given` is what `make_agent` takes."""
+    """Return the app on a conversation; `given` are arguments of `make_agent`."""
     options = AppOptions(history_file, clock=clock or FixedClock())
     return StagedApp(make_agent(conversation, **given), welcome, options)
 
 
 async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
-    """Let the app come to where it takes keys and commands."""
+    """Wait until the app handles keys and commands."""
     while not app.is_ready:
         await pilot.pause()
     await pilot.pause()
@@ -108,7 +108,7 @@ def drive(
     size: tuple[int, int] = (80, 24),
     **given: Any,
 ) -> None:
-    """Run `test` on a running app, in an event loop of its own."""
+    """Run `test` on a running app, in a separate event loop."""
 
     async def body() -> None:
         async with running(conversation or ScriptedConversation(), size=size, **given) as run:

@@ -1,4 +1,4 @@
-"""A conversation that plays lists of events, stops at gates, and records what it was asked to do."""
+"""A conversation that plays lists of events, stops at gates, and records its calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from qcode.protocol.usage import Usage
 
 @dataclass
 class Gate:
-    """A place in a script where the turn waits; `reached` is set when it does."""
+    """A point in a script where the turn waits. It sets `reached` when it waits."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -36,7 +36,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class UntilAnswered:
-    """A place in a script where the turn waits for the answer to a call."""
+    """A point in a script where the turn waits for the answer to a call."""
 
     call_id: str
 
@@ -46,7 +46,7 @@ Script = Iterable[Step]
 
 
 class ScriptedConversation(Conversation):
-    """Plays `scripts` in order, one for each submit; after them, turns that end at once."""
+    """Plays `scripts` in order, one for each submit; further turns end immediately."""
 
     session_id = "s1"
     model = ""
@@ -162,7 +162,7 @@ class ScriptedConversation(Conversation):
 
 
 class ScriptedBackground(Background):
-    """`calls` is what a test says that could be moved."""
+    """`calls` are the running calls that could be moved to the background."""
 
     calls: tuple[str, ...] = ()
 
@@ -177,7 +177,7 @@ class ScriptedBackground(Background):
 
 
 class ScriptedLibrary(Library):
-    """One session, named `title`; `made` is what naming it used, its name `named` from then on."""
+    """One session, named `title`; `made` is the usage of naming it, `named` its new name."""
 
     title = ""
 
@@ -217,7 +217,7 @@ class ScriptedLibrary(Library):
 
 
 class ScriptedRewinds(Checkpoints):
-    """There is never anything to go back to."""
+    """A history without anything to rewind to."""
 
     def __init__(self) -> None:
         pass
@@ -242,7 +242,7 @@ class ScriptedRewinds(Checkpoints):
 
 
 class FixedClock:
-    """A clock that a test moves."""
+    """A clock that the test moves."""
 
     def __init__(self, now: float = 1_000.0) -> None:
         self.now = now
@@ -262,7 +262,7 @@ def reply(
 
 
 def says(text: str) -> list[TurnEvent]:
-    """One step whose reply is `text`."""
+    """Return the events of one step with the reply `text`."""
     return [StepStarted(1), TextDelta(0, text), reply(text)]
 
 

@@ -1,4 +1,4 @@
-"""The private members of Textual that qcode uses: each does what qcode takes it for, and no module names another."""
+"""The private members of Textual that qcode uses: each behaves as expected, and no module uses another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_version_is_the_one_whose_private_members_were_read() -> None:
 
 
 def test_a_sequence_that_is_added_is_read_as_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ANSI_SEQUENCES_KEYS, "\x1b\x0e", ())  # taken back after the test
+    monkeypatch.setitem(ANSI_SEQUENCES_KEYS, "\x1b\x0e", ())  # removed after the test
     internals.add_key_sequence("\x1b\x0e", "alt+backspace")
     assert keys(internals.XTermParser().feed("\x1b\x0e")) == ["alt+backspace"]
 
@@ -101,7 +101,7 @@ def test_a_driver_writes_to_the_file_it_is_given_from_a_thread_of_its_own() -> N
 
         assert not internals.has_writer(driver)
         internals.wrap_file(driver, wrap)
-        # What `start_application_mode` does before it touches the terminal.
+        # `start_application_mode` does the same before it uses the terminal.
         thread = driver._writer_thread = WriterThread(wrapped[0])
         file: object = driver._file
         assert file is wrapped[0]
@@ -238,7 +238,7 @@ def test_every_key_that_deletes_can_be_changed(key: str) -> None:
     asyncio.run(run())
 
 
-# Nothing else is used
+# No other private member is used
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
@@ -252,7 +252,7 @@ def private(name: str) -> bool:
 
 
 def named_in(tree: ast.AST) -> set[str]:
-    """Return the private names that a class defines, takes of `self` or `super()`, or has in a text (`getattr`)."""
+    """Return the private names that a class defines, uses on `self` or `super()`, or names in a string (`getattr`)."""
     names = {
         node.attr
         for node in ast.walk(tree)
@@ -291,7 +291,7 @@ def test_no_other_class_uses_or_hides_a_private_member_of_textual() -> None:
             if not isinstance(node, ast.ClassDef):
                 continue
             made = getattr(importlib.import_module(name), node.name, None)
-            # A class that is made in a function is a driver.
+            # A class created in a function is a driver.
             bases = made.__mro__ if isinstance(made, type) else LinuxDriver.__mro__
             theirs = of_textual(bases)
             seen += bool(theirs)

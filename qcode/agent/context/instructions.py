@@ -122,7 +122,7 @@ class _Loader:
         self.seen.add(real)
         found = _read(real, self.room)
         if found is None:
-            self.notices.append(f"{shown} cannot be read")
+            self.notices.append(f"cannot read {shown}")
             return
         data, size = found
         if b"\0" in data:
