@@ -29,15 +29,16 @@ from qcode.protocol.approvals import (
     PlanApproval,
     Question,
     RepeatedCall,
+    Scope,
     ToolApproval,
     misfit,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.tools import Runs, ToolOutcome, ToolSpec
 from qcode.safety.paths import GUARDED
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
-from qcode.safety.verdict import Level
+from qcode.safety.verdict import RESTRICTED, Level, Verdict
 from qcode.text.clean import visible, visible_lines, visible_rows
 from qcode.text.diff import diff_lines
 from qcode.text.json import JsonObject
@@ -133,11 +134,27 @@ class PendingCalls:
         self._judged[call_id] = replace(judged, targets=targets)
         if preview.is_diff:
             preview = replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
-        rule = "" if is_question or repeats else verdict.proposed_rule
-        self._open[call_id] = approval = approval_of(
-            call, preview, rule=rule, repeats=repeats, is_question=is_question, is_keepable=permissions.can_keep
-        )
+        approval = approval_of(call, preview, repeats=repeats, is_question=is_question)
+        if isinstance(approval, ToolApproval):
+            accepts_edits = preview.is_diff and await asyncio.to_thread(self._would_accept, policy, judged)
+            kind = _kind_of(toolbox.spec(name), preview)
+            approval = replace(
+                approval,
+                rule=verdict.proposed_rule,
+                is_keepable=permissions.can_keep and bool(verdict.proposed_rule),
+                kind=kind,
+                why=_why(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
+                offers=_offers(verdict, accepts_edits=accepts_edits),
+            )
+        self._open[call_id] = approval
         return approval
+
+    def _would_accept(self, policy: Policy, judged: ResolvedCall) -> bool:
+        """Whether the call runs without asking once edits are accepted."""
+        if policy.mode != "default":
+            return False
+        spec = self._toolbox.spec(judged.name)
+        return policy.with_mode("accept-edits").judge(spec, judged.arguments).is_allowed
 
     def answered(self, call_id: str, decision: Decision) -> ApprovalAnswered | None:
         """Settle an open approval as the user decided; None if none of this id is open."""
@@ -146,7 +163,7 @@ class PendingCalls:
             return None
         match approval, decision:
             case ToolApproval(), Allow(scope=scope):
-                self._note_allowed(approval, scope)
+                self._note_allowed(approval, _offered(approval, scope))
                 return ApprovalAnswered(call_id, is_allowed=True)
             case RepeatedCall(), Allow():
                 self._permissions.note(approval.call, "allowed")
@@ -162,9 +179,11 @@ class PendingCalls:
                 self._warnings.append(misfit(approval, decision))
                 return self._denied(approval, "")
 
-    def _note_allowed(self, approval: ToolApproval, scope: Literal["once", "session", "folder"]) -> None:
-        """Record a yes, and add the proposed rule if the user wants it to hold for longer."""
-        if scope == "once" or not approval.rule:
+    def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
+        """Record a yes, and add the rule or switch the mode if it reaches further than this call."""
+        if scope not in ("session", "folder"):
+            if scope == "edits":
+                self._permissions.set_mode("accept-edits")
             self._permissions.note(approval.call, "allowed")
             return
         warning = self._permissions.always(approval.rule, approval.call, is_kept=scope == "folder")
@@ -176,7 +195,8 @@ class PendingCalls:
         if isinstance(approval, PlanApproval):
             said = f". They say: {reason}" if reason else ". Ask what to change, or end your reply"
             reason = f"{_KEEP_PLANNING}{said}"
-        return ApprovalAnswered(approval.id, is_allowed=False, reason=reason)
+        is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
+        return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
 
     def _plan_accepted(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
         """End plan mode and switch to the mode that the user chose; the arguments of the call have no say."""
@@ -186,11 +206,22 @@ class PendingCalls:
         text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
         return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
 
-    def deny_changes(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
-        """Deny the open approvals of calls that plan mode forbids: the mode may have just changed."""
-        for call_id in [one for one in self._open if self._is_barred(policy, self._judged.get(one))]:
-            self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
-            give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
+    def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
+        """Settle the open approvals that the mode decides, which may have just changed.
+
+        Plan mode denies changes; a mode that allows a call lets it run.
+        """
+        for call_id, approval in list(self._open.items()):
+            judged = self._judged.get(call_id)
+            if self._is_barred(policy, judged):
+                self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
+                give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
+            elif judged is not None and isinstance(approval, ToolApproval):
+                verdict = policy.judge(self._toolbox.spec(judged.name), judged.arguments)
+                if verdict.is_allowed and verdict.rule.startswith("mode:"):
+                    self._judged[call_id] = replace(judged, level=verdict.confinement)
+                    self._permissions.note(self._open.pop(call_id).call, "ran", verdict.reason, verdict.rule)
+                    give(ApprovalAnswered(call_id, is_allowed=True))
 
     def _is_barred(self, policy: Policy, judged: ResolvedCall | None) -> bool:
         """Whether plan mode holds now and the call would change something."""
@@ -249,10 +280,8 @@ class PendingCalls:
         self._open.clear()
 
 
-def approval_of(
-    call: ToolCall, preview: Preview, *, rule: str, repeats: int, is_question: bool, is_keepable: bool = False
-) -> CallApproval:
-    """Return the approval of a call; `rule` is offered for a plain approval only."""
+def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
+    """Return the approval of a call; for a `ToolApproval` the caller adds what may be granted with it."""
     shown = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)
@@ -263,7 +292,38 @@ def approval_of(
         return PlanApproval(call, preview.question, shown)
     if is_question:
         return Question(call, preview.question, shown, preview.choices)
-    return ToolApproval(call, preview.question, shown, rule, is_keepable=is_keepable and bool(rule))
+    return ToolApproval(call, preview.question, shown)
+
+
+def _kind_of(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "other"]:
+    if preview.is_diff:
+        return "edit"
+    return "command" if isinstance(spec.safety, Runs) and spec.safety.command else "other"
+
+
+def _why(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
+    """Return why a call asks, and for a command where it would run; empty for an edit that any mode would ask about."""
+    if kind == "edit" and verdict.rule.startswith("mode:"):
+        return ""
+    reason = visible(verdict.reason)
+    if kind != "command":
+        return reason
+    return f"{reason} · runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
+
+
+def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
+    if verdict.rule == RESTRICTED:
+        return ("trust",)
+    return ("edits",) if accepts_edits else ()
+
+
+def _offered(approval: ToolApproval, scope: Scope) -> Scope:
+    """Return the scope of a yes, as far as the approval offers it."""
+    if scope in ("session", "folder"):
+        is_offered = bool(approval.rule) and (scope == "session" or approval.is_keepable)
+    else:
+        is_offered = scope in approval.offers
+    return scope if is_offered else "once"
 
 
 MASK = "[hidden]"

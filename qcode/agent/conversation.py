@@ -51,6 +51,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -208,6 +209,10 @@ class Conversation:
                     if isinstance(event, TurnEnded):
                         self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
+                    self._transcript.session.partial.see(event)
+                    if type(event) is TextDelta:  # most events are these, and nothing below is about them
+                        yield self._seen(event)
+                        continue
                     for source in (self._transcript.session, self._checkpoints, self._toolbox, self._calls):
                         for warning in source.take_warnings():
                             yield self._seen(Notice("warning", warning))
@@ -239,6 +244,7 @@ class Conversation:
             self._driver.give(settled)
         elif self._agents is not None:
             self._agents.answer(approval_id, decision)
+            self._tell_mode()
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
@@ -341,9 +347,9 @@ class Conversation:
         if self._turn is not None and self._driver is not None:
             system = self._client.system(self.mode)
             self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
-            self._calls.deny_changes(self.policy, self._driver.give)
+            self._calls.settle_by_mode(self.policy, self._driver.give)
         if self._agents is not None:
-            self._agents.deny_changes()
+            self._agents.settle_by_mode()
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""

@@ -6,7 +6,6 @@ Separate from `telemetry` because this is imported at every start and must work 
 from __future__ import annotations
 
 import os
-import re
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +18,6 @@ from qcode.text.clean import single_spaced
 
 FOLDER = "crashes"
 MAX_REPORTS = 5
-_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 _MAX_LINE = 300
 _kept_out: set[Secret] = set()
 
@@ -36,10 +34,9 @@ def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
 
 def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     """Write a report and return one line without secrets: the error and the path of the report. Never raises."""
-    named = [value for name, value in env.items() if _SECRET_NAMES.search(name)]
-    from qcode.safety.redaction import Redactor
+    from qcode.safety.redaction import Redactor, named_secrets
 
-    redact = Redactor([*named, *_kept_out]).redact
+    redact = Redactor([*named_secrets(env), *_kept_out]).redact
     said = single_spaced(redact(str(error)))[:_MAX_LINE]
     what = type(error).__name__ + (f": {said}" if said else "")
     details = redact("".join(traceback.format_exception(error)))

@@ -252,12 +252,14 @@ def ending_notice(event: TurnEnded, *, has_said_why: bool) -> Notice | None:
             assert_never(event.outcome)
 
 
-def requests_note(event: TurnEnded) -> str:
-    """Return the cost of recovery, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`, or empty."""
-    if not event.api_calls.escalations and not event.api_calls.continuations:
+def requests_note(calls: ApiCalls, discarded: int) -> str:
+    """Return the cost of recovery, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`, or empty.
+
+    `discarded` is the number of output tokens that were thrown away.
+    """
+    if not calls.escalations and not calls.continuations:
         return ""
-    discarded = event.discarded_output_tokens
-    return _requests(event.api_calls) + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
+    return _requests(calls) + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
 
 
 def _requests(calls: ApiCalls) -> str:

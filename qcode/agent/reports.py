@@ -122,10 +122,11 @@ def earlier_usage(entries: Iterable[HistoryEntry], model: str, price: Price | No
             turns.append((typed_text(entry.message), []))
         elif turns:
             turns[-1][1].extend(entry.attempts)
-    return [_earlier(prompt, attempts, model, price) for prompt, attempts in turns if attempts]
+    return [recorded_usage(prompt, attempts, model, price) for prompt, attempts in turns if attempts]
 
 
-def _earlier(prompt: str, attempts: Sequence[AttemptRecord], model: str, price: Price | None) -> TurnUsage:
+def recorded_usage(prompt: str, attempts: Sequence[AttemptRecord], model: str, price: Price | None) -> TurnUsage:
+    """Return the usage of stored attempts."""
     usage = Usage()
     for attempt in attempts:
         usage = usage + attempt.usage

@@ -94,10 +94,10 @@ class Agents:
         for run in self._running:
             run.halt()
 
-    def deny_changes(self) -> None:
-        """Deny the open approvals of sub-agents that the current mode forbids."""
+    def settle_by_mode(self) -> None:
+        """Settle the open approvals of sub-agents that the current mode decides."""
         for run in self._running:
-            run.deny_changes()
+            run.settle_by_mode()
 
     def _client(self, model: str) -> ModelClient:
         """Return the model of a sub-agent: one of those the user chose."""
@@ -199,9 +199,9 @@ class AgentRun:
             self._driver.give(settled)
         return settled is not None
 
-    def deny_changes(self) -> None:
-        """Deny the open approvals that the current mode forbids."""
-        self._calls.deny_changes(self._policy, self._driver.give)
+    def settle_by_mode(self) -> None:
+        """Settle the open approvals that the current mode decides."""
+        self._calls.settle_by_mode(self._policy, self._driver.give)
 
     async def _tell(self, event: TurnEvent) -> None:
         show = self._parent.driver.show

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import Options
-from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, save_export
 from qcode.agent.sessions.store import SessionStore, first_words
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import CommandLineError, parse_subcommand
@@ -21,11 +21,12 @@ from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import InputError
+from qcode.safety.redaction import Redactor, named_secrets
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import count_text
 
 _SESSIONS = "use: qcode sessions list [WORDS], show ID, export ID, or delete ID"
-_EXPORT = "use: qcode sessions export ID [--format md|json|html] [-o FILE]"
+_EXPORT = "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]"
 
 
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
@@ -144,7 +145,7 @@ def _sessions(rest: Sequence[str]) -> int:
         case [] | ["list", *_]:
             return _listed(store, " ".join(words[1:]))
         case ["export", wanted]:
-            return _export(store, wanted, given.get("format"), given.get("output"))
+            return _export(store, wanted, given)
         case ["show", wanted]:
             loaded = store.load(wanted)
             return _out(*(f"{message.role}: {_shown(message.text)}" for message in loaded.messages if message.text))
@@ -189,21 +190,28 @@ def _themes(rest: Sequence[str]) -> int:
     return _out(*sorted(themes))
 
 
-def _export(store: SessionStore, wanted: str, asked: ExportForm | None, path: Path | None) -> int:
-    """Export a session that may be open elsewhere; the form is `asked`, otherwise that of the file's ending."""
-    ending = path.suffix[1:].lower() if path is not None else ""
-    by_ending: ExportForm = next((one for one in EXPORT_FORMS if one == ending), EXPORT_FORMS[0])
+def _export(store: SessionStore, wanted: str, given: Mapping[str, Any]) -> int:
+    """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
+    from qcode.agent.models.client import price_of
+    from qcode.agent.sessions.export import About, ExportRequest, exported, form_of, save_export
+    from qcode.agent.sessions.turns import session_turns
+
+    path: Path | None = given.get("output")
+    form = given.get("format") or form_of(str(path or ""))
     loaded = store.load(wanted)
     for notice in loaded.notices:
         say(notice)
-    history = loaded.all_entries()
-    title = loaded.title or first_words(entry.message for entry in history)
-    text = exported(history, About(loaded.session_id, title, loaded.model), asked or by_ending)
-    if path is None:
-        put(text)
-        return 0
+    title = loaded.title or first_words(entry.message for entry in loaded.all_entries())
+    models = _settings(_paths()).models
+    redact = Redactor(named_secrets(os.environ)).redact
+    turns = session_turns(loaded.history, lambda name: price_of(name, models), redact)
+    request = ExportRequest(form, turns=given.get("turns", ""), has_tools="no_tools" not in given)
     try:
-        say(f"exported to {save_export(Path.cwd(), str(path), text)}")
+        text = exported(turns, About(loaded.session_id, redact(title), loaded.model), request)
+        if path is None:
+            put(text)
+        else:
+            say(f"exported to {save_export(Path.cwd(), str(path), text)}")
     except ValueError as refusal:
         raise InputError(str(refusal)) from None
     return 0

@@ -216,7 +216,12 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "sessions": Subcommand(
         {"list": (), "show": (), "export": (), "delete": ()},
-        (Flag("--format FORMAT", "choice", choices=("md", "json", "html")), Flag("-o, --output FILE", "path")),
+        (
+            Flag("--format FORMAT", "choice", choices=("md", "json", "html")),
+            Flag("--turns RANGE", "text"),
+            Flag("--no-tools", "on"),
+            Flag("-o, --output FILE", "path"),
+        ),
     ),
     "themes": Subcommand(),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
@@ -230,7 +235,8 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
-  qcode sessions list [WORDS]|show ID|export ID [--format md|json|html] [-o FILE]|delete ID
+  qcode sessions list [WORDS]|show ID|delete ID
+  qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
   qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it

@@ -188,7 +188,7 @@ class CallRound:
             return [Emit(ToolStarted(judged.call, is_backgroundable)), RunTool(judged.call, arguments)]
         self.denials.append(Denial(judged.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
-        settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied"), "denied")
+        settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
 
     def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:

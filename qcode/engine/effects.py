@@ -53,13 +53,15 @@ class ToolEnded:
 class ApprovalAnswered:
     """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
-    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question.
+    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `diff` is
+    the change that was denied, for the user only.
     """
 
     call_id: str
     is_allowed: bool
     reason: str = ""
     text: str = ""
+    diff: str = ""
 
 
 @dataclass(frozen=True, slots=True)

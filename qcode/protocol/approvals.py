@@ -23,14 +23,22 @@ ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "by
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, as start and end."""
 
+Scope: TypeAlias = Literal["once", "session", "folder", "edits", "trust"]
+"""How far a yes reaches.
+
+`session` adds the rule of the approval for the rest of the session, `folder` also keeps it for this folder. `edits`
+switches to accept-edits mode. `trust` is `once`; the front end then trusts the folder.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolApproval:
     """May this call run? Decided by `Allow` or `Deny`.
 
-    `detail` is the exact command or unified diff. `rule` is the narrow rule that a wider `scope` than `once` adds,
-    empty if none is offered; `is_keepable`: it can also be kept for this folder. `agent` is the task of the sub-agent
-    whose call it is, in the words of the model; empty for a call of the conversation itself.
+    `detail` is the exact command or unified diff, which `kind` tells apart. `rule` is the narrow rule that the scopes
+    `session` and `folder` add, empty if neither is offered; `is_keepable`: `folder` is offered. `agent` is the task of
+    the sub-agent whose call it is, in the words of the model; empty for a call of the conversation itself. `why` says
+    in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes.
     """
 
     call: ToolCall
@@ -39,6 +47,9 @@ class ToolApproval:
     rule: str = ""
     is_keepable: bool = False
     agent: str = ""
+    kind: Literal["edit", "command", "other"] = "other"
+    why: str = ""
+    offers: tuple[Scope, ...] = ()
 
     @property
     def id(self) -> str:
@@ -123,14 +134,14 @@ Approval: TypeAlias = CallApproval | ServerApproval
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Yes. `session` adds the rule of a `ToolApproval` for the rest of the session, `folder` keeps it for longer."""
+    """Yes. A `scope` that the approval does not offer is `once`."""
 
-    scope: Literal["once", "session", "folder"] = "once"
+    scope: Scope = "once"
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """No. `reason` goes to the model."""
+    """No. `reason` goes to the model. The app and the linear mode end the turn at a denial without one."""
 
     reason: str = ""
 

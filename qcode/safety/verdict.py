@@ -20,6 +20,9 @@ SHELL_READS = "shell:read-only"
 SHELL_PATH = "shell:path"
 """Names the verdict on a shell command that may read a file that holds secrets, or one outside the workspace."""
 
+RESTRICTED = "trust:restricted"
+"""Names the verdict on a call that asks because the folder is not trusted."""
+
 _ORDER: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 _STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "read-only": 3}
 

@@ -56,7 +56,7 @@ class Widgets:
         from qcode.tui.widgets import HelpPanel
 
         self.search = SearchBar(self.transcript, id="search")
-        self.approval = ApprovalPanel(clock, id="approval")
+        self.approval = ApprovalPanel(clock, self.prompt, id="approval")
         self.help = HelpPanel(id="help")
         self.todos = TodoPanel(id="todos")
         self.queued = Queue(id="queued")

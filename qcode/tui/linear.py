@@ -20,6 +20,7 @@ from qcode.agent.outcomes import BROKE_OFF
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
     NO_OPTIONS,
+    Allow,
     Answer,
     CallApproval,
     Decision,
@@ -35,7 +36,7 @@ from qcode.tui.commands.table import COMMANDS
 from qcode.tui.failures import Failures, report_failure
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
-from qcode.tui.panels.approval import Form, Option, asked_by, form_of, question_line
+from qcode.tui.panels.choices import Form, Option, asked_by, choice_line, form_of, option_of, question_line, risk_line
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter, replay
@@ -163,7 +164,7 @@ class LinearApp:
         self.agent.conversation.cancel()
         return True
 
-    def ask(self, approval: CallApproval) -> None:
+    def ask(self, approval: CallApproval, position: str) -> None:
         """Keep the question until its event has been shown."""
         self._questions.append(approval)
 
@@ -265,17 +266,23 @@ class LinearApp:
         if not self._is_cancelling:
             self.view.pause()
             form = form_of(approval)
-            choices = [f"{number}. {option.label}" for number, option in enumerate(form.options, 1)]
+            choices = [choice_line(number, option) for number, option in enumerate(form.options, 1)]
             self._lines.forget_typed()
             detail = ensure_visible(approval.detail)
-            if form.format != "call":
+            if form.format in ("text", "markdown"):
                 # The model's text is indented, so that a line such as `1. Allow` in it cannot pass for a choice.
                 detail = "\n".join(f"  {line}" for line in detail.split("\n"))
             question = question_line(approval) if isinstance(approval, Question) else asked_by(approval)
-            self.say("\n".join([f"Question: {question}", detail, *choices]))
+            risk = risk_line(detail) if form.format == "command" else ""
+            told = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
+            self.say("\n".join([f"Question: {question}", detail, *told, *choices]))
             decision = await self._decide(form)
         self.withdraw(approval.id)
+        if decision == Allow("trust"):
+            self.view.add_notice("info", self.agent.trust.accept())
         self.agent.conversation.answer(approval.id, decision)
+        if decision == Deny():
+            self.stop()
 
     async def _choose(self, options: tuple[Option, ...]) -> Option | None:
         while not self._is_cancelling:
@@ -283,8 +290,9 @@ class LinearApp:
             if line is None:
                 self.is_over = True
                 return None
-            if line.strip().isdecimal() and 1 <= int(line) <= len(options):
-                return options[int(line) - 1]
+            option = option_of(line.strip().lower(), options)
+            if option is not None:
+                return option
         return None
 
     async def _decide(self, form: Form) -> Decision:
@@ -293,7 +301,7 @@ class LinearApp:
             return Deny()
         if option.decision is not None:
             return option.decision
-        label = "Your answer: " if form.written is Answer else "What should the model do instead? "
+        label = "Your answer: " if form.written is Answer else "Why not, or what to do instead? "
         written = (await self._lines.ask(label) or "").strip()
         return form.written(written) if written else Deny()
 

@@ -179,7 +179,9 @@ class LinearView:
         del self._calls[call_id]
         self._ended.pop(call_id, None)
         what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
-        self._print("\n".join([what, *_shown(call.diff or "".join(call.output))]))
+        # The question has shown the change of a call that was denied.
+        shown = "" if call.state == "denied" and call.diff else call.diff or "".join(call.output)
+        self._print("\n".join([what, *_shown(shown)]))
 
 
 def _shown(text: str) -> Sequence[str]:

@@ -64,7 +64,10 @@ class StatusView(Protocol):
 class Interaction(Protocol):
     """The user's part in a turn: answers to questions, and prompts sent meanwhile."""
 
-    def ask(self, approval: CallApproval) -> None: ...
+    def ask(self, approval: CallApproval, position: str) -> None:
+        """Put a question; `position` is its place among the calls of the same tool in the reply, such as `1 of 2`."""
+        ...
+
     def withdraw(self, approval_id: str) -> None: ...
     def take_steering(self, text: str) -> None: ...
 
@@ -92,6 +95,7 @@ class Presenter:
         self._searches: list[WebSearched] = []
         self._agents = AgentCards(transcript, clock, interaction.withdraw)
         self._open_cards: dict[str, None] = {}
+        self._calls: Sequence[ToolCall] = ()
         self._writing_cards: dict[str, None] = {}
         self._streamed: set[str] = set()
         self._has_shown = False
@@ -182,9 +186,12 @@ class Presenter:
             case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
                 self._agents.ask(approval.call)
             case _:
-                self._card(approval.call, "waiting")
+                self._card(approval.call, "waiting", is_hidden=True)
         self._set_activity("waiting for your answer", is_moving=False)
-        self._interaction.ask(approval)
+        same = [call.call_id for call in self._calls if call.name == approval.call.name]
+        is_one_of_several = len(same) > 1 and approval.call.call_id in same
+        position = f"{same.index(approval.call.call_id) + 1} of {len(same)}" if is_one_of_several else ""
+        self._interaction.ask(approval, position)
 
     def _show_beside(self, event: AgentEvent | WebSearched) -> None:
         """Show work beside the model's text: a sub-agent in its card, a web search of the provider below the text."""
@@ -240,6 +247,7 @@ class Presenter:
             self._transcript.add_notice("info", searched_text(search))
         self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
+        self._calls = calls
         kept = {call.call_id for call in calls}
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in kept))
         self._writing_cards.clear()
@@ -262,15 +270,18 @@ class Presenter:
             self._has_said_why = True
             self._note = ""
 
-    def _card(self, call: ToolCall, state: CardState) -> None:
-        """Add a card for the call if it has none; set its state and argument."""
+    def _card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
+        """Make sure the call has its card, and set its state and argument; a question hides it while it is open."""
         argument = main_argument(call)
         if call.call_id not in self._open_cards:
             self._transcript.add_card(call.call_id, one_line(call.name, 60), argument)
             self._open_cards[call.call_id] = None
-        self._transcript.update_card(call.call_id, CardUpdate(state=state, argument=argument))
+        self._transcript.update_card(
+            call.call_id, CardUpdate(state=state, argument=argument, is_hidden=is_hidden or None)
+        )
 
     def _start_tool(self, event: ToolStarted) -> None:
+        self._interaction.withdraw(event.call.call_id)
         self._card(event.call, "running")
         if event.is_backgroundable and self.background_key:
             self._transcript.update_card(event.call.call_id, CardUpdate(hint=f"{self.background_key}: background"))
@@ -286,12 +297,15 @@ class Presenter:
         has_output = not outcome.diff and call.call_id not in self._streamed
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
+        summary = outcome.summary if has_run else ""
+        if event.state == "denied" and outcome.diff:
+            summary = content.partition(": ")[2]  # the reason of the user; the card shows the diff in place of the text
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
-                summary=(one_line(outcome.summary) or None) if has_run else None,
+                summary=one_line(summary) or None,
             ),
         )
         self._open_cards.pop(call.call_id, None)
@@ -312,7 +326,7 @@ class Presenter:
             notice = ending_notice(event, has_said_why=self._has_said_why)
             if notice is not None:
                 self._transcript.add_notice(notice.level, notice.text)
-        if note := requests_note(event):
+        if note := requests_note(event.api_calls, event.discarded_output_tokens):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event.usage, event.cost)
         self._doing = ""

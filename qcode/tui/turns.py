@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.outcomes import BROKE_OFF
-from qcode.protocol.approvals import CallApproval, Decision, Deny
+from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
@@ -47,6 +47,7 @@ class Turns:
         self._spawn = spawn
         self._announce = announce
         self._report = agent.report_crash
+        self._trust = agent.trust
         self._connectivity = ConnectivityStatus(widgets.status, clock)
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
@@ -114,23 +115,31 @@ class Turns:
                 return
 
     def answer(self, approval_id: str, decision: Decision) -> None:
-        """Pass on the user's decision."""
+        """Pass on what the user decided. A plain no also ends the turn, so that the user says what to do instead."""
+        if decision == Allow("trust"):
+            self._trust_folder()
         self._conversation.answer(approval_id, decision)
-        # Approving a plan ends plan mode.
+        # An approved plan ends plan mode, and so may a yes to all edits.
         self._widgets.status.change(mode=self._conversation.mode)
+        if decision == Deny():
+            self.stop()
         self.after_question()
 
-    def ask(self, approval: CallApproval) -> None:
+    def ask(self, approval: CallApproval, position: str) -> None:
         """Ask the question. If the turn is being interrupted, deny it without asking."""
         if self._is_cancelling:
             self._conversation.answer(approval.id, Deny())
             return
-        self._widgets.approval.ask(approval)
+        self._widgets.approval.ask(approval, position)
         self._announce("asking")
 
     def withdraw(self, approval_id: str) -> None:
         if self._widgets.approval.withdraw(approval_id):
             self.after_question()
+
+    def _trust_folder(self) -> None:
+        self._widgets.transcript.add_notice("info", self._trust.accept())
+        self._widgets.status.change(is_restricted=not self._trust.is_trusted)
 
     def take_steering(self, text: str) -> None:
         """Show a queued prompt as part of the turn."""

@@ -28,6 +28,7 @@ from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
+from qcode.tui.panels.choices import asked_by
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
@@ -320,6 +321,16 @@ class AppView:
 
     def send(self, text: str, shown: str, options: TurnOptions) -> None:
         self.turns.submit(Submission(text, shown, options=options))
+
+    def fold(self) -> None:
+        """Fold or unfold the transcript; if a question does not fit, open all of it."""
+        approval = self._widgets.approval
+        if approval.request is None or not approval.has_more:
+            self.transcript.toggle_folds()
+            return
+        from qcode.tui.screens.pager import PagerScreen
+
+        self.open_screen(PagerScreen(asked_by(approval.request), approval.preview.lines), lambda _: None)
 
     def open_editor(self) -> None:
         self.run_later(self._external.edit())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.sessions.export import ExportRequest
 from qcode.protocol.events import Compacted, TurnEnded
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
@@ -88,7 +89,7 @@ def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: P
         short = it.conversation.messages
         assert len(short) < len(before)
         assert it.store.load(it.conversation.session_id).messages == short, "a resume goes on with the short one"
-        text = it.sessions.export("md")
+        text = it.sessions.export(ExportRequest("md"))
         assert text.startswith("# one\n")
         assert text.count(long.strip()) == 2
         rewinds = it.conversation.rewinds

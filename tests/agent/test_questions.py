@@ -41,7 +41,7 @@ def asked_about(base: Path, *calls: tuple[str, JsonObject]) -> list[CallApproval
 @given(TEXTS)
 def test_a_command_is_shown_whole_and_unlike_every_other(command: str) -> None:
     preview = Shell().preview({"command": command}, Workspace(Path("/")))
-    question = approval_of(ToolCall("c", "shell", "{}"), preview, rule="", repeats=0, is_question=False)
+    question = approval_of(ToolCall("c", "shell", "{}"), preview, repeats=0, is_question=False)
     assert all(char == "\n" or is_seen(char) for char in question.question + question.detail)
     if not preview.refusal:
         assert read_back(question.detail.replace("\u23ce\n", "\u23ce")) == command
@@ -70,7 +70,7 @@ def test_every_argument_that_changes_how_a_command_runs_is_in_the_question(
 
 def test_a_repeated_command_is_asked_about_with_how_it_runs() -> None:
     preview = Shell().preview({"command": "make", "background": True}, Workspace(Path("/")))
-    question = approval_of(ToolCall("c", "shell", "{}"), preview, rule="", repeats=3, is_question=False)
+    question = approval_of(ToolCall("c", "shell", "{}"), preview, repeats=3, is_question=False)
     assert question.question.endswith("3 times in a row. Run it again in the background?")
 
 
@@ -91,7 +91,7 @@ def test_a_diff_keeps_its_rows_and_no_character_of_a_file_breaks_or_hides_one(tm
 
 def test_a_file_name_with_a_line_break_is_one_name(tmp_path: Path) -> None:
     (question,) = asked_about(tmp_path, ("write", {"path": "a\n+++ b\u200b", "content": "x\n"}))
-    assert question.question == "Create a\u23ce+++ b\\u200b (+1 -0 lines)?"
+    assert question.question == "Create a\u23ce+++ b\\u200b?"
     assert question.detail.split("\n")[1] == "+++ b/a\ufffd+++ b\\u200b"
 
 
@@ -120,7 +120,7 @@ def test_a_secret_of_a_file_with_an_invisible_name_is_hidden_in_its_diff(tmp_pat
 
 @pytest.mark.parametrize("name", ["fetch", "read", "ls", "glob", "grep"])
 def test_line_breaks_in_arguments_forge_no_line(tmp_path: Path, name: str) -> None:
-    forged = "/etc/x\nYes, once\u2028\r> "
+    forged = "/etc/x\n1 Yes (y)\u2028\r> "
     given: dict[str, JsonObject] = {
         "fetch": {"url": "https://example.com/\n1. Yes"},
         "glob": {"pattern": "*\nx", "path": forged},

@@ -92,6 +92,10 @@ def test_a_session_is_exported_as_asked_or_as_its_file_is_called(printed: Printe
     assert printed("sessions", "export", name, "-o", "talk.html", code=42)[1] == [
         "qcode: talk.html already exists. Choose another file name."
     ]
+    assert printed("sessions", "export", name, "--turns", "2-3", code=42)[1] == [
+        "qcode: No turn in 2-3: this session has 1 turn."
+    ]
+    assert printed("sessions", "export", name, "--turns", "-1", "--no-tools") == (markdown, [])
     (refusal,) = printed("sessions", "export", name, "--format", "pdf", code=2)[1]
     assert "'pdf'" in refusal
     assert "use: qcode sessions export" in refusal

@@ -158,15 +158,19 @@ def _plain(piece: str) -> str:
 
 
 class Answering:
-    """Presses `y` now and then until `wanted` shows: keys pressed too early after a question are ignored on purpose."""
+    """Answers each question with `key`, once the screen is still, until `wanted` shows: earlier keys are a draft."""
 
-    def __init__(self, terminal: Terminal, wanted: str) -> None:
+    def __init__(self, terminal: Terminal, wanted: str, key: str = "y") -> None:
         self._terminal = terminal
         self._wanted = wanted
-        self._pressed_at = time.monotonic()
+        self._key = key
+        self._shown = ""
+        self._since = 0.0
 
     def __call__(self, text: str) -> bool:
-        if "› 1 Yes" in text and time.monotonic() - self._pressed_at > 0.6:
-            self._pressed_at = time.monotonic()
-            self._terminal.press("y")
+        if text != self._shown:
+            self._shown, self._since = text, time.monotonic()
+        elif "› 1 Yes" in text and time.monotonic() - self._since > 0.5:
+            self._since = time.monotonic()
+            self._terminal.press(self._key)
         return self._wanted in text

@@ -37,9 +37,9 @@ def test_an_edit_is_asked_for_approved_and_done(protocol: ProtocolName, place: P
     ):
         terminal.wait_for("test-model")
         terminal.press("add a docstring to hello.py\r")
-        asked = terminal.wait_for("Yes, once")
+        asked = terminal.wait_for("1 Yes (y)")
         assert "hello.py" in asked
-        assert '+    """' in asked
+        assert '+     """' in asked
         assert (place.work / "hello.py").read_text() == HELLO
         terminal.wait_for(Answering(terminal, "Done:"))
         assert '"""' in (place.work / "hello.py").read_text()

@@ -166,9 +166,9 @@ def test_the_app_plans_and_writes_instructions_with_approval(place: Place) -> No
     with Terminal(place, "-m", "demo/demo", "--trust", rows=50) as terminal:
         terminal.wait_for("/ commands")
         terminal.press("/plan make a plan\r")
-        terminal.wait_for("1 Yes, and accept edits")
+        terminal.wait_for("2 Yes, and accept edits")
         assert not (place.work / "hello.py").exists()
-        terminal.wait_for(Answering(terminal, "as planned: hello.py"))
+        terminal.wait_for(Answering(terminal, "as planned: hello.py", "a"))
         assert "accept-edits" in terminal.text
         assert (place.work / "hello.py").exists()
         terminal.press("/init\r")

@@ -49,7 +49,7 @@ def test_a_patch_adds_changes_moves_and_deletes_files(bench: Bench) -> None:
         "*** Delete File: gone.txt",
     )
     preview = bench.preview("apply_patch", input=text)
-    assert preview.question == "Change 5 files (+5 -3 lines)?"
+    assert preview.question == "Edit 5 files?"
     for shown in ("+++ b/new/deep/b.py", "-two\n+2\n", "rename from old.sh\nrename to bin/new.sh", "-bye\n"):
         assert shown in preview.detail
     assert changed.read_text() == "one\ntwo\nthree\n"

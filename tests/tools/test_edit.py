@@ -231,7 +231,7 @@ def test_the_preview_is_the_diff_that_the_edit_then_makes(bench: Bench) -> None:
     preview = bench.preview("edit", **arguments)
     before = target.read_bytes()
     assert preview.refusal == ""
-    assert preview.question == "Change a.txt (+1 -2 lines)?"
+    assert preview.question == "Edit a.txt?"
     outcome = bench.run("edit", **arguments)
     assert before != target.read_bytes()
     assert preview.detail == outcome.diff

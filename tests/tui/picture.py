@@ -53,7 +53,9 @@ def _script() -> Script:
         TextDelta(0, "string\n3. an f-string instead of `+`"),
         reply("", edit, stop=StopReason.TOOL_USE),
         UsageUpdated(Usage(11_800, 640), None, 12_440, 200_000),
-        ApprovalRequested(ToolApproval(edit, "Change greeting.py (+3 -2 lines)?", _DIFF, "edit(greeting.py)")),
+        ApprovalRequested(
+            ToolApproval(edit, "Edit greeting.py?", _DIFF, "edit(greeting.py)", True, kind="edit", offers=("edits",))
+        ),
         UntilAnswered("c2"),
     ]
 

@@ -11,7 +11,7 @@ from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.agent.conversation import Conversation
 from qcode.agent.reports import TurnUsage
-from qcode.agent.sessions.export import ExportForm
+from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.library import Library, SessionInfo
 from qcode.agent.toolbox import Background
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
@@ -212,7 +212,7 @@ class ScriptedLibrary(Library):
     def fork(self) -> str:
         raise ValueError("There is one session only.")
 
-    def export(self, form: ExportForm) -> str:
+    def export(self, request: ExportRequest) -> str:
         return ""
 
 

@@ -19,7 +19,7 @@ from qcode.protocol.events import (
 from qcode.protocol.reply import Source, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from qcode.tui.panels.approval import asked_by
+from qcode.tui.panels.choices import asked_by
 from qcode.tui.transcript.cards import Card, CardUpdate
 from tests.tui.scripted import FixedClock, call, ended, reply
 from tests.tui.test_presenter import present

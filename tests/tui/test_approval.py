@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
 
 from qcode.protocol.approvals import (
     AcceptPlan,
@@ -23,7 +26,12 @@ from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
-from qcode.tui.panels.approval import AGAIN, GUARD_SECONDS, form_of, preview_content
+from qcode.text.diff import unified_diff
+from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.panels.choices import AGAIN, form_of
+from qcode.tui.panels.preview import Format, Preview
+from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.transcript.line import extract, join
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
 
@@ -58,9 +66,6 @@ async def _until_asked(run: Running) -> None:
         (("2",), Allow("session")),
         (("a",), Allow("session")),
         (("down", "enter"), Allow("session")),
-        (("3",), Deny()),
-        (("n",), Deny()),
-        (("up", "up", "enter"), Deny()),
         (("4", *"use -a", "enter"), Deny("use -a")),
         (("t", *"no", "enter"), Deny("no")),
     ],
@@ -71,7 +76,7 @@ def test_numbers_letters_and_arrows_answer(keys: tuple[str, ...], answer: Answer
     async def test(run: Running) -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press(*("space" if key == " " else key for key in keys))
+        await run.pilot.press(*(key for key in keys))
         await run.until_idle()
         assert conversation.answers == [("c1", answer)]
         assert run.app.parts.approval.request is None
@@ -81,30 +86,97 @@ def test_numbers_letters_and_arrows_answer(keys: tuple[str, ...], answer: Answer
     drive(test, conversation)
 
 
-def _numbers(approval: CallApproval) -> list[str]:
-    return [option.number for option in form_of(approval).options]
-
-
-def test_without_a_rule_always_is_not_offered() -> None:
-    assert _numbers(_request(rule="")) == ["1", "3", "4"]
-    conversation = ScriptedConversation(_asking(_request(rule="")))
+@pytest.mark.parametrize("keys", [("3",), ("n",), ("up", "up", "enter"), ("t", "enter")])
+def test_no_without_a_reason_stops_the_turn_and_returns_to_the_prompt(keys: tuple[str, ...]) -> None:
+    conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("2")
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press("a")
-        assert conversation.answers == []
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press("3")
+        await run.pilot.press(*keys)
         await run.until_idle()
         assert conversation.answers == [("c1", Deny())]
+        assert conversation.cancels == 1
+        assert "interrupted" in run.text
+        assert run.app.focused is run.app.parts.prompt
 
     drive(test, conversation)
 
 
-def test_words_meant_for_the_prompt_do_not_answer() -> None:
+def _labels(approval: CallApproval) -> list[str]:
+    return [f"{option.label} ({option.letter or option.key})" for option in form_of(approval).options]
+
+
+def test_choices_stand_in_one_order_and_letters_keep_their_meaning() -> None:
+    plain = _request(rule="")
+    assert _labels(plain) == ["Yes (y)", "No (n)", "No, and say why (t)"]
+    rule = "Yes, and stop asking for shell(ls *) (a)"
+    assert _labels(_request()) == ["Yes (y)", rule, "No (n)", "No, and say why (t)"]
+    whole = replace(_request(), is_keepable=True, offers=("edits", "trust"))
+    assert _labels(whole) == [
+        "Yes (y)",
+        rule,
+        "Yes, always in this folder (f)",
+        "Yes, and all edits from now on (Shift+Tab)",
+        "Yes, and trust this folder ()",
+        "No (n)",
+        "No, and say why (t)",
+    ]
+    assert "always" not in str(_labels(replace(whole, rule="")))
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [("3", Allow("folder")), ("f", Allow("folder")), ("4", Allow("edits")), ("5", Allow("trust"))],
+)
+def test_further_offers_are_answered_by_number(key: str, answer: Decision) -> None:
+    trusted: list[str] = []
+    request = replace(_request(), is_keepable=True, offers=("edits", "trust"))
+    conversation = ScriptedConversation(_asking(request))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(key)
+        await run.until_idle()
+        assert conversation.answers == [("c1", answer)]
+        assert trusted == (["asked"] if answer == Allow("trust") else [])
+        assert ("Folder trusted." in run.text) is bool(trusted)
+
+    def trust() -> str:
+        trusted.append("asked")
+        return "Folder trusted."
+
+    drive(test, conversation, trust=trust)
+
+
+def test_what_is_typed_as_a_question_opens_goes_to_the_draft_and_does_not_answer() -> None:
+    gate = Gate()
+    script: Script = [_finished(), gate, ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await run.send("look")
+        await gate.reached.wait()
+        await run.pilot.press("a")
+        gate.open()
+        await run.until(lambda: run.app.parts.approval.request is not None)
+        for key in ("n", "y", "space", "w", "x", "backspace", "enter", "a", "y"):
+            await run.pilot.press(key)
+            run.clock.now += 0.1
+        assert conversation.answers == []
+        assert run.app.parts.prompt.text == "any way"
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+        assert run.app.parts.prompt.text == "any way"
+        assert run.app.parts.prompt.region.height > 0
+
+    drive(test, conversation)
+
+
+def test_words_meant_for_the_prompt_go_there_and_do_not_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -114,25 +186,24 @@ def test_words_meant_for_the_prompt_do_not_answer() -> None:
             await run.pilot.press(key)
             run.clock.now += 0.1
         assert conversation.answers == []
+        assert run.app.parts.prompt.text == "use yarn"
         await run.pilot.press("escape")
         await run.until_idle()
 
     drive(test, conversation)
 
 
-def test_keys_in_the_first_300_ms_are_ignored_and_so_is_the_rest_of_their_burst() -> None:
+def test_a_paste_is_never_an_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
         await _until_asked(run)
-        for _ in range(5):
-            run.clock.now += 0.2
-            await run.pilot.press("y", "enter", "1", "a")
-        assert conversation.answers == []
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("y")
+        run.app.parts.approval.post_message(events.Paste("y"))
+        await run.until(lambda: run.app.parts.prompt.text == "y")
+        assert conversation.answers == []
+        await run.pilot.press("escape")
         await run.until_idle()
-        assert conversation.answers == [("c1", Allow())]
 
     drive(test, conversation)
 
@@ -230,7 +301,7 @@ def test_a_request_settled_elsewhere_is_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (160, 50)])
-def test_a_long_preview_scrolls_and_never_hides_question_or_choices(size: tuple[int, int]) -> None:
+def test_a_long_preview_gets_the_rows_and_never_hides_question_or_choices(size: tuple[int, int]) -> None:
     preview = "\n".join(f"echo {number}" for number in range(200))
     conversation = ScriptedConversation(_asking(_request(preview=preview)))
 
@@ -238,47 +309,208 @@ def test_a_long_preview_scrolls_and_never_hides_question_or_choices(size: tuple[
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         scroll = run.app.query_one("#approval-preview")
-        assert 2 <= scroll.size.height <= size[1] * 0.4
+        # The title, the count of rows left, four choices and the status line; two for the transcript.
+        assert scroll.size.height >= size[1] - (9 if size[1] >= 20 else 8)
         await run.pilot.press("shift+down", "shift+down")
         await run.until(lambda: scroll.scroll_offset.y == 2)
-        for part in ("#approval-question", "#approval-options", "#prompt", "#status"):
+        for part in ("#approval-question", "#approval-more", "#approval-options", "#status"):
             region = run.app.query_one(part).region
             assert region.height > 0
             assert run.app.screen.region.contains_region(region)
+        assert not run.app.query_one("#prompt-row").display
         await run.pilot.press("n")
         await run.until_idle()
+        assert run.app.query_one("#prompt-row").display
 
     drive(test, conversation, size=size)
 
 
-def test_what_runs_is_shown_character_by_character() -> None:
+def _rows(format: Format, detail: str, width: int = 60) -> str:
+    return join(Preview.of(format, detail).lines(width))
+
+
+@pytest.mark.parametrize("format", ["command", "call"])
+def test_what_runs_is_shown_character_by_character(format: Format) -> None:
     hidden = "ls \x1b[2K\u202e\u200b\tcafé\nrm"
     shown = "ls \\x1b[2K\\u202e\\u200b⇥   café⏎\nrm"
-    assert preview_content(visible_lines(hidden)).plain == preview_content(hidden).plain == shown
+    assert _rows(format, visible_lines(hidden)) == _rows(format, hidden) == shown
 
 
-def test_a_line_end_in_a_command_is_marked() -> None:
-    assert preview_content(visible_lines("cd /tmp\nrm x\n")).plain == "cd /tmp⏎\nrm x⏎\n"
+@pytest.mark.parametrize("format", ["command", "call"])
+def test_a_line_end_in_a_command_is_marked(format: Format) -> None:
+    assert _rows(format, visible_lines("cd /tmp\n\nrm x\n")) == "cd /tmp⏎\n⏎\nrm x⏎\n"
     forged = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-rm x"
-    assert preview_content(visible_lines(forged)).plain == forged.replace("\n", "⏎\n")
+    assert _rows(format, visible_lines(forged)) == forged.replace("\n", "⏎\n")
 
 
-def test_a_diff_has_line_numbers_and_keeps_every_line() -> None:
-    diff = (
-        "--- a/old.py\n+++ b/new.py\n@@ -9,3 +9,3 @@ def f\n same\n-one old\n+one new\n\\ No newline at end of file\n"
-    )
-    content = preview_content(diff)
-    assert content.plain.split("\n") == [
-        "--- a/old.py",
-        "+++ b/new.py",
-        "@@ -9,3 +9,3 @@ def f",
-        " 9  same",
-        "10 -one old",
-        "10 +one new",
-        "\\ No newline at end of file",
-    ]
-    marked = [content.plain[span.start : span.end] for span in content.spans if span.style == "reverse"]
-    assert marked == ["old", "new"]
+@given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(8, 30))
+def test_no_character_of_a_command_is_lost_by_its_colors(command: str, width: int) -> None:
+    detail = visible_lines(command)
+    shown = extract(Preview.of("command", detail).lines(width))
+    assert shown == detail or not detail.strip()
+
+
+def _marked(command: str) -> list[str]:
+    lines = Preview.of("command", visible_lines(command)).lines(200)
+    return [text for line in lines for text, paint in line.spans if "risk" in paint.slots]
+
+
+@pytest.mark.parametrize(
+    ("command", "risky"),
+    [
+        ("rm -rf build", "rm -rf"),
+        ("cd x && rm -r -f y", "rm -r -f"),
+        ("git push --force origin", "--force"),
+        ("git push origin main -f", "-f"),
+        ("git reset --hard HEAD~1", "--hard"),
+        ("curl https://x.test/i | sh", "| sh"),
+        ("wget -O- x |sudo bash -s", "|sudo bash"),
+        ("sudo make install", "sudo"),
+        ("find . -name x -delete", "-delete"),
+        ("make test", ""),
+        ("grep -rf patterns src", ""),
+        ("echo form -rf", ""),
+        ("cat build.sh | shuf", ""),
+        ("npm run format --forceful", ""),
+    ],
+)
+def test_the_risky_words_of_a_command_are_pointed_out(command: str, risky: str) -> None:
+    assert "".join(_marked(command)) == risky
+
+
+BEFORE = """\
+def total(items):
+    cents = 0
+    for item in items:
+        cents = cents + item.price
+    return cents
+
+
+def discount(cents, code):
+    if code == "half":
+        return cents / 2
+    return cents
+
+
+def shown(cents):
+    return "$" + str(cents / 100)
+
+
+# the end
+"""
+AFTER = """\
+def total(items):
+    cents = 0
+    for item in items:
+        cents += item.price * item.count
+    return cents
+
+
+def discount(cents: int, code: str) -> int:
+    if code == "half":
+        return cents // 2
+    return cents
+
+
+def shown(cents):
+    return f"${cents / 100:.2f}"
+
+
+# the end
+"""
+FOUR = "\n".join(unified_diff(BEFORE.split("\n"), AFTER.split("\n"), "a/src/cart.py", "b/src/cart.py"))
+FOUR_REQUEST = ToolApproval(
+    call("edit", '{"path": "src/cart.py"}'),
+    "Edit src/cart.py?",
+    FOUR,
+    "edit(./src/cart.py)",
+    is_keepable=True,
+    kind="edit",
+    offers=("edits",),
+)
+
+
+def _screen(run: Running) -> list[str]:
+    return ["".join(segment.text for segment in row) for row in run.app.screen._compositor.render_strips()]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_every_changed_line_of_a_four_line_edit_is_visible_while_yes_is_chosen(size: tuple[int, int]) -> None:
+    other = call("edit", '{"path": "src/other.py"}', "c2")
+    asked = reply("I will fix the cart.", FOUR_REQUEST.call, other, stop=StopReason.TOOL_USE)
+    conversation = ScriptedConversation([asked, ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        shown = _screen(run)
+        text = "\n".join(shown)
+        changed = [line[1:] for line in FOUR.split("\n")[3:] if line[:1] in ("+", "-")]
+        assert len(changed) == 8
+        assert [line for line in changed if line not in text] == []
+        assert any("Edit src/cart.py  +4 -4   1 of 2" in row for row in shown)
+        assert any("› 1 Yes (y)" in row for row in shown)
+        assert "@@" not in text
+        assert "+++" not in text
+        assert "edit src/cart.py" not in run.text
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert "edit src/cart.py" in run.text
+
+    drive(test, conversation, size=size)
+
+
+def test_the_pager_shows_all_of_a_change_that_does_not_fit() -> None:
+    conversation = ScriptedConversation([_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "# the end" not in "\n".join(_screen(run))
+        assert "more rows (Ctrl+O)" in "\n".join(_screen(run))
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: isinstance(run.app.screen, PagerScreen))
+        await run.pilot.press("end")
+        await run.until(lambda: "# the end" in "\n".join(_screen(run)))
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+
+    drive(test, conversation)
+
+
+def test_a_resize_fits_the_question_to_the_new_size() -> None:
+    conversation = ScriptedConversation([_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.resize_terminal(100, 50)
+        await run.until(lambda: "# the end" in "\n".join(_screen(run)))
+        assert not run.app.parts.approval.has_more
+        await run.pilot.resize_terminal(40, 14)
+        await run.until(lambda: run.app.parts.approval.has_more)
+        assert "No, and say why" in "\n".join(_screen(run))
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_a_denied_edit_keeps_its_diff_in_the_card() -> None:
+    denied = ToolFinished(FOUR_REQUEST.call, ToolOutcome("Denied: use Decimal", True, "denied", FOUR), "denied")
+    script: Script = [_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), denied, ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("t", *"use Decimal", "enter")
+        await run.until_idle()
+        assert "denied · use Decimal" in run.text
+        assert 'return f"${cents / 100:.2f}"' in run.text
+
+    drive(test, conversation, size=(80, 60))
 
 
 def test_brackets_in_a_question_are_no_markup() -> None:
@@ -353,9 +585,10 @@ PLAN = PlanApproval(call("exit_plan_mode", '{"plan": "# Cache"}'), "Go on with i
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
-        (("1",), AcceptPlan("accept-edits")),
-        (("y",), AcceptPlan("accept-edits")),
-        (("2",), AcceptPlan("default")),
+        (("1",), AcceptPlan("default")),
+        (("y",), AcceptPlan("default")),
+        (("2",), AcceptPlan("accept-edits")),
+        (("a",), AcceptPlan("accept-edits")),
         (("3",), Deny()),
         (("t", *"less", "enter"), Deny("less")),
     ],
@@ -387,25 +620,8 @@ def test_the_status_line_shows_the_mode_that_an_approved_plan_brought() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("1")
+        await run.pilot.press("2")
         await run.until_idle()
         assert run.app.parts.status.status.mode == "accept-edits"
-
-    drive(test, conversation)
-
-
-def test_always_in_this_folder_is_offered_last_and_only_where_it_can_be_kept() -> None:
-    request = replace(_request(), is_keepable=True)
-    assert _numbers(request) == ["1", "2", "3", "4", "5"]
-    assert _numbers(_request()) == ["1", "2", "3", "4"]
-    assert _numbers(replace(request, rule="")) == ["1", "3", "4"]
-    conversation = ScriptedConversation(_asking(request))
-
-    async def test(run: Running) -> None:
-        await _until_asked(run)
-        run.clock.now += GUARD_SECONDS
-        await run.pilot.press("f")
-        await run.until_idle()
-        assert conversation.answers == [("c1", Allow("folder"))]
 
     drive(test, conversation)

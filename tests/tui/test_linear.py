@@ -122,7 +122,10 @@ def test_nothing_that_moves_a_cursor_is_ever_said() -> None:
         (["1"], Allow()),
         (["2"], Allow("session")),
         (["3"], Deny()),
+        (["N"], Deny()),
+        (["a"], Allow("session")),
         (["4", "use rg"], Deny("use rg")),
+        (["t", ""], Deny()),
         (["yes", "0", "9", "1"], Allow()),
     ],
 )
@@ -140,12 +143,27 @@ def test_a_question_is_answered_by_number(typed: list[str], decision: Decision) 
     at = lines.index("Question: Run ls?")
     assert lines[at + 1 : at + 6] == [
         "ls \\u200b-la",
-        "1. Yes, once",
-        "2. Yes, always this session: shell(ls)",
-        "3. No",
-        "4. No, and tell it what to do",
+        "1. Yes (y)",
+        "2. Yes, and stop asking for shell(ls) (a)",
+        "3. No (n): stops the turn",
+        "4. No, and say why (t)",
     ]
     assert conversation.answers == [("c1", decision)]
+    assert conversation.cancels == (decision == Deny())
+
+
+def test_a_command_says_its_risk_and_why_it_asks_and_a_yes_can_trust_the_folder() -> None:
+    shell = call("shell", '{"command": "rm -rf x"}')
+    approval = ToolApproval(
+        shell, "Run this command?", "rm -rf x", kind="command", why="'rm' writes · runs outside", offers=("trust",)
+    )
+    conversation = ScriptedConversation([ApprovalRequested(approval), UntilAnswered("c1"), ended()])
+    lines = talk(conversation, "go", "2", trust=lambda: "Folder trusted.")
+    at = lines.index("Question: Run this command?")
+    assert lines[at + 1 : at + 4] == ["rm -rf x", "Careful: rm -rf", "Why it asks: 'rm' writes · runs outside."]
+    assert "2. Yes, and trust this folder" in lines
+    assert conversation.answers == [("c1", Allow("trust"))]
+    assert "Note: Folder trusted." in lines
 
 
 def test_text_typed_before_a_question_does_not_answer_it() -> None:
@@ -333,9 +351,9 @@ def test_a_plan_is_approved_by_number_with_its_mode() -> None:
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     lines = talk(conversation, "plan it", "2")
     at = lines.index("Question: Go on with it?")
-    assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  1. add it", "1. Yes, and accept edits"]
-    assert "1. Yes, and accept edits" in lines
-    assert conversation.answers == [("c1", AcceptPlan("default"))]
+    assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  1. add it", "1. Yes, and ask before each edit (y)"]
+    assert "2. Yes, and accept edits (a): edits in this folder run without asking" in lines
+    assert conversation.answers == [("c1", AcceptPlan("accept-edits"))]
 
 
 def test_a_choice_answers_the_models_question_with_its_label() -> None:

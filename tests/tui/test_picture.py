@@ -18,4 +18,4 @@ def test_the_picture_shows_what_the_app_shows_now() -> None:
     drawn = _texts(asyncio.run(draw()))
     assert _texts(PICTURE.read_text(encoding="utf-8")) == drawn, "draw it anew: python -m tests.tui.picture"
     assert any("continued 1/3" in text for text in drawn)
-    assert any("Yes, once" in text for text in drawn)
+    assert any("stop asking for edit" in text for text in drawn)

@@ -83,8 +83,8 @@ class Recorder:
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
         self.calls.append(("turn", usage, cost))
 
-    def ask(self, approval: CallApproval) -> None:
-        self.calls.append(("ask", approval.id))
+    def ask(self, approval: CallApproval, position: str) -> None:
+        self.calls.append(("ask", approval.id, position) if position else ("ask", approval.id))
 
     def withdraw(self, approval_id: str) -> None:
         self.calls.append(("withdraw", approval_id))

@@ -91,7 +91,7 @@ def test_streaming(snap_compare: Compare) -> None:
 
 def test_approval(snap_compare: Compare) -> None:
     edit = call("edit", '{"path": "app.py"}')
-    approval = ToolApproval(edit, "Edit app.py?", DIFF, "edit(app.py)")
+    approval = ToolApproval(edit, "Edit app.py?", DIFF, "edit(app.py)", kind="edit", offers=("edits",))
     script: Script = [StepStarted(1), TextDelta(0, "I change one line."), reply("", edit), ApprovalRequested(approval)]
     app = _app([*script, UntilAnswered("c1")])
     assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))

@@ -172,6 +172,9 @@ class Clients:
         self._borrowed: dict[str, ModelClient] = {}
         self._small: ModelClient | None = None
 
+    def price_of(self, name: str) -> Price | None:
+        return price_of(name, self._context.settings.models)
+
     def connect(self, selection: Selection) -> ModelClient:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` if a key is missing."""
         context = self._context
@@ -380,6 +383,12 @@ def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFac
         text_tool_calls=_or(given.text_tool_calls, facts.text_tool_calls),
         web_search=facts.web_search if given.web_search is None else given.web_search,
     )
+
+
+def price_of(name: str, given: Mapping[str, ModelSettings]) -> Price | None:
+    """Return the price of `provider/model`: that of the configuration (`given`), otherwise the catalog's."""
+    provider, _, model = name.partition("/")
+    return facts_of(provider, model, given.get(name)).price
 
 
 def _or(given: bool | None, known: bool) -> bool:

@@ -1,12 +1,11 @@
-"""Exports a session as Markdown, JSON or an HTML page, to a new file.
+"""Exports the turns of a session as Markdown, JSON or an HTML page, to a new file.
 
-Each format contains the complete text; only JSON contains control characters. The page loads nothing: no script, no
-external style sheet, and images are embedded. This module is imported on first use.
+All formats say the same: prompts, replies, each call with its result, what was truncated and continued, tokens, cost
+and models. Only JSON contains control characters. This module is imported on first use; `page` writes the HTML.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import re
@@ -15,54 +14,146 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode import __version__
-from qcode.agent.sessions.history import HistoryEntry
-from qcode.agent.sessions.records import attempt_to_json, message_to_json
-from qcode.protocol.messages import Image, Reasoning, Text, ToolCall, ToolResult
-from qcode.text.clean import clean
+from qcode.agent.sessions.records import attempt_to_json, message_to_json, usage_to_json
+from qcode.agent.sessions.turns import (
+    CallView,
+    PromptParts,
+    SessionStep,
+    SessionTurn,
+    prompt_of,
+    select_turns,
+    total_cost,
+    usage_facts,
+    view_of,
+)
+from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.usage import Usage
+from qcode.text.clean import clean, single_spaced
 from qcode.text.json import Json, JsonObject
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
 EXPORT_FORMS: tuple[ExportForm, ...] = ("md", "json", "html")
+EXPORT_USAGE = "[md|json|html] [path] [--turns 3-7] [--no-tools]"
 
 
 @dataclass(frozen=True, slots=True)
 class About:
+    """The heading of an export. `model` is the last model of the session."""
+
     session_id: str
     title: str
     model: str
 
+    @property
+    def heading(self) -> str:
+        return single_spaced(self.title) or self.session_id
 
-def exported(entries: Sequence[HistoryEntry], about: About, form: ExportForm) -> str:
-    """Return the session in the given format, ending with a newline."""
-    match form:
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """A request for an export: a format, a range of turns such as `3-7`, with or without calls; `path` as typed."""
+
+    form: ExportForm
+    path: str = ""
+    turns: str = ""
+    has_tools: bool = True
+
+
+_OPTION = re.compile(r"(?:^|\s)(?:(?P<none>--no-tools)|--turns[= ]\s*(?P<turns>\S+))(?=\s|$)")
+
+
+def export_request(typed: str) -> ExportRequest:
+    """Parse the argument of `/export`: a format, a path, `--turns 3-7` and `--no-tools`, the options anywhere.
+
+    Raise `ValueError` with one line for the user.
+    """
+    options = list(_OPTION.finditer(typed))
+    rest = _OPTION.sub(" ", typed).strip()
+    if unknown := re.search(r"(?:^|\s)(--\S*)", rest):
+        raise ValueError(f"Cannot use {unknown[1]} here. Type /export {EXPORT_USAGE}.")
+    first, _, after = rest.partition(" ")
+    named = next((form for form in EXPORT_FORMS if form == first), None)
+    path = after.strip() if named else rest
+    turns = next((option["turns"] for option in options if option["turns"]), "")
+    return ExportRequest(named or form_of(path), path, turns, not any(option["none"] for option in options))
+
+
+def form_of(path: str) -> ExportForm:
+    """Return the format that the ending of a file stands for; Markdown if there is none."""
+    ending = path.rpartition(".")[2].lower()
+    return next((form for form in EXPORT_FORMS if form == ending), "md")
+
+
+def exported(turns: Sequence[SessionTurn], about: About, request: ExportRequest) -> str:
+    """Return the requested turns in the requested format, ending with a newline.
+
+    Raise `ValueError` with one line for the user if there are no such turns.
+    """
+    if request.turns:
+        turns = select_turns(turns, request.turns)
+    has_tools = request.has_tools
+    match request.form:
         case "json":
-            return _as_json(entries, about)
+            return _as_json(turns, about, has_tools=has_tools)
         case "md":
-            return clean("\n".join(_markdown(entries, about))) + "\n"
+            return clean("\n".join(_markdown(turns, about, has_tools=has_tools))) + "\n"
         case "html":
-            return html_page(entries, about.title or about.session_id, f"{about.session_id} · {about.model}")
+            from qcode.agent.sessions.page import html_page
+
+            return html_page(turns, about.heading, facts(turns, about), has_tools=has_tools)
 
 
-def _as_json(entries: Iterable[HistoryEntry], about: About) -> str:
+def facts(turns: Sequence[SessionTurn], about: About) -> tuple[str, ...]:
+    """Return the date, the models, and what the turns took."""
+    models = dict.fromkeys(model for turn in turns for model in turn.models)
+    date = turns[0].steps[0].entry.at[:10] if turns else ""
+    used = usage_facts(sum((turn.usage for turn in turns), Usage()), total_cost(turns))
+    return (*((date,) if date else ()), *(models or (about.model,)), count_text(len(turns), "turn"), *used)
+
+
+def _as_json(turns: Iterable[SessionTurn], about: About, *, has_tools: bool) -> str:
     messages: list[Json] = []
-    for entry in entries:
-        one: JsonObject = {"at": entry.at, **message_to_json(entry.message)}
-        if entry.note:
-            one["note"] = entry.note
-        if entry.attempts:
-            one["attempts"] = [attempt_to_json(attempt) for attempt in entry.attempts]
-        messages.append(one)
+    summaries: list[Json] = []
+    for turn in turns:
+        for step in turn.steps:
+            message = step.entry.message if has_tools else _without_tools(step.entry.message)
+            if message.blocks:
+                messages.append({"turn": turn.number, **_message_json(step, message, has_tools=has_tools)})
+        summary: JsonObject = {"number": turn.number, "models": [*turn.models], "usage": usage_to_json(turn.usage)}
+        if turn.cost is not None:
+            summary["cost_usd"] = float(turn.cost)
+        summaries.append(summary)
     page: JsonObject = {
         "qcode": __version__,
         "session_id": about.session_id,
         "title": about.title,
         "model": about.model,
+        "turns": summaries,
         "messages": messages,
     }
     # A lone surrogate cannot be encoded in UTF-8, so it is written as an escape.
     text = json.dumps(page, ensure_ascii=False, indent=1)
     return (text if text.isascii() or _is_writable(text) else json.dumps(page, indent=1)) + "\n"
+
+
+def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> JsonObject:
+    one: JsonObject = {"at": step.entry.at, **message_to_json(message)}
+    if step.entry.note:
+        one["note"] = step.entry.note
+    if step.recovery:
+        one["recovery"] = step.recovery
+    if step.entry.attempts:
+        one["model"] = step.model
+        one["attempts"] = [attempt_to_json(attempt) for attempt in step.entry.attempts]
+    if has_tools and step.agents:
+        one["agents"] = {call: [message_to_json(said) for said in agent] for call, agent in step.agents.items()}
+    return one
+
+
+def _without_tools(message: Message) -> Message:
+    return Message(message.role, tuple(one for one in message.blocks if not isinstance(one, ToolCall | ToolResult)))
 
 
 def _is_writable(text: str) -> bool:
@@ -73,113 +164,106 @@ def _is_writable(text: str) -> bool:
     return True
 
 
-def _markdown(entries: Iterable[HistoryEntry], about: About) -> Iterable[str]:
-    yield f"# {' '.join(about.title.split()) or about.session_id}\n"
-    yield f"Session `{about.session_id}`, {about.model}\n"
-    for entry in entries:
-        heading = ""
-        for block in entry.message.blocks:
-            wanted = "" if isinstance(block, ToolResult) else "You" if entry.message.role == "user" else "Assistant"
-            if wanted and wanted != heading:
-                heading = wanted
-                yield f"## {heading}\n"
-            yield _markdown_block(block)
-        if entry.note:
-            yield f"*{' '.join(entry.note.split())}*\n"
+def _markdown(turns: Sequence[SessionTurn], about: About, *, has_tools: bool) -> Iterator[str]:
+    yield f"# {about.heading}\n"
+    yield f"Session `{about.session_id}` · {' · '.join(facts(turns, about))}\n"
+    for turn in turns:
+        yield f"## Turn {turn.number}\n"
+        speaker = ""
+        for step in turn.steps:
+            parts = list(_markdown_step(turn, step, has_tools=has_tools))
+            wanted = "You" if step.entry.message.role == "user" else "Assistant"
+            if parts and wanted != speaker:
+                speaker = wanted
+                yield f"### {speaker}\n"
+            yield from parts
+        if turn.facts:
+            yield f"*{' · '.join(turn.facts)}*\n"
 
 
-def _markdown_block(block: Text | Reasoning | ToolCall | ToolResult | Image) -> str:
-    match block:
-        case Text(text=text):
-            return f"{text}\n"
-        case Reasoning(text=text):
-            quoted = "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
-            return f"{quoted}\n" if text.strip() else ""
-        case ToolCall(name=name, arguments=arguments):
-            return f"**{name}**\n\n{fenced(arguments, 'json')}\n"
-        case ToolResult(name=name, content=content):
-            images = f"\n[{len(block.images)} image(s)]\n" if block.images else ""
-            state = "failed" if block.is_error else "gave"
-            return f"{name} {state}:\n\n{fenced(content)}\n{images}"
-        case Image(media_type=media_type, data=data):
-            return f"[image, {media_type}, {len(data) * 3 // 4:,} bytes]\n"
+def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[str]:
+    message = step.entry.message
+    if message.role == "user":
+        yield from _markdown_prompt(prompt_of(message))
+    else:
+        for block in message.blocks:
+            match block:
+                case Text(text=text):
+                    yield f"{text}\n"
+                case Reasoning(text=text) if text.strip():
+                    yield _quoted(text)
+                case ToolCall() if has_tools:
+                    yield from _markdown_call(turn.view(block))
+                    yield from _markdown_agent(step.agents.get(block.call_id, ()))
+                case _:
+                    pass
+    for note in (step.recovery, step.entry.note):
+        if note:
+            yield f"*{' '.join(note.split())}*\n"
+
+
+def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
+    for one in prompt.attached:
+        yield f"Attached {one.kind} `{one.name}`:\n\n{fenced(one.content)}\n"
+    if prompt.typed:
+        yield f"{prompt.typed}\n"
+    yield from map(_markdown_image, prompt.images)
+
+
+def _markdown_call(view: CallView) -> Iterator[str]:
+    notes = " · ".join(note for note in (view.state, single_spaced(view.summary)) if note)
+    yield f"**{single_spaced(view.name)}** {_code(view.argument)}{f' ({notes})' if notes else ''}".rstrip() + "\n"
+    if view.diff:
+        yield f"{fenced(view.diff, 'diff')}\n"
+    else:
+        for name, text, language in view.details:
+            yield f"{_code(single_spaced(name))}:\n\n{fenced(text, language)}\n"
+    if view.output:
+        yield f"{fenced(view.output)}\n"
+    yield from map(_markdown_image, view.images)
+
+
+def _markdown_agent(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the work of a sub-agent as a quotation."""
+    results = {one.call_id: one for message in messages for one in message.blocks if isinstance(one, ToolResult)}
+    for message in messages:
+        for block in message.blocks:
+            if isinstance(block, ToolCall):
+                yield _quoted("\n".join(_markdown_call(view_of(block, results.get(block.call_id)))))
+            elif isinstance(block, Text) and block.text.strip():
+                yield _quoted(block.text)
+
+
+def _markdown_image(image: Image) -> str:
+    return f"[image, {image.media_type}, {len(image.data) * 3 // 4:,} bytes]\n"
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.rstrip().split("\n")) + "\n"
+
+
+def _code(text: str) -> str:
+    """Return one line as a code span; a text with a backtick gets a longer fence."""
+    if not text:
+        return ""
+    mark = "`" * (_longest_run(text) + 1)
+    blank = " " if len(mark) > 1 else ""
+    return f"{mark}{blank}{text}{blank}{mark}"
 
 
 def fenced(text: str, language: str = "") -> str:
     """Return `text` in a code fence that is longer than any fence in it."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    """Return the length of the longest run of backticks."""
     longest = run = 0
     for char in text:
         run = run + 1 if char == "`" else 0
         longest = max(longest, run)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-_STYLE = """
-:root{color-scheme:light dark;--line:#8884;--soft:#8881}
-body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem}
-article{border-top:1px solid var(--line);padding:.5rem 0}
-h2{font-size:.9rem;opacity:.7;margin:.5rem 0}
-.text{white-space:pre-wrap;overflow-wrap:anywhere}
-details{margin:.5rem 0;background:var(--soft);border-radius:.4rem;padding:.3rem .6rem}
-summary{cursor:pointer}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.4rem 0;font-size:.85rem}
-.note{opacity:.7;font-style:italic}
-img{max-width:100%}
-"""
-_MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]+")
-_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
-
-
-def html_page(entries: Iterable[HistoryEntry], title: str, subtitle: str) -> str:
-    """Return the page. All content is escaped text, without active parts."""
-    body = "\n".join(_article(entry) for entry in entries)
-    return (
-        "<!doctype html>\n"
-        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        'img-src data:">\n'
-        f"<title>{_text(title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body><h1>{_text(title)}</h1><p>{_text(subtitle)}</p>\n{body}\n</body></html>\n"
-    )
-
-
-def _article(entry: HistoryEntry) -> str:
-    blocks = "\n".join(_blocks(entry))
-    is_a_persons = any(not isinstance(block, ToolResult) for block in entry.message.blocks)
-    who = "Assistant" if entry.message.role == "assistant" else "You" if is_a_persons else "Results"
-    note = f'<p class="note">{_text(entry.note)}</p>' if entry.note else ""
-    return f"<article><h2>{who}</h2>\n{blocks}\n{note}</article>"
-
-
-def _blocks(entry: HistoryEntry) -> Iterator[str]:
-    for block in entry.message.blocks:
-        match block:
-            case Text(text=text):
-                yield f'<div class="text">{_text(text)}</div>'
-            case Reasoning(text=text) if text.strip():
-                yield f'<details><summary>Thinking</summary><div class="text">{_text(text)}</div></details>'
-            case ToolCall(name=name, arguments=arguments):
-                yield f"<details><summary>{_text(name)}</summary><pre>{_text(arguments)}</pre></details>"
-            case ToolResult(name=name, content=content, is_error=is_error):
-                state = "failed" if is_error else "gave"
-                images = "".join(_image(image) for image in block.images)
-                head = f"<summary>{_text(name)} {state}</summary>"
-                yield f"<details>{head}<pre>{_text(content)}</pre>{images}</details>"
-            case Image():
-                yield _image(block)
-            case _:
-                pass
-
-
-def _image(image: Image) -> str:
-    if not _MEDIA_TYPE.fullmatch(image.media_type) or not _BASE64.fullmatch(image.data):
-        return "<p>[an image that cannot be shown]</p>"
-    return f'<img alt="image" src="data:{image.media_type};base64,{image.data}">'
-
-
-def _text(text: str) -> str:
-    return html.escape(clean(text).encode("utf-8", "replace").decode())
+    return longest
 
 
 def save_export(folder: Path, name: str, text: str) -> str:

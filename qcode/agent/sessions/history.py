@@ -166,11 +166,12 @@ class Move:
 class SessionHistory:
     """The history of a session. `redoable` are the moves that can be redone, the latest last.
 
-    `unfinished` is a move that a crash interrupted.
+    `unfinished` is a move that a crash interrupted. `models` are the models by the first message number of each.
     """
 
     def __init__(self) -> None:
         self.stored: dict[int, StoredMessage] = {}
+        self.models: dict[int, str] = {}
         self.head = START
         self.changes: dict[int, RecordedChange] = {}
         self.redoable: list[Move] = []
@@ -200,6 +201,14 @@ class SessionHistory:
             self._known[before.key] = before
         self.head = Head(extended(before.runs, number), prompt)
         self.redoable.clear()
+
+    def use_model(self, model: str) -> None:
+        """Record that `model` answers from here on."""
+        self.models[self.next_number] = model
+
+    def model_of(self, number: int) -> str:
+        """Return the model in use when a message was written, empty if it is unknown."""
+        return self.models[max(first)] if (first := [one for one in self.models if one <= number]) else ""
 
     def add_inner(self, call_id: str, said: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""

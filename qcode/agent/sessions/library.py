@@ -31,7 +31,8 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
-    from qcode.agent.sessions.export import ExportForm
+    from qcode.agent.sessions.export import ExportRequest
+    from qcode.agent.sessions.turns import SessionTurn
 
 _DEMO = "demo"
 
@@ -148,12 +149,20 @@ class Library:
         self._conversation.open_session(session, is_copy=True)
         return session.session_id
 
-    def export(self, form: ExportForm) -> str:
-        """Return the complete open session, including messages that a compaction replaced."""
+    def turns(self) -> tuple[SessionTurn, ...]:
+        """Return all turns of the open session without secrets, including those that a compaction replaced."""
+        from qcode.agent.sessions.turns import session_turns
+
+        session = self._conversation.session
+        return session_turns(session.history, self._clients.price_of, session.redact)
+
+    def export(self, request: ExportRequest) -> str:
+        """Return the open session, or a range of its turns, as text."""
         from qcode.agent.sessions.export import About, exported
 
-        about = About(self._conversation.session.session_id, self.title, self._conversation.model)
-        return exported(self._history(), about, form)
+        session = self._conversation.session
+        about = About(session.session_id, session.redact(self.title), self._conversation.model)
+        return exported(self.turns(), about, request)
 
     def _history(self) -> tuple[HistoryEntry, ...]:
         history = self._conversation.session.history

@@ -5,11 +5,12 @@ Complete records are restored exactly. Only gaps left by a crash or by damage ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
 from qcode.agent.sessions.history import HistoryEntry, Inner, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
+    SessionFileContent,
     block_from_json,
     change_from,
     inner_from,
@@ -35,6 +36,7 @@ INTERRUPTED = (
     "look before you run it again."
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
+INTERRUPTED_REPLY = "Interrupted."
 LOST = "(A message of this conversation could not be loaded.)"
 UNFINISHED = "restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it"
 
@@ -52,6 +54,8 @@ class LoadedSession:
     notices: tuple[str, ...] = ()
     has_header: bool = True
     history: SessionHistory = field(default_factory=SessionHistory)
+    recovered: int | None = None
+    """The number of a message that is not in the file yet: the reply under way when the process was killed."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -62,12 +66,17 @@ class LoadedSession:
         return assemble(self.history, self.history.all_numbers()).entries
 
 
-def rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
-    """Build the conversation from `records`. The number of `skipped` lines and `notice` become notices."""
-    reader = _SessionReader(skipped=skipped)
-    for record in records:
+def rebuild(
+    session_id: str, contents: SessionFileContent, notice: str, partial: Callable[[int], Message | None]
+) -> LoadedSession:
+    """Build the conversation from the records of a file. The skipped lines and `notice` become notices.
+
+    `partial` returns the reply that was under way as message `number` when the process was killed, or None.
+    """
+    reader = _SessionReader(skipped=contents.skipped)
+    for record in contents.records:
         reader.add(record)
-    return reader.finish(session_id, notice)
+    return reader.finish(session_id, notice, partial(reader.history.next_number))
 
 
 @dataclass(slots=True)
@@ -89,7 +98,7 @@ class _SessionReader:
         match record.get("kind"):
             case "session":
                 self.header = self.header or record
-                self.model = self.model or text(record, "model")
+                self._use(self.model or text(record, "model"))
             case "message" | "intent" | "result" | "note" | "compaction":
                 self._said(record)
             case "agent":
@@ -97,13 +106,17 @@ class _SessionReader:
             case "change" | "void" | "move" | "moved":
                 self._moved(record)
             case "model":
-                self.model = text(record, "model")
+                self._use(text(record, "model"))
             case "title":
                 self.title = text(record, "title")
             case str():
                 self.newer += 1
             case _:
                 raise ValueError("not a record")
+
+    def _use(self, model: str) -> None:
+        self.model = model
+        self.history.use_model(model)
 
     def _said(self, record: JsonObject) -> None:
         history = self.history
@@ -144,7 +157,12 @@ class _SessionReader:
             case _:
                 self.history.finish(whole(record, "move"))
 
-    def finish(self, session_id: str, notice: str) -> LoadedSession:
+    def finish(self, session_id: str, notice: str, partial: Message | None) -> LoadedSession:
+        recovered = None
+        if partial is not None and self.history.stored:
+            recovered = self.history.next_number
+            entry = HistoryEntry(partial, note=INTERRUPTED_REPLY, numbers=(recovered,))
+            self.history.add(recovered, StoredMessage(entry, is_own=False))
         found = assemble(self.history, self.history.head.numbers)
         self.skipped += found.misplaced
         return LoadedSession(
@@ -154,14 +172,17 @@ class _SessionReader:
             self.title,
             text(self.header, "cwd", ""),
             text(self.header, "created", ""),
-            tuple(self._notices(notice, found.unknown_outcomes)),
+            tuple(self._notices(notice, found.unknown_outcomes, is_recovered=recovered is not None)),
             bool(self.header),
             self.history,
+            recovered,
         )
 
-    def _notices(self, notice: str, unknown_outcomes: int) -> Iterable[str]:
+    def _notices(self, notice: str, unknown_outcomes: int, *, is_recovered: bool) -> Iterable[str]:
         if notice:
             yield notice
+        if is_recovered:
+            yield "qcode ended while the last reply was written; the text so far is kept"
         if self.skipped:
             yield f"{_count(self.skipped, 'part')} skipped in this session: unreadable or misplaced"
         if self.newer:

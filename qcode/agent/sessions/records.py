@@ -1,4 +1,4 @@
-"""Converts messages, attempts and history records to JSON and back, and records to lines of bytes.
+"""Converts messages, attempts and history records to JSON and back, and records to lines of bytes; redacts messages.
 
 Parsing is strict: a value of a wrong shape raises `ValueError`. A line is one JSON object followed by a newline. No
 other character in it can be taken for a line end by any reader: control characters, U+0085, U+2028 and U+2029 are
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from qcode.agent.sessions.history import (
@@ -81,17 +81,17 @@ def block_from_json(value: JsonObject) -> Block:
     return reader(value)
 
 
+def usage_to_json(usage: Usage) -> JsonObject:
+    """Return the counts that were reported."""
+    return {one.name: count for one in fields(Usage) if (count := getattr(usage, one.name)) is not None}
+
+
 def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
-    usage: JsonObject = {}
-    for one in fields(Usage):
-        count = getattr(attempt.usage, one.name)
-        if count is not None:
-            usage[one.name] = count
     return {
         "kind": attempt.kind,
         "max_tokens": attempt.max_tokens,
         "stop": attempt.stop,
-        "usage": usage,
+        "usage": usage_to_json(attempt.usage),
         "is_discarded": attempt.is_discarded,
     }
 
@@ -351,12 +351,16 @@ def _at(value: Json) -> int:
     return whole({"at": value}, "at")
 
 
-_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ESCAPED = ("\x85", "\u2028", "\u2029")
+_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in _ESCAPED}
 
 
 def to_line(record: JsonObject) -> bytes:
     """Return the line of a record, newline included."""
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
+    text = _ENCODER.encode(record)
+    if not text.isascii() and any(char in text for char in _ESCAPED):  # searching is much cheaper than translating
+        text = text.translate(_LINE_ENDS)
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:
@@ -394,3 +398,38 @@ def _record(line: bytes) -> JsonObject | None:
         return parse_object(line.decode())
     except UnicodeDecodeError:
         return None
+
+
+def redacted(message: Message, redact: Callable[[str], str]) -> Message:
+    return replace(message, blocks=tuple(redacted_block(block, redact) for block in message.blocks))
+
+
+def redacted_block(block: Block, redact: Callable[[str], str]) -> Block:
+    match block:
+        case Text() | Reasoning():
+            return replace(block, text=redact(block.text))
+        case ToolCall():
+            return redacted_call(block, redact)
+        case ToolResult():
+            return replace(block, content=redact(block.content))
+        case _:
+            return block
+
+
+def redacted_call(call: ToolCall, redact: Callable[[str], str]) -> ToolCall:
+    """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
+    text = redact(call.arguments)
+    found = parse_object(call.arguments)
+    if text != call.arguments and found is not None and parse_object(text) is None:
+        text = json.dumps(_redacted_json(found, redact), ensure_ascii=False)
+    return replace(call, arguments=text)
+
+
+def _redacted_json(value: Json, redact: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redacted_json(one, redact) for one in value]
+    if isinstance(value, dict):
+        return {redact(name): _redacted_json(one, redact) for name, one in value.items()}
+    return value

@@ -22,6 +22,7 @@ from qcode.agent.sessions.history import (
     StoredMessage,
     runs_of,
 )
+from qcode.agent.sessions.partial import PartialReply
 from qcode.agent.sessions.records import (
     VERSION,
     block_to_json,
@@ -29,21 +30,24 @@ from qcode.agent.sessions.records import (
     inner_to_json,
     is_a_prompt,
     move_to_json,
+    redacted,
+    redacted_block,
+    redacted_call,
     runs_to_json,
     stored_to_json,
     to_line,
 )
 from qcode.protocol.events import AttemptRecord
-from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.text.json import Json, JsonObject
 
 
 class Session:
     """A session that can be appended to. It holds the lock of its file until `close`.
 
     `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
-    the history so far and is updated here. `blobs` is the folder for the contents of changed files, None if nothing is
-    kept on disk.
+    the history so far and is updated here. `blobs` is the folder for the contents of changed files, `partial` the file
+    for the reply under way; None if nothing is kept on disk.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Session:
         history: SessionHistory | None = None,
         title: str = "",
         blobs: Path | None = None,
+        partial: Path | None = None,
     ) -> None:
         self.session_id = session_id
         self.history = history or SessionHistory()
@@ -63,8 +68,9 @@ class Session:
         self.blobs = blobs
         self._file = file
         self._clock = clock
-        self._redact = redact
+        self.redact = redact
         self._lock = threading.RLock()
+        self.partial = PartialReply(partial, lambda: self.history.next_number, redact)
 
     @property
     def is_saved(self) -> bool:
@@ -85,6 +91,7 @@ class Session:
         if forked_from:
             header["forked_from"] = forked_from
         self._file.hold(to_line(header))
+        self.history.use_model(model)
 
     def append(
         self, message: Message, attempts: Iterable[AttemptRecord] = (), note: str = "", *, is_own: bool | None = None
@@ -99,7 +106,18 @@ class Session:
             stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
+            self.partial.clear()
             return number
+
+    def recover(self, number: int) -> None:
+        """Write message `number`, which was loaded from the file of the reply under way, and empty that file."""
+        with self._lock:
+            stored = self.history.stored[number]
+            stored.entry = replace(stored.entry, at=self._now())
+            self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
+            self.sync()
+            if self.is_saved:
+                self.partial.discard()
 
     def append_entry(self, entry: HistoryEntry) -> None:
         self.append(entry.message, entry.attempts, entry.note)
@@ -125,6 +143,7 @@ class Session:
             record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": written}
             self._write(record)
             self.history.compact(runs, new)
+            self.partial.renumber()
             return numbers
 
     def entries(self) -> tuple[HistoryEntry, ...]:
@@ -166,7 +185,7 @@ class Session:
 
     def intend(self, call: ToolCall) -> None:
         """Record that `call` is about to run. Call `sync` before it runs."""
-        clean = self._clean_call(call)
+        clean = redacted_call(call, self.redact)
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
         self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
@@ -175,13 +194,13 @@ class Session:
 
         The message with all results of the step is appended later, and replaces this record when the file is loaded.
         """
-        block = block_to_json(self._clean_block(result))
+        block = block_to_json(redacted_block(result, self.redact))
         self._write({"kind": "result", "at": self._now(), **block})
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
         with self._lock:
-            inner = InnerMessage(self._clean(message), tuple(attempts))
+            inner = InnerMessage(redacted(message, self.redact), tuple(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 
@@ -191,15 +210,17 @@ class Session:
         self.history.intend_inner(call_id, call.call_id)
 
     def switch_model(self, model: str) -> None:
-        self._write({"kind": "model", "at": self._now(), "model": model})
+        with self._lock:
+            self._write({"kind": "model", "at": self._now(), "model": model})
+            self.history.use_model(model)
 
     def set_title(self, title: str) -> None:
         self.title = title
-        self._write({"kind": "title", "at": self._now(), "title": self._redact(title)})
+        self._write({"kind": "title", "at": self._now(), "title": self.redact(title)})
 
     def note(self, text: str) -> None:
         """Record a note for the user about the last message, such as that it was truncated or cancelled."""
-        self._write({"kind": "note", "at": self._now(), "text": self._redact(text)})
+        self._write({"kind": "note", "at": self._now(), "text": self.redact(text)})
 
     def copy(self, records: Iterable[JsonObject]) -> None:
         """Append the records of another session, except for its header."""
@@ -218,6 +239,7 @@ class Session:
 
     def close(self) -> None:
         """Sync, and release the lock of the session."""
+        self.partial.close()
         self._file.close()
 
     def _now(self) -> str:
@@ -229,37 +251,5 @@ class Session:
 
     def _clean_stored(self, stored: StoredMessage) -> StoredMessage:
         entry = stored.entry
-        return replace(stored, entry=replace(entry, message=self._clean(entry.message), note=self._redact(entry.note)))
-
-    def _clean(self, message: Message) -> Message:
-        return replace(message, blocks=tuple(self._clean_block(block) for block in message.blocks))
-
-    def _clean_block(self, block: Block) -> Block:
-        match block:
-            case Text() | Reasoning():
-                return replace(block, text=self._redact(block.text))
-            case ToolCall():
-                return self._clean_call(block)
-            case ToolResult():
-                return replace(block, content=self._redact(block.content))
-            case _:
-                return block
-
-    def _clean_call(self, call: ToolCall) -> ToolCall:
-        """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
-        text = self._redact(call.arguments)
-        found = parse_object(call.arguments)
-        if text != call.arguments and found is not None and parse_object(text) is None:
-            import json
-
-            text = json.dumps(self._clean_json(found), ensure_ascii=False)
-        return replace(call, arguments=text)
-
-    def _clean_json(self, value: Json) -> Json:
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, list):
-            return [self._clean_json(one) for one in value]
-        if isinstance(value, dict):
-            return {self._redact(name): self._clean_json(one) for name, one in value.items()}
-        return value
+        message = redacted(entry.message, self.redact)
+        return replace(stored, entry=replace(entry, message=message, note=self.redact(entry.note)))

@@ -1,8 +1,8 @@
 """All sessions of one project: create, find, resume, copy, list and delete them; names and summaries.
 
 They are stored in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` for an open session, `ID.corrupt` for the truncated
-end of a damaged one, and `ID.files` for the contents of changed files. There is no index to rebuild. A summary is read
-without building the conversation.
+end of a damaged one, `ID.partial` for the shown text of a reply under way, and `ID.files` for the contents of changed
+files. There is no index to rebuild. A summary is read without building the conversation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.sessions.file import RecordFile, make_private
-from qcode.agent.sessions.records import message_from_json, read_records
+from qcode.agent.sessions.records import SessionFileContent, message_from_json, read_records
 from qcode.agent.sessions.session import Session
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import Message, typed_text
@@ -86,9 +86,8 @@ class SessionStore:
                 break
         else:
             raise SessionError(f"no free name for a new session in {self.folder}")
-        session = Session(
-            session_id, file, self._clock, self._redact, blobs=self._blobs(session_id) if is_kept else None
-        )
+        blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
+        session = Session(session_id, file, self._clock, self._redact, blobs=blobs, partial=partial)
         session.begin(model=model, cwd=str(cwd), root=str(self._root), forked_from=forked_from)
         return session
 
@@ -119,7 +118,7 @@ class SessionStore:
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
         notice = "the last record of this session is incomplete and was skipped" if contents.torn else ""
-        return _rebuild(session_id, contents.records, contents.skipped, notice)
+        return self._rebuild(session_id, contents, notice)
 
     def resume(self, text: str) -> tuple[Session, LoadedSession]:
         """Open a session to continue it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
@@ -133,13 +132,21 @@ class SessionStore:
         except OSError as error:
             file.close()
             raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
-        loaded = _rebuild(session_id, contents.records, contents.skipped, notice)
-        blobs = self._blobs(session_id)
+        loaded = self._rebuild(session_id, contents, notice)
         session = Session(
-            session_id, file, self._clock, self._redact, history=loaded.history, title=loaded.title, blobs=blobs
+            session_id,
+            file,
+            self._clock,
+            self._redact,
+            history=loaded.history,
+            title=loaded.title,
+            blobs=self._blobs(session_id),
+            partial=self._partial(session_id),
         )
         if not loaded.has_header:
             session.begin(model=loaded.model, cwd=loaded.cwd, root=str(self._root))
+        if loaded.recovered is not None:
+            session.recover(loaded.recovered)
         if loaded.entries and loaded.entries[-1].is_filled_in:
             session.append_entry(loaded.entries[-1])
         return session, loaded
@@ -148,11 +155,13 @@ class SessionStore:
         """Create a copy of a session, which may be open elsewhere and is not changed."""
         session_id = self.find(text)
         contents = read_records(self._read(session_id))
-        loaded = _rebuild(session_id, contents.records, contents.skipped, "")
+        loaded = self._rebuild(session_id, contents, "")
         session = self.create(loaded.model, cwd, forked_from=session_id)
         session.copy(contents.records)
         session.history, session.title = loaded.history, loaded.title
         self._copy_blobs(session_id, session.session_id)
+        if loaded.recovered is not None:
+            session.recover(loaded.recovered)
         if loaded.entries and loaded.entries[-1].is_filled_in:
             session.append_entry(loaded.entries[-1])
         return session, loaded
@@ -191,7 +200,8 @@ class SessionStore:
         file = RecordFile(path)
         try:
             file.open_existing()
-            path.with_suffix(".corrupt").unlink(missing_ok=True)
+            for beside in (path.with_suffix(".corrupt"), self._partial(session_id)):
+                beside.unlink(missing_ok=True)
             shutil.rmtree(self._blobs(session_id), ignore_errors=True)
             path.unlink()
         except OSError as error:
@@ -205,6 +215,16 @@ class SessionStore:
 
     def _blobs(self, session_id: str) -> Path:
         return self.folder / f"{session_id}.files"
+
+    def _partial(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.partial"
+
+    def _rebuild(self, session_id: str, contents: SessionFileContent, notice: str) -> LoadedSession:
+        from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
+        from qcode.agent.sessions.partial import read_partial
+
+        path = self._partial(session_id)
+        return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
         """Copy the contents of changed files; one that cannot be copied can only not be restored in the copy."""
@@ -224,12 +244,6 @@ class SessionStore:
             return self._path(session_id).read_bytes()
         except OSError as error:
             raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
-
-
-def _rebuild(session_id: str, records: Iterable[JsonObject], skipped: int, notice: str) -> LoadedSession:
-    from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
-
-    return rebuild(session_id, records, skipped, notice)
 
 
 def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:

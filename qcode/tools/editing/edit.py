@@ -74,13 +74,12 @@ class ChangeTool(ABC):
             return Preview("Change a file?", "", str(refused))
         first = change.steps[0]
         if len(change.steps) > 1:
-            what = f"Change {len({step.place for step in change.steps})} files"
+            what = f"Edit {len({step.place for step in change.steps})} files"
         elif first.data is None:
             what = f"Delete {visible(first.place.name)}"
         else:
-            what = f"{'Create' if first.old is None else 'Change'} {visible(first.place.name)}"
-        question = f"{what} ({count_changes(change.diff)})?"
-        return Preview(question, change.diff or "[an empty file]\n", is_diff=True)
+            what = f"{'Create' if first.old is None else 'Edit'} {visible(first.place.name)}"
+        return Preview(f"{what}?", change.diff or "[an empty file]\n", is_diff=True)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         """Compute the change again and carry it out."""

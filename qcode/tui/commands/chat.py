@@ -140,6 +140,8 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
     modes = list(MODES)
     mode = context.agent.conversation.mode
     context.use_mode(modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default")
+    if context.app is not None and not context.agent.trust.is_trusted:
+        context.app.hint("Restricted folder: everything but reading asks, whatever the mode. /trust lifts this.")
 
 
 def _clear(context: CommandContext, _argument: str) -> None:

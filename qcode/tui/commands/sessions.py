@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Coroutine, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from qcode.agent.sessions.export import EXPORT_FORMS, ExportForm, save_export
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.usage import Usage, cache_hit_rate
 from qcode.text.clean import one_line
@@ -114,9 +114,11 @@ def _diff(context: CommandContext, _argument: str) -> None:
             context.view.say("info", str(refusal))
             return
         if changes:
-            from qcode.tui.screens.rewind import ChangesScreen
+            from qcode.tui.screens.pager import PagerScreen
+            from qcode.tui.screens.rewind import changes_lines
 
-            context.screen.open_screen(ChangesScreen(changes), lambda _: None)
+            head = f"Changed in this session: {count_text(len(changes), 'file')}"
+            context.screen.open_screen(PagerScreen(head, partial(changes_lines, changes)), lambda _: None)
         else:
             context.view.say("info", "No file differs from the start of this session.")
 
@@ -173,17 +175,13 @@ def _rename(context: CommandContext, title: str) -> None:
 
 
 def _export(context: CommandContext, argument: str) -> None:
-    first, _, rest = argument.partition(" ")
-    form: ExportForm = "md"
-    if first in EXPORT_FORMS:
-        form, path = first, rest.strip()
-    else:
-        path = argument
-        ending = path.rpartition(".")[2].lower()
-        form = ending if ending in EXPORT_FORMS else "md"
-    name = path or f"qcode-{context.agent.conversation.session_id}.{form}"
+    from qcode.agent.sessions.export import export_request, save_export
+
     try:
-        where = save_export(context.agent.context.folder, name, context.agent.sessions.export(form))
+        request = export_request(argument)
+        text = context.agent.sessions.export(request)
+        name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
+        where = save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
         context.view.say("warning", str(refusal))
         return
@@ -250,8 +248,8 @@ SESSIONS: tuple[Command, ...] = (
         "Export this session to a file: md, json or html.",
         _export,
         ("export",),
-        "[md|json|html] [path]",
-        lambda _: EXPORT_FORMS,
+        "[md|json|html] [path] [--turns 3-7] [--no-tools]",
+        lambda _: ("md", "json", "html", "--turns", "--no-tools"),
     ),
 )
 

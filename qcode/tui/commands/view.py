@@ -46,8 +46,8 @@ VIEW: tuple[Command, ...] = (
     Command(
         "fold",
         "Fold or unfold",
-        "Collapse or expand reasoning and tool output.",
-        lambda context, _: context.screen.transcript.toggle_folds(),
+        "Collapse or expand reasoning and tool output; show all of a long question.",
+        lambda context, _: context.screen.fold(),
         keys=("ctrl+o",),
         needs_screen=True,
     ),

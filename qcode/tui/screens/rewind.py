@@ -1,26 +1,23 @@
 """The screens of `/rewind` and `/diff`: pick an earlier message, and show the changes of the session.
 
-The pickers ask for a message, for the scope (conversation, files or both), and about files that were changed outside
-qcode. `ChangesScreen` shows every diff of the session.
+The pickers ask which message, what of it (conversation, files or both), and what to do about files that were
+changed outside qcode. `changes_lines` are the diffs of the session, for the pager.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from qcode.text.clean import one_line, visible_rows
 from qcode.text.numbers import count_text
-from qcode.tui.panels.approval import preview_content
 from qcode.tui.screens.picker import Picker, PickerRow
-from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.diff import parse_diff, render_diff
+from qcode.tui.transcript.line import Line, ink, shorten, wrap
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import FileDiff, FilePlan, OwnMessage, RewindPlan
@@ -88,45 +85,18 @@ def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
 _MAX_CHARS = 400_000
 
 
-class ChangesScreen(ModalScreen[None]):
-    """Shows the diffs. Arrows and PgUp/PgDn scroll; Esc, q or Enter closes."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
-        Binding("up", "scroll(-1)", "Up", priority=True, show=False),
-        Binding("down", "scroll(1)", "Down", priority=True, show=False),
-    ]
-
-    def __init__(self, changes: Sequence[FileDiff]) -> None:
-        super().__init__()
-        self._changes = tuple(changes)
-
-    def compose(self) -> ComposeResult:
-        head = f"Changed in this session: {count_text(len(self._changes), 'file')}"
-        with Vertical(id="changes"):
-            yield Static(Content.assemble((head, "bold"), ("  Esc close", "$muted")), markup=False)
-            with VerticalScroll(id="changes-scroll"):
-                yield Static(changes_content(self._changes), id="changes-text", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one("#changes-scroll").focus()
-
-    def action_scroll(self, step: int) -> None:
-        self.query_one("#changes-scroll", VerticalScroll).scroll_relative(y=step, animate=False)
-
-
-def changes_content(changes: Sequence[FileDiff]) -> Content:
-    """Return the diffs. A very long text is truncated, with a note at its end."""
-    parts: list[Content] = []
+def changes_lines(changes: Sequence[FileDiff], width: int) -> list[Line]:
+    """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
+    lines: list[Line] = []
     room = _MAX_CHARS
     for change in changes:
         note = f"  {one_line(change.note)}" if change.note else ""
-        parts.append(Content.assemble((one_line(change.path), "bold"), (note, "$muted")))
+        lines += wrap([(one_line(change.path), ink("strong")), (note, ink("dim"))], width)
         if change.diff:
-            parts.append(preview_content(visible_rows(change.diff[:room])))
+            lines += render_diff(parse_diff(visible_rows(change.diff[:room])), width)
             room -= len(change.diff)
         if room <= 0:
-            parts.append(Content.styled("Too large to show in full; use git diff.", "$text-warning"))
+            lines += wrap([("Too large to show in full; use git diff.", ink("notice-warning"))], width)
             break
-        parts.append(Content(""))
-    return Content("\n").join(parts) if parts else Content("Nothing was changed.")
+        lines.append(Line())
+    return lines or wrap([("Nothing was changed.", ink())], width)

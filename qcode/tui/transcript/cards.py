@@ -61,7 +61,8 @@ class CardUpdate:
     """A change of a card. A field that is None stays unchanged.
 
     `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
-    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds.
+    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `is_hidden`:
+    the card has no rows until its next state, because a question shows the same call.
     """
 
     state: CardState | None = None
@@ -72,6 +73,7 @@ class CardUpdate:
     summary: str | None = None
     hint: str | None = None
     detail: str | None = None
+    is_hidden: bool | None = None
 
 
 class TranscriptView(Protocol):
@@ -102,6 +104,7 @@ class Card(Foldable):
         self._seconds: float | None = None
         self._summary = ""
         self._hint = ""
+        self._is_hidden = False
         self._output: list[str] = []
         self._rest = ""
         self._long: list[str] = []
@@ -128,6 +131,8 @@ class Card(Foldable):
             self._diff = parse_diff(update.diff) if update.diff else []
         if update.hint is not None:
             self._hint = update.hint
+        if update.state is not None or update.is_hidden is not None:
+            self._is_hidden = update.is_hidden is True
         if update.summary is not None:
             self._summary = tidy(update.summary).replace("\n", " ")
         self.touch()
@@ -143,6 +148,8 @@ class Card(Foldable):
         return "\n".join([self._argument, *output[0], output[1], *(row.text for row in self._diff)])
 
     def lay_out(self, width: int) -> list[Line]:
+        if self._is_hidden:
+            return []
         lines = self._title(width)
         room = max(1, width - len(_INDENT[0]))
         if self._diff:

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, spread, tidy, wrap
+from qcode.text.lexers import LEXER_FAULTS, lexer_of
+from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, spread, tidy, wrap
 
 BAND = ink("code-block")
 _LABEL = ink("code-block", "code-label")
 _MARGIN: Span = (" ", BAND)
 Token = tuple[int, Any, str]
-# A lexer may raise these for code that is cut anywhere, or for a state it cannot resume; the code is then plain.
-_LEXER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _MAX_LINE = 2_000
 _MAX_BLOCK = 200_000
 
@@ -48,7 +47,7 @@ class Highlighter:
     """Highlights the lines of one code block; they stay plain if the language is unknown."""
 
     def __init__(self, language: str) -> None:
-        self._lexer = _lexer(language)
+        self._lexer = lexer_of(language)
         self._text = ""
         self._stack = ["root"]
 
@@ -78,7 +77,7 @@ class Highlighter:
     def _read(self, text: str) -> list[Token]:
         try:
             return list(self._lexer.get_tokens_unprocessed(text))
-        except _LEXER_FAULTS:
+        except LEXER_FAULTS:
             return []
 
     def _resume(self, text: str) -> list[Token]:
@@ -86,7 +85,7 @@ class Highlighter:
         context = _lexing().LexerContext(self._text + text, len(self._text), list(self._stack))
         try:
             tokens = list(_lexing().ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=context))
-        except _LEXER_FAULTS:
+        except LEXER_FAULTS:
             return self._read(text)
         self._text, self._stack = context.text, list(context.stack)
         return tokens
@@ -143,18 +142,25 @@ def _lexing() -> Any:  # noqa: ANN401  Pygments ships no types
     return pygments.lexer
 
 
-@lru_cache(maxsize=64)
-def _lexer(language: str) -> Any:  # noqa: ANN401  Pygments ships no types
-    """Return the lexer of a language, None if Pygments has none."""
-    if not language:
-        return None
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # Pygments ships no types
-    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # Pygments ships no types
+@lru_cache(maxsize=256)
+def language_of(path: str) -> str:
+    """Return the language of a file by its name, for `Highlighter`; empty if the name does not say."""
+    from pygments.lexers import find_lexer_class_for_filename  # type: ignore[import-untyped]  # no types there
 
-    try:
-        return get_lexer_by_name(language)
-    except ClassNotFound:
-        return None
+    found = find_lexer_class_for_filename(path.rpartition("/")[2])
+    return str(found.aliases[0]) if found is not None and found.aliases else ""
+
+
+def repainted(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
+    """Return the spans of one line with `slot` on top of the characters from `start` to `end`."""
+    result: list[Span] = []
+    position = 0
+    for text, paint in spans:
+        first, last = (min(len(text), max(0, place - position)) for place in (start, end))
+        pieces = (text[:first], paint), (text[first:last], over(paint, slot)), (text[last:], paint)
+        result += [piece for piece in pieces if piece[0]]
+        position += len(text)
+    return result
 
 
 @lru_cache(maxsize=512)

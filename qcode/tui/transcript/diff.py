@@ -1,19 +1,25 @@
-"""Renders a unified diff as rows with line numbers, and marks the words that changed inside a line."""
+"""Renders a unified diff as rows with line numbers, highlights their code, and marks the words that changed.
+
+Cards, approvals and `/diff` show every diff through `render_diff`. Code is highlighted when rows are first rendered.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Literal
 
 from qcode.text.diff import diff_lines
-from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, tidy, wrap
+from qcode.tui.transcript.code import Highlighter, language_of, repainted
+from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, tidy, wrap
 from qcode.values import dataclass
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _MAX_LINE = 600
 _MIN_SIMILARITY = 0.4
+_MAX_HIGHLIGHTED = 2_000
+"""Rows of one diff that are highlighted; more would delay the first paint of a large diff."""
 
 Kind = Literal["add", "remove", "same", "hunk", "file"]
 _SIGN = {"add": "+", "remove": "-", "same": " "}
@@ -23,35 +29,53 @@ _SIGN = {"add": "+", "remove": "-", "same": " "}
 class DiffRow:
     """One line of a diff. `number` is its line in the new file, or in the old file for a removed line.
 
-    `changed` are the character ranges that differ from the line on the other side of the change.
+    `changed` are the character ranges that differ from the line on the other side of the change. `has_line_end`: the
+    line ends with a line break. `code` are the highlighted spans of `text`, None until it is rendered.
     """
 
     kind: Kind
     text: str
     number: int = 0
     changed: tuple[tuple[int, int], ...] = ()
+    has_line_end: bool = True
+    code: list[Span] | None = None
 
 
 def parse_diff(diff: str) -> list[DiffRow]:
     """Return the rows of a unified diff; any other text is returned as unchanged lines without numbers."""
     rows: list[DiffRow] = []
+    old = ""
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind == "outside":
-            rows.extend(_outside(line.text))
+            if line.text.startswith("--- "):
+                old = _name(line.text)
+            rows.extend(_outside(line.text, old))
         elif line.kind == "hunk":
             rows.append(DiffRow("hunk", tidy(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
             rows.append(DiffRow(line.kind, tidy(line.text[1:]), line.number))
+        elif rows:
+            rows[-1].has_line_end = False
     _mark_words(rows)
     return rows
 
 
-def _outside(line: str) -> Iterator[DiffRow]:
-    """Yield the row of a line between hunks: the new file name, or any text that is not a header."""
-    if line.startswith("+++ ") and line != "+++ /dev/null":
-        yield DiffRow("file", tidy(line[4:].split("\t")[0]).removeprefix("b/"))
-    elif not line.startswith(("--- ", "+++ ", "\\", "diff --git", "index ")) and line:
+def _outside(line: str, old: str) -> Iterator[DiffRow]:
+    """Yield the row of a line between hunks: a file name, or any text that is not a header.
+
+    `old` is the name on the `---` line before it. Example: `--- a/x` and `+++ /dev/null` are one row, `x (deleted)`.
+    """
+    if line.startswith("+++ "):
+        new = _name(line)
+        yield DiffRow("file", new if old in (new, "") else f"{old} (deleted)" if not new else f"{old} → {new}")
+    elif not line.startswith(("--- ", "\\", "diff --git", "index ")) and line:
         yield DiffRow("same", tidy(line))
+
+
+def _name(line: str) -> str:
+    """Return the file name on a `---` or `+++` line; empty for `/dev/null`."""
+    name = tidy(line[4:].split("\t")[0])
+    return "" if name == "/dev/null" else name.removeprefix("a/" if line.startswith("-") else "b/")
 
 
 def _mark_words(rows: Sequence[DiffRow]) -> None:
@@ -85,19 +109,44 @@ def _compare(before: DiffRow, after: DiffRow) -> None:
         return
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
-    before.changed = tuple(_range(old, start, end) for _, start, end, _, _ in changes if end > start)
-    after.changed = tuple(_range(new, start, end) for _, _, _, start, end in changes if end > start)
+    before.changed = tuple(_ranges(old, [(start, end) for _, start, end, _, _ in changes]))
+    after.changed = tuple(_ranges(new, [(start, end) for _, _, _, start, end in changes]))
 
 
-def _range(words: Sequence[str], start: int, end: int) -> tuple[int, int]:
-    begin = sum(map(len, words[:start]))
-    return begin, begin + sum(map(len, words[start:end]))
+def _ranges(words: Sequence[str], changes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the characters of the changed words, without the blanks around them."""
+    for start, end in changes:
+        while start < end and words[start].isspace():
+            start += 1
+        while start < end and words[end - 1].isspace():
+            end -= 1
+        if start < end:
+            begin = sum(map(len, words[:start]))
+            yield begin, begin + sum(map(len, words[start:end]))
+
+
+def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
+    """Return the rows without the unchanged lines that are more than `context` lines away from a change."""
+    kept: set[int] = set()
+    for index, row in enumerate(rows):
+        if row.kind in ("add", "remove"):
+            kept.update(range(index - context, index + context + 1))
+    result: list[DiffRow] = []
+    for index, row in enumerate(rows):
+        if row.kind == "hunk" and result and result[-1].kind == "hunk":
+            result[-1] = row
+        elif row.kind != "same" or index in kept:
+            result.append(row)
+        elif result and result[-1].kind not in ("hunk", "file"):
+            result.append(DiffRow("hunk", ""))
+    return result[:-1] if result and result[-1].kind == "hunk" else result
 
 
 def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
     """Return screen rows. File names are shown only if the diff covers several files."""
     digits = len(str(max((row.number for row in rows), default=0)))
     has_names = sum(row.kind == "file" for row in rows) > 1
+    _highlight(rows)
     lines: list[Line] = []
     for row in rows:
         if row.kind == "file":
@@ -126,13 +175,39 @@ def _render_row(row: DiffRow, digits: int, width: int) -> list[Line]:
 
 
 def _spans(row: DiffRow) -> list[Span]:
-    if row.kind == "same":
-        return [(row.text, ink())]
-    plain, strong = ink(f"diff-{row.kind}"), ink(f"diff-{row.kind}", f"diff-{row.kind}-word")
-    spans: list[Span] = []
-    position = 0
-    for start, end in row.changed:
-        spans += [(row.text[position:start], plain), (row.text[start:end], strong)]
-        position = end
-    spans.append((row.text[position:], plain))
-    return [span for span in spans if span[0]]
+    """Return the code in its own colors, on the ground of the change, with the changed words marked.
+
+    The slot of the change comes last, so in a theme that sets its foreground that color wins.
+    """
+    slot = f"diff-{row.kind}"
+    code = row.code or [(row.text, ink())]
+    if row.kind != "same":
+        code = [(text, over(paint, slot)) for text, paint in code]
+        for start, end in row.changed:
+            code = repainted(code, start, end, f"{slot}-word")
+    if not row.has_line_end:
+        code = [*code, ("  no line break", ink("diff-number") if row.kind == "same" else ink(slot, "diff-number"))]
+    return [span for span in code if span[0]]
+
+
+def _highlight(rows: Sequence[DiffRow]) -> None:
+    """Highlight the rows that were never rendered, each hunk as the code before and after the change."""
+    name = ""
+    hunk: list[DiffRow] = []
+    for row in (*rows[:_MAX_HIGHLIGHTED], DiffRow("file", "")):
+        if row.kind in ("file", "hunk"):
+            _highlight_hunk(hunk, name)
+            hunk = []
+            name = row.text.rpartition(" → ")[2].removesuffix(" (deleted)") if row.kind == "file" else name
+        else:
+            hunk.append(row)
+
+
+def _highlight_hunk(hunk: Sequence[DiffRow], name: str) -> None:
+    if not name or all(row.code is not None for row in hunk):
+        return
+    highlighter = Highlighter(language_of(name))
+    for kind in ("remove", "add"):
+        side = [row for row in hunk if row.kind in ("same", kind)]
+        for row, spans in zip(side, highlighter.whole([row.text for row in side]), strict=True):
+            row.code = [(text, ink(*paint.slots[1:])) for text, paint in spans]

@@ -79,6 +79,8 @@ _LOOKS: dict[str, Look] = {
     "diff-number": Look("text-muted"),
     "news": Look("background", ground="accent", attributes="bold"),
     "found": Look("background", ground="warning"),
+    "choice": Look("accent", attributes="bold"),
+    "risk": Look("warning", attributes="bold"),
 }
 
 # For the theme that uses the terminal's 16 colours, which cannot be blended.

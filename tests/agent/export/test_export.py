@@ -1,61 +1,275 @@
-"""Every form of an export holds all that was said, and nothing in it can do anything."""
+"""Every format of an export says the same, and nothing in it can do anything."""
 
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from decimal import Decimal
 
 import pytest
 
-from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, exported, fenced
-from qcode.agent.sessions.history import HistoryEntry
+from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, ExportRequest, export_request, exported, fenced
+from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import message_from_json
+from qcode.agent.sessions.turns import SessionTurn, session_turns
+from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.usage import Price, Usage
+from qcode.safety.redaction import Redactor
 
 ABOUT = About("s1", "<b>Title</b> & more", "m/m")
 NASTY = '</pre><script>alert(1)</script> <img src=x onerror="x"> ``` \x1b[31mred'
+KEY = "sk-proj-" + "a1B2" * 6
 SAID = (
     user(NASTY),
     assistant(Reasoning("hm"), Text("I look."), ToolCall("c1", "shell", '{"command": "ls"}')),
     Message("user", (ToolResult("c1", "shell", f"out ````\n{NASTY}"),)),
     assistant(Text("Done.")),
     Message("user", (Image('image/png" onload="x', "aGk="), Text("see"))),
+    assistant(Text("Seen.")),
 )
-ENTRIES = tuple(HistoryEntry(message, note="cut" if at == 3 else "") for at, message in enumerate(SAID))
+TRUNCATED = (
+    AttemptRecord("first", 8000, "max_tokens", Usage(1000, 8000), is_discarded=True),
+    AttemptRecord("escalated", 64000, "max_tokens", Usage(1000, 64000)),
+    AttemptRecord("continuation", 64000, "end_turn", Usage(1000, 300)),
+)
+MARKDOWN = """# Cause
+
+The **discount** is in `total`, see [docs](https://example.org/a?b=1&c=2), [mail](mailto:a@example.org).
+
+| file | line |
+|------|-----:|
+| cart | 12   |
+
+```python
+def total(): return "x"  # cart
+```
+
+- [bad](javascript:alert(1)), [worse](data:text/html,x), <https://example.org>, ![pixel](https://example.org/p.png)
+- <script>alert(2)</script><b>bold</b>
+"""
+
+
+def history_of(
+    messages: Iterable[Message], attempts: dict[int, tuple[AttemptRecord, ...]] | None = None
+) -> SessionHistory:
+    history = SessionHistory()
+    history.use_model("m/m")
+    for number, message in enumerate(messages):
+        made, note = (attempts or {}).get(number, ()), "cut" if number == 3 else ""
+        at = f"2026-11-22T12:00:{5 * number:02d}.000+00:00"
+        is_prompt = message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
+        history.add(number, StoredMessage(HistoryEntry(message, made, note, at, numbers=(number,)), is_prompt))
+    return history
+
+
+def turns_of(history: SessionHistory) -> tuple[SessionTurn, ...]:
+    prices = {"m/m": Price(Decimal(1), Decimal(2)), "m/dear": Price(Decimal(100), Decimal(200))}
+    return session_turns(history, prices.get, Redactor().redact)
+
+
+def written(form: ExportForm, *messages: Message, turns: str = "", has_tools: bool = True) -> str:
+    return exported(turns_of(history_of(messages or SAID)), ABOUT, ExportRequest(form, "", turns, has_tools))
+
+
+def parsed(page: str) -> ElementTree.Element:
+    """Return the page, which must be well-formed, with all ids unique and every link to a turn leading somewhere."""
+    tree = ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>\n"))
+    ids = [element.attrib["id"] for element in tree.iter() if "id" in element.attrib]
+    assert len(ids) == len(set(ids))
+    inside = [link for link in links(tree) if link.startswith("#")]
+    assert {link[1:] for link in inside} <= set(ids)
+    return tree
+
+
+def links(tree: ElementTree.Element) -> list[str]:
+    return [element.attrib["href"] for element in tree.iter("a")]
+
+
+def words(element: ElementTree.Element) -> str:
+    return " ".join("".join(element.itertext()).split())
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMS)
 def test_all_that_was_said_is_in_every_form(form: ExportForm) -> None:
-    text = exported(ENTRIES, ABOUT, form)
+    text = written(form)
     assert text.endswith("\n")
     for said in ("I look.", "Done.", "hm", "shell", "cut", "see"):
         assert said in text, said
 
 
 def test_json_holds_the_messages_value_for_value() -> None:
-    page = json.loads(exported(ENTRIES, ABOUT, "json"))
+    page = json.loads(written("json"))
     assert tuple(message_from_json(one) for one in page["messages"]) == SAID
-    lone = exported((HistoryEntry(user("\ud800")),), ABOUT, "json")
+    assert [one["turn"] for one in page["messages"]] == [1, 1, 1, 1, 2, 2]
+    lone = exported(turns_of(history_of([user("\ud800")])), ABOUT, ExportRequest("json"))
     assert json.loads(lone.encode())["messages"][0]["blocks"][0]["text"] == "\ud800"
 
 
-def test_nothing_in_an_html_page_can_do_anything() -> None:
-    seen: list[tuple[str, list[tuple[str, str | None]]]] = []
-
-    class Reader(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            seen.append((tag, attrs))
-
-    page = exported(ENTRIES, ABOUT, "html")
-    Reader().feed(page)
-    tags = {tag for tag, _ in seen}
-    assert not tags & {"script", "iframe", "link", "a", "b", "img"}
-    assert not [attrs for _, attrs in seen for name, _ in attrs if name.startswith("on") or name in ("src", "href")]
+def test_foreign_text_never_becomes_markup() -> None:
+    page = written("html", *SAID[:3], assistant(Text(MARKDOWN)), user(NASTY), assistant(Text(NASTY)))
+    tree = parsed(page)
+    tags = {element.tag for element in tree.iter()}
+    assert not tags & {"script", "iframe", "link", "img", "form", "object"}
+    assert not [name for element in tree.iter() for name in element.attrib if name.startswith("on") or name == "src"]
     assert "\x1b" not in page
+    assert "alert(2)" in words(tree)
+
+
+def test_only_web_and_mail_links_of_a_reply_are_links() -> None:
+    tree = parsed(written("html", user("why?"), assistant(Text(MARKDOWN))))
+    outside = [link for link in links(tree) if not link.startswith("#")]
+    web = ["https://example.org", "https://example.org/p.png"]
+    assert outside == ["https://example.org/a?b=1&c=2", "mailto:a@example.org", *web]
+    assert "[bad](javascript:alert(1))" in words(tree)
+
+
+def test_markdown_of_a_reply_is_rendered_below_the_headings_of_the_page_and_code_is_highlighted() -> None:
+    tree = parsed(written("html", user("why?"), assistant(Text(MARKDOWN))))
+    assert [words(one) for one in tree.iter("h1")] == ["<b>Title</b> & more"]
+    assert [words(one) for one in tree.iter("h3")] == ["Cause"]
+    assert [words(one) for one in tree.iter("td")] == ["cart", "12"]
+    code = next(one for one in tree.iter("code") if one.attrib.get("class") == "language-python")
+    assert {span.attrib["class"]: span.text for span in code.iter("span")}["nf"] == "total"
+
+
+def test_a_page_passes_a_strict_parser_of_html() -> None:
+    html5lib = pytest.importorskip("html5lib")
+    said = (*SAID[:3], assistant(Text(MARKDOWN), Reasoning("*hm*")), user(NASTY), assistant(Text(NASTY)))
+    html5lib.HTMLParser(strict=True).parse(written("html", *said))
+
+
+def test_a_page_loads_nothing_and_prefers_the_colours_of_the_reader() -> None:
+    page = written("html")
+    assert "default-src 'none'" in page
+    assert "@import" not in page
+    assert "url(" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+def test_a_call_is_one_folded_card_with_its_result() -> None:
+    failed = Message("user", (ToolResult("c1", "shell", "no such file", is_error=True),))
+    tree = parsed(written("html", SAID[0], SAID[1], failed, assistant(Text("Hm."))))
+    card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
+    assert "open" not in card.attrib
+    assert words(card) == "shell ls failedno such file"
+    assert [words(one) for one in card.iter("summary")] == ["shell ls failed"]
+
+
+def test_a_call_that_a_crash_left_open_says_so() -> None:
+    tree = parsed(written("html", *SAID[:2]))
+    card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
+    assert words(card).startswith("shell ls failednot run: qcode ended before")
+    assert "**shell** `ls` (failed)" in written("md", *SAID[:2])
+
+
+def test_the_work_of_a_sub_agent_is_inside_its_card() -> None:
+    history = history_of([user("go"), assistant(ToolCall("c1", "task", '{"prompt": "look"}'))])
+    inner = (assistant(Text("Inside."), ToolCall("i1", "grep", '{"pattern": "x"}')),)
+    for message in (*inner, Message("user", (ToolResult("i1", "grep", "found it"),))):
+        history.add_inner("c1", InnerMessage(message))
+    turns = turns_of(history)
+    card = next(parsed(exported(turns, ABOUT, ExportRequest("html"))).iter("details"))
+    assert "Inside." in words(card)
+    assert "found it" in words(next(card.iter("details")))
+    assert "> Inside." in exported(turns, ABOUT, ExportRequest("md"))
+    assert json.loads(exported(turns, ABOUT, ExportRequest("json")))["messages"][1]["agents"]["c1"]
+
+
+def test_every_form_says_what_was_truncated_and_what_it_cost() -> None:
+    turns = turns_of(history_of(SAID, {3: TRUNCATED}))
+    said = "completed with 3 API calls (1 initial + 1 escalation + 1 continuation), 8,000 discarded output tokens."
+    # 3,000 tokens in at $1 and 72,300 out at $2 per million
+    for form in EXPORT_FORMS:
+        assert said in exported(turns, ABOUT, ExportRequest(form)), form
+    assert "15 s · 75.3k tokens · $0.15 · m/m" in exported(turns, ABOUT, ExportRequest("md"))
+    assert "15 s · 75.3k tokens · $0.15 · m/m" in words(parsed(exported(turns, ABOUT, ExportRequest("html"))))
+    assert json.loads(exported(turns, ABOUT, ExportRequest("json")))["turns"][0] == {
+        "number": 1,
+        "models": ["m/m"],
+        "usage": {"input": 3000, "output": 72300},
+        "cost_usd": 0.1476,
+    }
+
+
+def test_each_turn_has_the_model_and_the_price_of_its_time() -> None:
+    history = history_of(SAID[:4], {1: TRUNCATED[2:], 3: TRUNCATED[2:]})
+    history.use_model("m/dear")
+    attempts = (AttemptRecord("first", 8000, "end_turn", Usage(1000, 100)),)
+    history.add(4, StoredMessage(HistoryEntry(SAID[4], numbers=(4,)), is_own=True))
+    history.add(5, StoredMessage(HistoryEntry(SAID[5], attempts, numbers=(5,)), is_own=False))
+    first, second = turns_of(history)
+    assert (first.models, first.cost) == (("m/m",), Decimal("0.0032"))
+    assert (second.models, second.cost) == (("m/dear",), Decimal("0.12"))
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMS)
+def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
+    call = ToolCall("c1", "shell", json.dumps({"command": f"curl -H 'x-api-key: {KEY}'"}))
+    result = Message("user", (ToolResult("c1", "shell", f"key {KEY}"),))
+    text = written(form, user(KEY), assistant(Reasoning(KEY), Text(KEY), call), result, assistant(Text("done")))
+    assert KEY not in text
+    assert text.count("[redacted]") >= 5
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
+)
+def test_a_range_of_turns_is_exported_with_its_numbers(wanted: str, numbers: list[int]) -> None:
+    said = [message for number in range(4) for message in (user(f"ask {number}"), assistant(Text("yes")))]
+    page = json.loads(written("json", *said, turns=wanted))
+    assert [turn["number"] for turn in page["turns"]] == numbers
+    tree = parsed(written("html", *said, turns=wanted))
+    assert [one.attrib["id"] for one in tree.iter("section")] == [f"turn-{number}" for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("7", "No turn in 7: this session has 2 turns."),
+        ("2-1", "No turn in 2-1: this session has 2 turns."),
+        ("x", '"x" is not a range of turns. Use 3, 3-7, 3- or -7.'),
+        ("-", '"-" is not a range of turns. Use 3, 3-7, 3- or -7.'),
+    ],
+)
+def test_a_range_without_turns_is_refused_in_one_line(wanted: str, said: str) -> None:
+    with pytest.raises(ValueError, match=r"^.") as refused:
+        written("md", turns=wanted)
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMS)
+def test_without_tools_only_prompts_and_replies_are_left(form: ExportForm) -> None:
+    text = written(form, has_tools=False)
+    assert "out `" not in text
+    assert "shell" not in text
+    assert "I look." in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "request_"),
+    [
+        ("", ExportRequest("md")),
+        ("html", ExportRequest("html")),
+        ("html my page.htm", ExportRequest("html", "my page.htm")),
+        ("a b.json", ExportRequest("json", "a b.json")),
+        ("html --turns 3-7 out.html --no-tools", ExportRequest("html", "out.html", "3-7", has_tools=False)),
+        ("--turns=2", ExportRequest("md", "", "2")),
+    ],
+)
+def test_the_argument_of_the_command_is_a_format_a_path_and_options(typed: str, request_: ExportRequest) -> None:
+    assert export_request(typed) == request_
+
+
+def test_an_unknown_option_of_the_command_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^Cannot use --pdf here\. Type /export \[md\|json\|html\]"):
+        export_request("html --pdf")
 
 
 def test_a_fence_is_longer_than_any_in_the_text() -> None:
     text = fenced("a ````` b")
     assert text.startswith("``````\n")
     assert text.endswith("\n``````")
-    assert "\x1b" not in exported(ENTRIES, ABOUT, "md")
+    assert "\x1b" not in written("md")

@@ -16,7 +16,8 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
 from qcode.tui.commands.sessions import context_text, cost_text_of
-from qcode.tui.screens.rewind import ChangesScreen, DoubtPicker, RewindPicker, WhatPicker
+from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
@@ -73,7 +74,7 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
 def test_diff_shows_what_the_session_changed(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/diff")
-        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.until(lambda: isinstance(run.app.screen, PagerScreen))
         shown = run.app.export_screenshot().replace("&#160;", " ")
         assert "Changed in this session: 1 file" in shown
         assert "a.txt" in shown

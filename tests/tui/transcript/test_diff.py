@@ -7,7 +7,7 @@ from difflib import unified_diff
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.tui.transcript.diff import parse_diff, render_diff
+from qcode.tui.transcript.diff import near_changes, parse_diff, render_diff
 from qcode.tui.transcript.line import join
 
 DIFF = """--- a/src/x.py
@@ -68,7 +68,39 @@ def test_the_names_of_several_files_are_shown() -> None:
 
 
 def test_a_note_about_a_missing_line_end_is_no_line() -> None:
-    assert rows("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n") == ["1 - a", "1 + b"]
+    noted = "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n"
+    assert rows(noted) == ["1 - a  no line break", "1 + b"]
+
+
+def test_a_deleted_a_new_and_a_moved_file_are_named_so() -> None:
+    files = "--- a/x.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n--- /dev/null\n+++ b/y.py\n@@ -0,0 +1 @@\n+y\n"
+    moved = "--- a/old.py\n+++ b/new.py\n@@ -1 +1 @@\n-z\n+zz\n"
+    assert [row for row in rows(files + moved) if "." in row] == ["x.py (deleted)", "y.py", "old.py → new.py"]
+
+
+def test_the_blanks_around_changed_words_are_not_marked() -> None:
+    diff = "@@ -1 +1 @@\n-return first(value)\n+    return first(value, other)  # checked\n"
+    for row in parse_diff(diff):
+        marked = [row.text[start:end] for start, end in row.changed]
+        assert marked == [text.strip() for text in marked]
+
+
+def test_code_is_highlighted_on_the_ground_of_its_change() -> None:
+    lines = render_diff(parse_diff(DIFF), 60)
+    strings = [ink.slots for line in lines for text, ink in line.spans if text == "'"]
+    assert strings[0] == ("code-string", "diff-remove")
+    assert ("code-string", "diff-add") in strings
+
+
+def test_a_string_over_several_lines_is_highlighted_as_one() -> None:
+    diff = '--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n text = """\n-def f\n+def g\n """\n'
+    inks = [ink.slots[0] for line in render_diff(parse_diff(diff), 60) for text, ink in line.spans if "def" in text]
+    assert inks == ["code-string", "code-string"]
+
+
+def test_only_the_lines_near_a_change_are_kept() -> None:
+    shown = join(render_diff(near_changes(parse_diff(DIFF), 0), 60)).split("\n")
+    assert shown == ["  9 -     name = 'x'", "  9 +     name = 'y'", " 10 +     more", "  ⋮", "100 - gone"]
 
 
 def test_long_rows_wrap_beside_their_number() -> None:

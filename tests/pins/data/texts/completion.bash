@@ -81,10 +81,10 @@ _qcode() {
     sessions)
       case $prev in
         --format) found="md json html" ;;
-        -o|--output) ;;
+        --turns|-o|--output) ;;
         *)
           case $cur in
-            -*) found="--format -o --output" ;;
+            -*) found="--format --turns --no-tools -o --output" ;;
             *)
               case $prev in
                 sessions) found="list show export delete" ;;

@@ -34,6 +34,8 @@ complete -c qcode -n '__fish_seen_subcommand_from permissions' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l yolo
 complete -c qcode -f -n '__fish_seen_subcommand_from sessions; and not __fish_seen_subcommand_from list show export delete' -a 'list show export delete'
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l format -x -a 'md json html'
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l turns -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l no-tools
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -s o -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l output -r
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'

@@ -1,0 +1,232 @@
+"""Writes the HTML page of an export: one file that loads nothing and contains no script.
+
+Replies are rendered from Markdown and code is highlighted, both as text: HTML in a reply stays text, a link may only
+lead to a web page or a mail address, and an image of a reply is a link. The output is also well-formed XML, so that a
+tag that is not closed fails a test. `page.css` has the style.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, prompt_of, view_of
+from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.text.clean import clean, single_spaced
+from qcode.text.diff import diff_lines
+from qcode.text.lexers import LEXER_FAULTS, lexer_of
+from qcode.text.numbers import count_text
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.renderer import RendererHTML
+    from markdown_it.token import Token
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_STYLE = Path(__file__).with_name("page.css")
+_MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
+_LEVELS_ABOVE = 2
+"""The heading levels of the page itself; a heading in a reply starts below them."""
+_MAX_LEVELS = 40
+_MAX_HIGHLIGHTED = 100_000
+
+
+def html_page(turns: Sequence[SessionTurn], title: str, facts: Sequence[str], *, has_tools: bool) -> str:
+    """Return the page. `facts` are shown under the title."""
+    listed = "\n".join(f'<li value="{turn.number}">{_turn_link(turn)}</li>' for turn in turns)
+    body = "\n".join(_turn(turn, has_tools=has_tools) for turn in turns)
+    style = _STYLE.read_text(encoding="utf-8")
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8"/>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
+        '<meta name="color-scheme" content="light dark"/>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>\n'
+        f"<title>{_text(title)}</title>\n<style>\n{style}</style></head>\n"
+        f"<body>\n<header><h1>{_text(title)}</h1>{_facts(facts)}</header>\n"
+        f'<nav aria-label="Turns"><ol>\n{listed}\n</ol></nav>\n<main>\n{body}\n</main>\n</body></html>\n'
+    )
+
+
+def _turn_link(turn: SessionTurn) -> str:
+    return f'<a href="#turn-{turn.number}">{_text(turn.label)}</a>'
+
+
+def _facts(facts: Sequence[str]) -> str:
+    return f'<p class="facts">{" · ".join(map(_text, facts))}</p>' if facts else ""
+
+
+def _turn(turn: SessionTurn, *, has_tools: bool) -> str:
+    parts = [part for step in turn.steps for part in _step(turn, step, has_tools=has_tools)]
+    heading = f'<h2><a href="#turn-{turn.number}">Turn {turn.number}</a></h2>'
+    return "\n".join(
+        [f'<section id="turn-{turn.number}" class="turn">{heading}', *parts, f"{_facts(turn.facts)}</section>"]
+    )
+
+
+def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[str]:
+    message = step.entry.message
+    if message.role == "user":
+        yield from _prompt(prompt_of(message))
+    else:
+        for block in message.blocks:
+            match block:
+                case Text(text=text) if text.strip():
+                    yield f'<div class="reply">{_markdown(text)}</div>'
+                case Reasoning(text=text) if text.strip():
+                    yield f'<details class="thinking"><summary>Thinking</summary>{_markdown(text)}</details>'
+                case ToolCall() if has_tools:
+                    yield _card(turn.view(block), _agent(step.agents.get(block.call_id, ())))
+                case _:
+                    pass
+    for note in (step.recovery, step.entry.note):
+        if note:
+            yield f'<p class="note">{_text(note)}</p>'
+
+
+def _prompt(prompt: PromptParts) -> Iterator[str]:
+    for one in prompt.attached:
+        head = f"<summary>{_text(one.kind)} <code>{_text(single_spaced(one.name))}</code></summary>"
+        yield f'<details class="call">{head}{_pre(one.content)}</details>'
+    if prompt.typed or prompt.images:
+        images = "".join(map(_image, prompt.images))
+        yield f'<div class="prompt"><div class="typed">{_text(prompt.typed)}</div>{images}</div>'
+
+
+def _card(view: CallView, agent: str = "") -> str:
+    """Return a folded card: its line, then the change or the arguments, then the result."""
+    lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
+    notes = [single_spaced(view.summary) or lines, view.state]
+    shown = "".join(f" <small>{_text(note)}</small>" for note in notes if note)
+    name = f"<b>{_text(single_spaced(view.name))}</b>"
+    argument = f" <code>{_text(view.argument)}</code>" if view.argument else ""
+    body = (_diff(view.diff) if view.diff else _arguments(view)) + agent
+    result = _pre(view.output, "output") if view.output else ""
+    state = " failed" if view.state else ""
+    images = "".join(map(_image, view.images))
+    head = f"<summary>{name}{argument}{shown}</summary>"
+    return f'<details class="call{state}">{head}{body}{result}{images}</details>'
+
+
+def _arguments(view: CallView) -> str:
+    """Return the arguments that the line of the card does not show in full."""
+    return "".join(
+        f'<p class="name">{_text(name)}</p>{_pre(text, language=language)}' for name, text, language in view.details
+    )
+
+
+def _agent(messages: Sequence[Message]) -> str:
+    """Return the work of a sub-agent: its texts and the cards of its calls."""
+    results = {one.call_id: one for message in messages for one in message.blocks if isinstance(one, ToolResult)}
+    parts: list[str] = []
+    for message in messages:
+        for block in message.blocks:
+            if isinstance(block, ToolCall):
+                parts.append(_card(view_of(block, results.get(block.call_id))))
+            elif isinstance(block, Text) and block.text.strip():
+                parts.append(f'<div class="reply">{_markdown(block.text)}</div>')
+    return f'<div class="agent">{"".join(parts)}</div>' if parts else ""
+
+
+def _diff(diff: str) -> str:
+    rows: list[str] = []
+    for line in diff_lines(diff.removesuffix("\n").split("\n")):
+        if line.kind in ("add", "remove", "same"):
+            number = f"<i>{line.number}</i>"
+            rows.append(f'<span class="{line.kind}">{number}{_text(line.text) or " "}</span>')
+        elif line.kind == "outside" and line.text.startswith(("--- ", "diff --git", "index ")):
+            continue
+        elif line.text:
+            rows.append(f'<span class="hunk">{_text(line.text)}</span>')
+    return f'<pre class="diff">{"".join(rows)}</pre>'
+
+
+def _pre(text: str, kind: str = "code", *, language: str = "") -> str:
+    return f'<pre class="{kind}">{_highlighted(clean(text), language)}</pre>'
+
+
+def _highlighted(code: str, language: str) -> str:
+    """Return code as HTML, with token classes if the language is known."""
+    lexer = lexer_of(language) if len(code) <= _MAX_HIGHLIGHTED else None
+    if lexer is None:
+        return _text(code)
+    try:
+        return str(_pygments().highlight(_encodable(code), lexer, _pygments().formatter)).removesuffix("\n")
+    except LEXER_FAULTS:
+        return _text(code)
+
+
+class _Pygments:
+    """Pygments, imported with the first code of a known language."""
+
+    def __init__(self) -> None:
+        from pygments import highlight  # type: ignore[import-untyped]  # Pygments ships no types
+        from pygments.formatters.html import HtmlFormatter  # type: ignore[import-untyped]  # Pygments ships no types
+
+        self.highlight: Any = highlight
+        self.formatter: Any = HtmlFormatter(nowrap=True)
+
+
+@lru_cache(maxsize=1)
+def _pygments() -> _Pygments:
+    return _Pygments()
+
+
+def _markdown(text: str) -> str:
+    return str(_parser().render(_encodable(clean(text))))
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    options = {"html": False, "xhtmlOut": True, "maxNesting": _MAX_LEVELS, "highlight": _highlight}
+    parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    parser.validateLink = lambda url: _LINK.fullmatch(url) is not None  # type: ignore[method-assign]  # as documented
+    parser.add_render_rule("image", _linked_image)
+    parser.add_render_rule("link_open", _link_open)
+    parser.add_render_rule("heading_open", _lowered_heading)
+    parser.add_render_rule("heading_close", _lowered_heading)
+    return parser
+
+
+def _highlight(code: str, language: str, _attributes: str) -> str:
+    return _highlighted(code.removesuffix("\n"), language)
+
+
+def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule
+    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    return renderer.renderToken(tokens, index, _options, _env)
+
+
+def _lowered_heading(renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule
+    token = tokens[index]
+    token.tag = f"h{min(6, int(token.tag[1:]) + _LEVELS_ABOVE)}"
+    return renderer.renderToken(tokens, index, _options, _env)
+
+
+def _linked_image(_renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule
+    """Return an image of a reply as a link, because loading it would tell its server who reads the page."""
+    address = str(tokens[index].attrGet("src") or "")
+    label = _text(tokens[index].content or address)
+    return f'<a href="{_text(address)}" rel="noopener noreferrer nofollow">{label}</a>'
+
+
+def _image(image: Image) -> str:
+    if not _MEDIA_TYPE.fullmatch(image.media_type) or not _BASE64.fullmatch(image.data):
+        return "<p>[an image that cannot be shown]</p>"
+    return f'<img alt="image" src="data:{image.media_type};base64,{image.data}"/>'
+
+
+def _text(text: str) -> str:
+    return html.escape(_encodable(clean(text)))
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,273 @@
+"""The file with the shown text of the reply under way, so that a killed process loses almost none of it.
+
+`ID.partial` lies beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
+without fsync: the number of the message that the reply will become, and segments of text. A segment that comes again
+replaces the one before it, so that a secret which arrives in two parts is redacted as a whole. A new attempt moves the
+text aside; `read_partial` returns the text that `PartialRestored` would bring back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from qcode.agent.sessions.records import read_records, text, to_line, whole
+from qcode.protocol.events import PartialRestored, ReplyFinished, Retry, TurnEvent
+from qcode.protocol.messages import Block, Message, Reasoning, Text, assistant
+from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.text.json import JsonObject
+from qcode.values import dataclass
+
+FLUSH_SECONDS = 0.25
+"""How long text waits to be written. Its last word, which may be the start of a secret, waits twice as long at most."""
+FLUSH_CHARS = 2_000
+MAX_SEGMENT = 4 * FLUSH_CHARS
+_MAX_WORD = 512
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_KEY_BEGIN, _KEY_END = "-----BEGIN ", "-----END "
+
+Kind: TypeAlias = Literal["text", "reasoning"]
+
+
+class PartialReply:
+    """Writes the shown text of the reply under way to `path`; with None nothing is kept.
+
+    `number` returns the number of the message that is committed next. `see` needs a running event loop. After a write
+    error the rest of the reply is not kept; the session file reports the same error.
+    """
+
+    def __init__(self, path: Path | None, number: Callable[[], int], redact: Callable[[str], str]) -> None:
+        self._path = path
+        self._number = number
+        self._redact = redact
+        self._handle: int | None = None
+        self._has_failed = False
+        self._is_begun = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._kind: Kind = "text"
+        self._block: int | None = None
+        self._text_block: int | None = None
+        self._segment: list[str] = []
+        self._index = 0
+        self._size = 0
+        self._written = 0
+        self._size_at_flush = 0
+        self._due = FLUSH_CHARS
+
+    def see(self, event: TurnEvent) -> None:
+        """Take an event that is about to be shown; events without text of the reply are ignored."""
+        if self._path is None:
+            return
+        if type(event) is TextDelta:
+            if event.block == self._text_block and self._timer is not None:
+                self._segment.append(event.text)
+                self._size += len(event.text)
+                if self._size >= self._due:
+                    self._flush(is_full=True)
+            else:
+                self._take("text", event.block, event.text)
+            return
+        match event:
+            case ReasoningDelta():
+                self._take("reasoning", event.block, event.text)
+            case Retry(is_continuation=False) if self._is_begun or self._size:
+                self._end_segment()
+                self._write({"over": True})
+            case PartialRestored():
+                self._end_segment()
+                self._write({"restored": self._redact(event.text), "reasoning": self._redact(event.reasoning)})
+            case ReplyFinished():
+                self.clear()
+            case _:
+                pass
+
+    def renumber(self) -> None:
+        """Note that the reply will be committed under another number, after a compaction during the reply."""
+        if self._is_begun:
+            self._write({"n": self._number()})
+
+    def clear(self) -> None:
+        """Empty the file, because the text is in the session now."""
+        self._stop_timer()
+        self._begin_segment("text", None)
+        self._index = 0
+        self._has_failed = False
+        if self._is_begun and self._handle is not None:
+            self._is_begun = False
+            with suppress(OSError):
+                os.ftruncate(self._handle, 0)
+
+    def discard(self) -> None:
+        """Remove a file that a killed process left, because its text is in the session now."""
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write the rest and close the file; remove it if it is empty. Idempotent."""
+        self._stop_timer()
+        self._flush(is_whole=True)
+        if self._handle is not None and self._path is not None:
+            with suppress(OSError):
+                if os.fstat(self._handle).st_size == 0:
+                    self._path.unlink(missing_ok=True)
+            os.close(self._handle)
+            self._handle = None
+        self._path = None
+
+    def _take(self, kind: Kind, block: int, piece: str) -> None:
+        if block != self._block or kind != self._kind:
+            self._end_segment()
+            self._begin_segment(kind, block)
+        self._segment.append(piece)
+        self._size += len(piece)
+        if self._size >= self._due:
+            self._flush(is_full=True)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self._flush(is_whole=self._size == self._size_at_flush)
+        if self._written < self._size:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._time_is_up)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _flush(self, *, is_whole: bool = False, is_full: bool = False) -> None:
+        """Write the open segment, up to its last word unless `is_whole`; begin another segment after a full one.
+
+        `is_full`: enough is written with the full segment, and the rest is not due yet.
+        """
+        shown = "".join(self._segment)
+        cut = _end_of_segment(shown)
+        if cut:
+            self._write_segment(shown[:cut])
+            shown = shown[cut:]
+            self._begin_segment(self._kind, self._block)
+        end = 0 if cut and is_full else len(shown) if is_whole else _end_of_words(shown)
+        if end > self._written:
+            self._write_segment(shown[:end])
+            self._written = end
+            self._due = end + FLUSH_CHARS
+        self._segment, self._size = [shown], len(shown)
+        self._size_at_flush = len(shown)
+
+    def _end_segment(self) -> None:
+        self._flush(is_whole=True)
+        self._begin_segment("text", None)
+
+    def _begin_segment(self, kind: Kind, block: int | None) -> None:
+        self._index += 1
+        self._kind, self._block = kind, block
+        self._text_block = block if kind == "text" else None
+        self._segment = []
+        self._size = self._written = self._size_at_flush = 0
+        self._due = FLUSH_CHARS
+
+    def _write_segment(self, shown: str) -> None:
+        if self._block is not None:
+            place: JsonObject = {"segment": self._index, "kind": self._kind, "block": self._block}
+            self._write({**place, "text": self._redact(shown)})
+
+    def _write(self, record: JsonObject) -> None:
+        if self._path is None or self._has_failed:
+            return
+        lines = to_line(record)
+        try:
+            if self._handle is None:
+                self._handle = os.open(self._path, _FLAGS, 0o600)
+            if not self._is_begun:
+                os.ftruncate(self._handle, 0)
+                lines = to_line({"n": self._number()}) + lines
+                self._is_begun = True
+            if os.write(self._handle, lines) < len(lines):
+                self._has_failed = True
+        except OSError:
+            self._has_failed = True
+
+
+def _end_of_words(shown: str) -> int:
+    """Return the end of the last complete word; the end of the text if the last word is very long."""
+    end = len(shown)
+    for at in range(end - 1, max(-1, end - 1 - _MAX_WORD), -1):
+        if shown[at].isspace():
+            return at + 1
+    return end if end > _MAX_WORD else 0
+
+
+def _end_of_segment(shown: str) -> int:
+    """Return where a full segment ends, at a line end outside a private key if possible; 0 while it is not full."""
+    if len(shown) < FLUSH_CHARS:
+        return 0
+    cut = shown.rfind("\n") + 1
+    begin = shown.rfind(_KEY_BEGIN)
+    if begin >= 0 and _KEY_END not in shown[begin:]:
+        cut = begin
+    return cut or (_end_of_words(shown) if len(shown) >= MAX_SEGMENT else 0)
+
+
+@dataclass(slots=True)
+class _ShownText:
+    """The text of one attempt: its segments by number, each with the block that it belongs to."""
+
+    segments: dict[int, tuple[Kind, int, str]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(len(piece) for kind, _, piece in self.segments.values() if kind == "text")
+
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the blocks up to the last one with text; reasoning that nothing follows was never an answer."""
+        joined: list[tuple[Kind, int, str]] = []
+        for kind, block, piece in self.segments.values():
+            if joined and joined[-1][:2] == (kind, block):
+                joined[-1] = (kind, block, joined[-1][2] + piece)
+            else:
+                joined.append((kind, block, piece))
+        while joined and (joined[-1][0] == "reasoning" or not joined[-1][2].strip()):
+            joined.pop()
+        return tuple(Text(piece) if kind == "text" else Reasoning(piece) for kind, _, piece in joined if piece)
+
+
+def read_partial(path: Path, number: int) -> Message | None:
+    """Return the reply that was under way when qcode was killed, None if there is none.
+
+    `number` is that of the next message: a text for another number was committed before the file could be emptied.
+    """
+    try:
+        records = read_records(path.read_bytes()).records
+    except OSError:
+        return None
+    try:
+        shown, found = _folded(records)
+    except ValueError:
+        return None
+    blocks = shown.blocks()
+    return assistant(*blocks) if found == number and blocks else None
+
+
+def _folded(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
+    """Return the longer of the text shown last and the text moved aside, and the number of the message."""
+    live, aside, number = _ShownText(), _ShownText(), None
+    for record in records:
+        if "n" in record:
+            number = whole(record, "n")
+        elif "over" in record:
+            live, aside = _ShownText(), max(aside, live, key=lambda one: one.size)
+        elif "restored" in record:
+            live, aside = _ShownText(), _ShownText()
+            live.segments[-2] = ("reasoning", -2, text(record, "reasoning"))
+            live.segments[-1] = ("text", -1, text(record, "restored"))
+        else:
+            kind: Kind = "reasoning" if text(record, "kind") == "reasoning" else "text"
+            live.segments[whole(record, "segment")] = (kind, whole(record, "block"), text(record, "text"))
+    return (live if live.size > aside.size else aside), number

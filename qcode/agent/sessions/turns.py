@@ -1,0 +1,234 @@
+"""Splits a stored session into turns as a reader sees them: prompt, replies, calls with their results, cost.
+
+For exports, and whatever else shows a session by turns. Secrets are removed here. Pure; `export` writes the turns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from decimal import Decimal
+
+from qcode.agent.context.attachments import Attachment, split_attached
+from qcode.agent.outcomes import requests_note
+from qcode.agent.reports import TurnUsage, recorded_usage
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory
+from qcode.agent.sessions.loader import assemble
+from qcode.agent.sessions.records import is_a_prompt, redacted
+from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
+from qcode.protocol.usage import Price, Usage
+from qcode.text.clean import shown_line, single_spaced
+from qcode.text.json import JsonObject, parse_object
+from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
+from qcode.values import dataclass
+
+_MAX_LABEL, _MAX_ARGUMENT = 80, 200
+
+
+@dataclass(frozen=True, slots=True)
+class PromptParts:
+    """The parts of a user message: what was typed, attached texts, and images."""
+
+    typed: str
+    attached: tuple[Attachment, ...] = ()
+    images: tuple[Image, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """A call and its result as the user sees them. `state` is empty for a call that succeeded."""
+
+    name: str
+    argument: str
+    arguments: JsonObject
+    state: str = ""
+    summary: str = ""
+    diff: str = ""
+    output: str = ""
+    images: tuple[Image, ...] = ()
+
+    @property
+    def details(self) -> tuple[tuple[str, str, str], ...]:
+        """The arguments that `argument` does not show in full: name, text, and language for highlighting."""
+        return tuple(
+            (name, value, "bash" if name == "command" else "")
+            if isinstance(value, str)
+            else (name, json.dumps(value, ensure_ascii=False, indent=1), "json")
+            for name, value in self.arguments.items()
+            if value != self.argument
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStep:
+    """A message of a turn. `model` wrote it; `recovery` says how a truncated reply was completed, or is empty.
+
+    `agents` are the messages of the sub-agents that its calls started, by call id.
+    """
+
+    entry: HistoryEntry
+    model: str
+    recovery: str = ""
+    agents: dict[str, tuple[Message, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTurn:
+    """A prompt and everything until the next one. Turns are counted from 1.
+
+    `cost` is None if a price or a token count is unknown.
+    """
+
+    number: int
+    steps: tuple[SessionStep, ...]
+    usage: Usage
+    cost: Decimal | None
+
+    @property
+    def prompt(self) -> PromptParts:
+        return prompt_of(self.steps[0].entry.message)
+
+    @property
+    def label(self) -> str:
+        """The first words of the prompt, on one line."""
+        prompt = self.prompt
+        return single_spaced(prompt.typed, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(step.model for step in self.steps if step.entry.attempts and step.model))
+
+    @property
+    def results(self) -> dict[str, ToolResult]:
+        """The results of its calls, by call id."""
+        blocks = (block for step in self.steps for block in step.entry.message.blocks)
+        return {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
+
+    def view(self, call: ToolCall) -> CallView:
+        return view_of(call, self.results.get(call.call_id))
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Duration, tokens, cost and models of the turn, as far as known."""
+        seconds = _seconds(self.steps[0].entry.at, self.steps[-1].entry.at)
+        took = (duration_text(seconds),) if seconds is not None else ()
+        return (*took, *usage_facts(self.usage, self.cost), *self.models)
+
+
+def session_turns(
+    history: SessionHistory, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
+) -> tuple[SessionTurn, ...]:
+    """Return all turns that led to the current state, including messages that a compaction replaced."""
+    turns: list[list[SessionStep]] = []
+    entries: list[list[TurnUsage]] = []
+    for entry in assemble(history, history.all_numbers()).entries:
+        begins = is_a_prompt(entry.message) and not entry.is_filled_in
+        if begins or not turns:
+            turns.append([])
+            entries.append([])
+        step, used = _step(history, entry, price_of, redact)
+        turns[-1].append(step)
+        entries[-1] += used
+    return tuple(
+        SessionTurn(number, tuple(steps), sum((one.usage for one in used), Usage()), total_cost(used))
+        for number, (steps, used) in enumerate(zip(turns, entries, strict=True), 1)
+    )
+
+
+def _step(
+    history: SessionHistory, entry: HistoryEntry, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
+) -> tuple[SessionStep, list[TurnUsage]]:
+    stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
+    model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
+    used = recorded_usage("", entry.attempts, model, price_of(model) if entry.attempts else None)
+    recovery = requests_note(used.api_calls, used.discarded_output_tokens)
+    agents = stored.inner if stored is not None else {}
+    inner = [attempt for agent in agents.values() for said in agent.messages for attempt in said.attempts]
+    step = SessionStep(
+        replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
+        model,
+        f"Truncated at the output limit and completed with {recovery}." if recovery else "",
+        {call: tuple(redacted(said.message, redact) for said in agent.messages) for call, agent in agents.items()},
+    )
+    # The model of a sub-agent is not stored, so the price is that of the conversation's model.
+    both = [used] if entry.attempts else []
+    return step, [*both, recorded_usage("", inner, model, price_of(model))] if inner else both
+
+
+def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:
+    """Return the sum of the costs, None if one is unknown or there is none."""
+    costs = [one.cost for one in used]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if costs and len(known) == len(costs) else None
+
+
+def usage_facts(usage: Usage, cost: Decimal | None) -> Iterator[str]:
+    """Yield tokens and cost for a line of facts."""
+    if usage.input is not None or usage.output is not None:
+        yield f"{tokens_text((usage.input or 0) + (usage.output or 0))} tokens"
+    if cost is not None:
+        yield cost_text(cost)
+
+
+def prompt_of(message: Message) -> PromptParts:
+    """Return the parts of a user message; tool results are not among them."""
+    typed: list[str] = []
+    attached: list[Attachment] = []
+    for block in message.blocks:
+        if isinstance(block, Text):
+            found = split_attached(block.text)
+            if found is None:
+                typed.append(block.text)
+            else:
+                attached.append(found)
+    images = tuple(block for block in message.blocks if isinstance(block, Image))
+    return PromptParts("\n\n".join(typed), tuple(attached), images)
+
+
+def view_of(call: ToolCall, result: ToolResult | None) -> CallView:
+    arguments = parse_object(call.arguments) or {}
+    argument = _argument_of(arguments)
+    if result is None:
+        return CallView(call.name, argument, arguments, "no result")
+    state = "failed" if result.is_error else ""
+    return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
+
+
+_NAMING = ("command", "path", "pattern", "query", "url", "name")
+
+
+def _argument_of(arguments: JsonObject) -> str:
+    """Return the argument that names what the call is about, on one line."""
+    texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value.strip()}
+    named = next((texts[name] for name in _NAMING if name in texts), next(iter(texts.values()), ""))
+    return shown_line(named, _MAX_ARGUMENT)
+
+
+_RANGE = re.compile(r"(\d+)(?:(-)(\d*))?|-(\d+)")
+
+
+def select_turns(turns: Sequence[SessionTurn], wanted: str) -> tuple[SessionTurn, ...]:
+    """Return the turns of a range such as `3-7`, `3`, `3-` or `-7`.
+
+    Raise `ValueError` with one line for the user.
+    """
+    match = _RANGE.fullmatch(wanted.strip())
+    if match is None:
+        raise ValueError(f'"{single_spaced(wanted, 40)}" is not a range of turns. Use 3, 3-7, 3- or -7.')
+    first = int(match[1] or 1)
+    last = int(match[3] or match[4] or (len(turns) if match[2] else first))
+    found = tuple(turn for turn in turns if first <= turn.number <= last)
+    if not found:
+        raise ValueError(f"No turn in {wanted.strip()}: this session has {count_text(len(turns), 'turn')}.")
+    return found
+
+
+def _seconds(first: str, last: str) -> float | None:
+    """Return the time between two moments (ISO 8601), None if one is missing or invalid."""
+    try:
+        return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,23 @@
+"""Finds the Pygments lexer of a language. Pygments is imported with the first language that is looked up."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+# A lexer may raise these for code that is cut anywhere, or for a state it cannot resume; the code is then plain.
+LEXER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+@lru_cache(maxsize=64)
+def lexer_of(language: str) -> Any:  # noqa: ANN401  Pygments ships no types
+    """Return the lexer of a language, None if Pygments has none."""
+    if not language:
+        return None
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # Pygments ships no types
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # Pygments ships no types
+
+    try:
+        return get_lexer_by_name(language)
+    except ClassNotFound:
+        return None

@@ -1,0 +1,154 @@
+"""How an approval is put to the user: its title, its choices in order, and what a written text decides.
+
+The app and the linear mode read the same forms. Choices are numbered from 1 without gaps; a letter means the same in
+every form. Further offers come after the last yes. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    Approval,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ServerApproval,
+    ToolApproval,
+)
+from qcode.text.clean import cut, ensure_visible, visible
+from qcode.text.risk import risky_words
+from qcode.values import dataclass
+
+_MAX_QUESTION = 400
+
+AGAIN = "the same call gave the same result several times; change the approach"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One choice. `decision` None: what the user then writes decides. `key` is a key of the app that does the same."""
+
+    label: str
+    letter: str = ""
+    decision: Decision | None = None
+    detail: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an approval is put: what can be chosen, and the decision that a written text stands for.
+
+    `format` is that of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or `markdown`
+    of the model. `why` is one line about why it asks.
+    """
+
+    options: tuple[Option, ...]
+    format: Literal["edit", "command", "call", "text", "markdown"] = "call"
+    written: type[Deny | Answer] = Deny
+    hint: str = "Why not, or what to do instead? Enter send · Esc back"
+    why: str = ""
+
+
+_NO = Option("No", "n", Deny(), "stops the turn")
+_SAY_WHY = Option("No, and say why", "t")
+_REPEAT_OPTIONS = (
+    Option("Yes, run it again", "y", Allow()),
+    Option("No, change the approach", "n", Deny(AGAIN)),
+    _SAY_WHY,
+)
+_PLAN_OPTIONS = (
+    Option("Yes, and ask before each edit", "y", AcceptPlan()),
+    Option("Yes, and accept edits", "a", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
+    Option("No, keep planning", "n", Deny(), "stops the turn"),
+    Option("No, and say what to change", "t"),
+)
+_SERVER_OPTIONS = (
+    Option("Yes, from now on", "y", Allow()),
+    Option("No, not in this session", "n", Deny()),
+)
+
+
+def form_of(approval: Approval) -> Form:
+    """Return how the app and the linear mode put an approval to the user."""
+    match approval:
+        case ToolApproval(kind=kind, why=why):
+            return Form(_tool_options(approval), "call" if kind == "other" else kind, why=why)
+        case RepeatedCall():
+            return Form(_REPEAT_OPTIONS)
+        case Question():
+            hint = "Your answer. Enter send · Esc back"
+            return Form(_answers_to(approval), "text", Answer, hint)
+        case PlanApproval():
+            hint = "What should change in the plan? Enter send · Esc back"
+            return Form(_PLAN_OPTIONS, "markdown", hint=hint)
+        case ServerApproval():
+            return Form(_SERVER_OPTIONS)
+
+
+def asked_by(approval: Approval) -> str:
+    """Return the question on one line, with who asks it if that is not the conversation itself."""
+    match approval:
+        case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
+            return f"Sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
+        case Question():
+            return f"The model asks: {question_line(approval)}"
+        case _:
+            return question_line(approval)
+
+
+def question_line(approval: Approval) -> str:
+    """Return the question on one line, short enough to leave room for the choices; the preview has it all."""
+    return cut(" ".join(ensure_visible(approval.question).split("\n")), _MAX_QUESTION)
+
+
+def option_of(key: str, options: Sequence[Option]) -> Option | None:
+    """Return the option with this number or letter."""
+    numbers = {str(number): option for number, option in enumerate(options, start=1)}
+    return numbers.get(key) or next((option for option in options if option.letter and option.letter == key), None)
+
+
+def choice_line(number: int, option: Option) -> str:
+    """Return an option as a line of the linear mode."""
+    letter = f" ({option.letter})" if option.letter else ""
+    return f"{number}. {option.label}{letter}" + (f": {option.detail}" if option.detail else "")
+
+
+def risk_line(command: str) -> str:
+    """Return the risky words of a command as a sentence, for a screen without colors; empty if there are none."""
+    words = [command[start:end] for start, end in risky_words(command)]
+    return f"Careful: {', '.join(dict.fromkeys(words))}" if words else ""
+
+
+def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
+    rule = visible(approval.rule)
+    return (
+        Option("Yes", "y", Allow()),
+        *((Option(f"Yes, and stop asking for {rule}", "a", Allow("session")),) if rule else ()),
+        *((Option("Yes, always in this folder", "f", Allow("folder")),) if rule and approval.is_keepable else ()),
+        *(_OFFERS[scope] for scope in approval.offers if scope in _OFFERS),
+        _NO,
+        _SAY_WHY,
+    )
+
+
+_OFFERS = {
+    "edits": Option("Yes, and all edits from now on", decision=Allow("edits"), key="Shift+Tab"),
+    "trust": Option("Yes, and trust this folder", decision=Allow("trust")),
+}
+
+
+def _answers_to(question: Question) -> tuple[Option, ...]:
+    choices = tuple(
+        Option(visible(choice.label), decision=Answer(choice.label), detail=visible(choice.detail))
+        for choice in question.choices
+    )
+    own = Option("Other: write an answer" if choices else "Write an answer", "t")
+    return (*choices, own)

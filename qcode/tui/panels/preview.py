@@ -1,0 +1,124 @@
+"""The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
+
+`Rows` shows such rows in a `Static`. Nothing of a call is left out or hidden: the text was made visible by who asks,
+and `ensure_visible` checks that once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from rich.segment import Segment
+from textual.strip import Strip
+from textual.visual import Visual
+
+from qcode.text.clean import LINE_BREAK, ensure_visible
+from qcode.text.risk import risky_words
+from qcode.tui.transcript.code import Highlighter, repainted
+from qcode.tui.transcript.diff import DiffRow, near_changes, parse_diff, render_diff
+from qcode.tui.transcript.line import Line, Span, ink, shown, wrap
+from qcode.tui.transcript.markdown import MarkdownStream
+from qcode.tui.transcript.palette import Palette
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from textual.css.styles import RulesMap
+    from textual.style import Style
+    from textual.visual import RenderOptions
+    from textual.widget import Widget
+
+Format: TypeAlias = Literal["edit", "command", "call", "text", "markdown"]
+
+_MAX_MARKDOWN_CELLS = 100
+
+
+class Rows(Visual):
+    """Shows `lines` in `widget`, in its colors. They are laid out for one width; the owner replaces them at another."""
+
+    def __init__(self, lines: Sequence[Line], widget: Widget) -> None:
+        self.lines = lines
+        self._widget = widget
+
+    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+        palette = Palette(self._widget)
+        strips = []
+        for line in self.lines[:height]:
+            segments = [Segment(shown(text), palette.style(paint)) for text, paint in line.spans]
+            segments.append(Segment(" " * max(0, width - line.width), palette.style(line.fill)))
+            strips.append(Strip(segments).adjust_cell_length(width, palette.base))
+        return strips
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return len(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The detail of one approval. `diff` are the rows of an edit, empty for anything else."""
+
+    format: Format
+    detail: str
+    diff: tuple[DiffRow, ...] = ()
+
+    @staticmethod
+    def of(format: Format, detail: str) -> Preview:
+        text = ensure_visible(detail)
+        return Preview(format, text, tuple(parse_diff(text)) if format == "edit" else ())
+
+    def lines(self, width: int) -> list[Line]:
+        """Return all of it."""
+        if not self.detail.strip():
+            return []
+        match self.format:
+            case "edit":
+                return render_diff(self.diff, width)
+            case "markdown":
+                stream = MarkdownStream(max(1, min(width, _MAX_MARKDOWN_CELLS)))
+                stream.feed(self.detail)
+                stream.finish()
+                return stream.lines
+            case _:
+                return _call_lines(self.detail, width, is_command=self.format == "command")
+
+    def fitting(self, width: int, height: int) -> list[Line]:
+        """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`."""
+        lines = self.lines(width)
+        for context in (1, 0):
+            if len(lines) <= height or not self.diff:
+                return lines
+            less = render_diff(near_changes(self.diff, context), width)
+            if len(less) <= height:
+                return less
+        return lines
+
+    @property
+    def change(self) -> tuple[int, int]:
+        """The number of added and of removed lines."""
+        kinds = [row.kind for row in self.diff]
+        return kinds.count("add"), kinds.count("remove")
+
+
+def _call_lines(detail: str, width: int, *, is_command: bool) -> list[Line]:
+    """Return a command in the colors of the shell, or plain text, with the marks of line breaks muted.
+
+    A line that was wrapped by the screen has no such mark.
+    """
+    texts = detail.split("\n")
+    bare = [text.removesuffix(LINE_BREAK) for text in texts]
+    spans: list[list[Span]] = [[(text, ink())] if text else [] for text in bare]
+    if is_command:
+        spans = [[(text, ink(*paint.slots[1:])) for text, paint in line] for line in Highlighter("bash").whole(bare)]
+    risky = risky_words(detail) if is_command else ()
+    lines: list[Line] = []
+    start = 0
+    for text, plain, line in zip(texts, bare, spans, strict=True):
+        for begin, end in risky:
+            line = repainted(line, begin - start, end - start, "risk")
+        mark = [(LINE_BREAK, ink("dim"))] if len(plain) < len(text) else []
+        lines += wrap([*line, *mark], max(1, width), is_code=True)
+        start += len(text) + 1
+    return lines
