@@ -269,6 +269,7 @@ class Agent:
             sandbox=sandbox,
             gate=gate,
             search=None if search is None else _web_search(search, gate),
+            is_offered=context.options.offers,
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
         )
 
@@ -389,8 +390,4 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
 
     taken = tuple(kind.name for kind in KINDS)
     found = load_custom_agents(context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=taken)
-    own = (
-        own_kind(one.name, one.description, one.prompt, only_reads=one.only_reads, tools=one.tools, model=one.model)
-        for one in found.agents
-    )
-    return (*KINDS, *own), found.problems
+    return (*KINDS, *map(own_kind, found.agents)), found.problems

@@ -17,7 +17,7 @@ from typing import Literal
 
 from qcode.agent.permissions import Permissions
 from qcode.agent.toolbox import Toolbox
-from qcode.engine.effects import ApprovalAnswered
+from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
@@ -26,6 +26,7 @@ from qcode.protocol.approvals import (
     CallApproval,
     Decision,
     Deny,
+    ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
@@ -39,13 +40,14 @@ from qcode.safety.paths import GUARDED
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import RESTRICTED, Level, Verdict
-from qcode.text.clean import visible, visible_lines, visible_rows
+from qcode.text.clean import one_line, visible, visible_lines, visible_rows
 from qcode.text.diff import diff_lines
 from qcode.text.json import JsonObject
 from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
 
+MAX_SHOWN_NAME = 80
 _AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
 _MODES: dict[ApprovalMode, str] = {
     "default": "the user is asked before each change",
@@ -103,10 +105,12 @@ class PendingCalls:
         self._open: dict[str, CallApproval] = {}
         self._warnings: list[str] = []
 
-    async def judge(
-        self, policy: Policy, call: ToolCall, arguments: JsonObject, repeats: int
-    ) -> ApprovalAnswered | CallApproval:
+    async def judge(self, policy: Policy, asked: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user has to decide."""
+        if asked.obstacle:
+            self._open[asked.call.call_id] = impossible = impossible_call(asked)
+            return impossible
+        call, arguments, repeats = asked.call, asked.arguments, asked.repeats
         permissions, toolbox, call_id = self._permissions, self._toolbox, call.call_id
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
@@ -168,6 +172,10 @@ class PendingCalls:
             case RepeatedCall(), Allow():
                 self._permissions.note(approval.call, "allowed")
                 return ApprovalAnswered(call_id, is_allowed=True)
+            case ImpossibleCall(), Allow():
+                return ApprovalAnswered(call_id, is_allowed=True)
+            case ImpossibleCall(), Deny(reason=reason):
+                return ApprovalAnswered(call_id, is_allowed=False, reason=reason)
             case ((RepeatedCall() | Question()), Answer(text=text)):
                 self._permissions.note(approval.call, "answered", text)
                 return ApprovalAnswered(call_id, is_allowed=True, text=text)
@@ -324,6 +332,16 @@ def _offered(approval: ToolApproval, scope: Scope) -> Scope:
     else:
         is_offered = scope in approval.offers
     return scope if is_offered else "once"
+
+
+def impossible_call(asked: AskApproval) -> ImpossibleCall:
+    """Return the question whether the model may try again after calls that cannot run."""
+    name = visible(one_line(asked.call.name, MAX_SHOWN_NAME))
+    question = (
+        f"The model keeps making tool calls that cannot run, the last one of {name} ({visible(asked.obstacle)}). "
+        "Let it try again?"
+    )
+    return ImpossibleCall(asked.call, question, visible_lines(asked.call.arguments))
 
 
 MASK = "[hidden]"

@@ -30,6 +30,7 @@ from qcode.engine.counting import size_messages
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
+    AskApproval,
     CancelRequested,
     Compact,
     CompactionSettings,
@@ -365,8 +366,8 @@ class Conversation:
         if self._observer is not None:
             self._observer.close()
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
-        return await self._calls.judge(self.policy, call, arguments, repeats)
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+        return await self._calls.judge(self.policy, asked)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
@@ -451,11 +452,13 @@ class Conversation:
             self.effort,
             self._clients.output_of(client, options.output),
             client.retries,
-            MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
-            run.max_tool_calls,
-            run.max_budget_usd,
-            CompactionSettings(None if writer is None else writer.model),
-            context.schema.complaint if context.schema is not None else None,
+            max_turns=MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
+            tells_turns=run.max_turns is not None,
+            max_tool_calls=run.max_tool_calls,
+            max_budget_usd=run.max_budget_usd,
+            has_strict_tools=run.has_strict_tools,
+            compaction=CompactionSettings(None if writer is None else writer.model),
+            check=context.schema.complaint if context.schema is not None else None,
         )
 
 

@@ -53,8 +53,8 @@ class Services(Protocol):
     All but `judge` and `run_tool` must return at once.
     """
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
-        """Return the verdict of the rules, or the approval to ask for; `repeats` as in `AskApproval`."""
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+        """Return the verdict of the rules, or the approval to ask for."""
         ...
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
@@ -263,7 +263,7 @@ class Driver:
 
     async def _judge(self, effect: AskApproval) -> None:
         try:
-            verdict = await self._services.judge(effect.call, effect.arguments, effect.repeats)
+            verdict = await self._services.judge(effect)
         except Exception as error:  # noqa: BLE001 - the driver's edge: what cannot be judged is not run
             reason = f"the permission check failed ({type(error).__name__}: {error})"
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -24,7 +24,7 @@ from qcode.config.settings import Settings
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import Effort
-from qcode.protocol.tools import ToolSpec
+from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Options:
     """Options of a run: one field for each flag, with its default.
 
     `prompt` is None if none was typed. `resume` is an id, `LATEST` for the newest session, None for a new one. `cwd` is
-    the folder to work in, None for the current one.
+    the folder to work in, None for the current one. `tools` are the only normal tools to offer, None for all.
     """
 
     prompt: str | None = None
@@ -63,6 +63,8 @@ class Options:
     allowed: tuple[str, ...] = ()
     disallowed: tuple[str, ...] = ()
     exit_tools: Path | None = None
+    tools: tuple[str, ...] | None = None
+    has_strict_tools: bool = False
     resume: str | None = None
     chooses_session: bool = False
     forks: bool = False
@@ -88,10 +90,51 @@ class Options:
             "output.escalate": None if self.can_escalate else False,
             "permissions.mode": self.mode,
             "permissions.allow": list(self.allowed) or None,
-            "permissions.deny": list(self.disallowed) or None,
+            "permissions.deny": [rule for rule in self.disallowed if is_rule(rule)] or None,
             "ui.theme": self.theme,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+    def offers(self, spec: ToolSpec) -> bool:
+        """Return whether the model may be offered a tool: `--tools` and `--disallowed-tools` do not rule it out.
+
+        A model is offered one of two ways to edit files, so the name of either stands for both in `--tools`.
+        """
+        if spec.is_one_way:
+            return True
+        kind = _kind_of(spec)
+        if any(rule in (spec.name, kind) for rule in self.disallowed):
+            return False
+        if self.tools is None:
+            return True
+        return spec.name in self.tools or (bool(spec.edits_by) and not EDITORS.isdisjoint(self.tools))
+
+
+SERVER_MARK = "__"
+"""The separator of server and tool in the name of a server's tool."""
+EDITORS = frozenset({"edit", "multi_edit", "apply_patch"})
+
+
+def is_rule(text: str) -> bool:
+    """Return whether an item of `--disallowed-tools` is a permission rule; otherwise it is the name of a tool."""
+    from qcode.safety.rules import KINDS  # not needed for the first paint
+
+    return "(" in text or text in KINDS
+
+
+def _kind_of(spec: ToolSpec) -> str:
+    """Return the kind of rule that covers every call of a tool, empty if there is none."""
+    match spec.safety:
+        case Files(access=access):
+            return "edit" if access == "write" else "read"
+        case Runs():
+            return "shell"
+        case Fetches(url=url) if url:
+            return "fetch"
+        case None if SERVER_MARK in spec.name:
+            return "mcp"
+        case _:
+            return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +193,14 @@ class RunContext:
 
 def _check_flags(options: Options) -> None:
     """Raise `QcodeError` for a flag with an invalid value: a usage error, unlike the same value in a config file."""
-    given = (*options.allowed, *options.disallowed)
-    if given:
+    if options.allowed or options.disallowed:
         from qcode.safety.rules import parse_rule
+    _check_tool_names("--tools", options.tools or ())
+    _check_tool_names("--disallowed-tools", [rule for rule in options.disallowed if not is_rule(rule)])
     for flag, rules in (("--allowed-tools", options.allowed), ("--disallowed-tools", options.disallowed)):
         for rule in rules:
+            if flag == "--disallowed-tools" and not is_rule(rule):
+                continue
             try:
                 parse_rule(rule)
             except ValueError as error:
@@ -163,6 +209,19 @@ def _check_flags(options: Options) -> None:
         flag_layer(options.flags())
     except ConfigError as error:
         raise UsageError(str(error)) from None
+
+
+def _check_tool_names(flag: str, names: Sequence[str]) -> None:
+    """Raise `QcodeError` for a name that no tool has; those of tool servers are not known yet."""
+    if not names:
+        return
+    from qcode.text.match import most_alike
+    from qcode.tools.registry import all_names
+
+    known = all_names()
+    for name in names:
+        if name not in known and SERVER_MARK not in name:
+            raise UsageError(f'{flag}: there is no tool "{name}"; the nearest is {most_alike(name, known)}')
 
 
 def _added(path: Path) -> Path:
@@ -213,9 +272,9 @@ def _spec(row: object, path: Path) -> ToolSpec:
 
 
 def _check_names(names: list[str], path: Path) -> None:
-    from qcode.tools.registry import BUILTIN
+    from qcode.tools.registry import all_names
 
-    taken = {tool.spec.name for tool in BUILTIN}
+    taken = set(all_names())
     for name in names:
         if name in taken:
             raise InputError(

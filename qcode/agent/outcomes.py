@@ -73,9 +73,11 @@ def subtype(ended: TurnEnded) -> str:
 
 
 def reported_error(ended: TurnEnded) -> ErrorInfo | None:
-    """Return what the result names as its error: the turn's own, or that everything was denied."""
+    """Return what the result names as its error: the turn's own, that everything was denied, or a reached limit."""
     if ended.error is None and is_denied(ended):
         return ErrorInfo("denied", "the turn ended on denied calls, without an answer")
+    if ended.error is None and ended.outcome is Outcome.MAX_TURN_REQUESTS:
+        return ErrorInfo(ErrorKind.BUDGET, _limit(ended))
     return ended.error
 
 

@@ -5,10 +5,18 @@ Separate from `subagents`, which needs a turn and a client: the agent lists kind
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SubagentTool
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.config.definitions import CustomAgent
 
 MAX_STEPS = 60
 
@@ -18,7 +26,7 @@ class SubagentKind:
     """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
 
     `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty. `model` is
-    the default for its calls: `same`, or `small` if there is one.
+    the default for its calls: `same`, or `small` if there is one. `output` overrides keys of `[output]`.
     """
 
     name: str
@@ -27,6 +35,7 @@ class SubagentKind:
     only_reads: bool = False
     tools: frozenset[str] = frozenset()
     model: str = SAME
+    output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
     def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools of the conversation that it is offered, without those that ask the user or end the run."""
@@ -53,11 +62,10 @@ _COMMON = (
 )
 
 
-def own_kind(
-    name: str, purpose: str, prompt: str, *, only_reads: bool, tools: tuple[str, ...], model: str
-) -> SubagentKind:
+def own_kind(one: CustomAgent) -> SubagentKind:
     """Return a kind that the user defined; its prompt is appended to the prompt of every sub-agent."""
-    return SubagentKind(name, purpose, f"{_COMMON}\n\n{prompt.strip()}", only_reads, frozenset(tools), model)
+    role = f"{_COMMON}\n\n{one.prompt.strip()}"
+    return SubagentKind(one.name, one.description, role, one.only_reads, frozenset(one.tools), one.model, one.output)
 
 
 KINDS: tuple[SubagentKind, ...] = (

@@ -22,10 +22,18 @@ from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind
 from qcode.agent.toolbox import Toolbox
-from qcode.engine.effects import Append, ApprovalAnswered, Compact, CompactionSettings, TurnSettings, UserSubmitted
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    Compact,
+    CompactionSettings,
+    TurnSettings,
+    UserSubmitted,
+)
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import CallApproval, Decision, RepeatedCall, ToolApproval
+from qcode.protocol.approvals import CallApproval, Decision, ImpossibleCall, RepeatedCall, ToolApproval
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import (
     AgentEvent,
@@ -77,7 +85,7 @@ class Agents:
             return failed(str(error))
         parent = self._parent
         async with self._room:
-            run = AgentRun(parent, call, task, kind, client, self._settings(client))
+            run = AgentRun(parent, call, task, kind, client, self._settings(client, kind))
             self._running.append(run)
             try:
                 ended = await run.whole()
@@ -110,10 +118,11 @@ class Agents:
             )
         return small
 
-    def _settings(self, client: ModelClient) -> TurnSettings:
+    def _settings(self, client: ModelClient, kind: SubagentKind) -> TurnSettings:
         settings = self._parent.turn.settings
-        is_same = client is self._parent.client
-        return TurnSettings("", (), settings.effort if is_same else None, max_budget_usd=settings.max_budget_usd)
+        effort = settings.effort if client is self._parent.client else None
+        output = self._clients.output_of(client, kind.output)
+        return TurnSettings("", (), effort, output, max_budget_usd=settings.max_budget_usd)
 
 
 _UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
@@ -161,7 +170,6 @@ class AgentRun:
             settings,
             system=client.prompts.agent(client.name, kind.role),
             tools=specs,
-            output=client.output,
             retries=client.retries,
             max_turns=MAX_STEPS,
             compaction=CompactionSettings(None),
@@ -208,7 +216,7 @@ class AgentRun:
         if isinstance(event, ApprovalRequested):
             approval = event.approval
             # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
-            assert isinstance(approval, (ToolApproval, RepeatedCall))
+            assert isinstance(approval, (ToolApproval, RepeatedCall, ImpossibleCall))
             named = self._named(approval.call)
             self._open[named.call_id] = approval.id
             await show(ApprovalRequested(replace(approval, call=named, agent=self._task.description)))
@@ -242,8 +250,8 @@ class AgentRun:
 
     # The services of its driver
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered | CallApproval:
-        return await self._calls.judge(self._policy, call, arguments, repeats)
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+        return await self._calls.judge(self._policy, asked)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)

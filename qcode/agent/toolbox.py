@@ -61,7 +61,7 @@ class Toolbox:
     `one_way` are tools that are offered and never run, `servers` the tool servers of the session. `shell_settings` add
     variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
-    service.
+    service. `is_offered` returns whether a model may be offered a tool.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Toolbox:
         gate: Gate | None = None,
         agent: SubagentTool | None = None,
         search: WebSearch | None = None,
+        is_offered: Callable[[ToolSpec], bool] = lambda _: True,
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
@@ -96,16 +97,17 @@ class Toolbox:
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers = servers
         self._settings = settings
+        self.is_offered = is_offered
         self._env = env
         self._shell_settings = shell_settings
 
     def specs(self, model: str) -> tuple[ToolSpec, ...]:
         """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm."""
-        own = (*registry.specs(model), *(tool.spec for tool in self._further), *self._one_way)
-        if self.servers is None:
-            return own
-        taken = {spec.name for spec in own}
-        return (*own, *(spec for spec in self.servers.specs() if spec.name not in taken))
+        specs = (*registry.specs(model), *(tool.spec for tool in self._further), *self._one_way)
+        if self.servers is not None:
+            taken = {spec.name for spec in specs}
+            specs = (*specs, *(spec for spec in self.servers.specs() if spec.name not in taken))
+        return tuple(filter(self.is_offered, specs))
 
     def spec(self, name: str) -> ToolSpec:
         """Return the trusted description of a tool: only the name if it is unknown or comes from a server."""

@@ -159,8 +159,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     from qcode.config.lines import find_lines
-    from qcode.config.load import checked, parse_toml, read_toml_text
-    from qcode.config.schema import find_key
+    from qcode.config.load import parse_toml
 
     text = read_toml_text(file, is_needed=True) or ""
     table = parse_toml(text, file)
@@ -172,6 +171,18 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     for key in table:
         if key not in _COMMAND_KEYS:
             raise fail((key,), f"unknown key {key}; the nearest is {most_alike(key, _COMMAND_KEYS)}")
+    given = _output(table, fail)
+    texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
+    if len(texts["argument"]) > _MAX_HINT:
+        raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
+    prompt = table.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise fail(("prompt",), "prompt must be text: the prompt that the command sends")
+    return CustomCommand(name, prompt.strip("\n"), file, **texts, output=given, is_from_project=is_project)
+
+
+def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
+    """Return the checked values of the table `output`, which overrides keys of `[output]`."""
     output = table.get("output", {})
     if not isinstance(output, dict):
         raise fail(("output",), "output must be a table with keys of [output]")
@@ -186,15 +197,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
             given[key] = checked(known, ("output", key), value)
         except ConfigError as error:
             raise fail(("output", key), str(error)) from None
-    texts = {key: _text(table, key, fail) for key in ("description", "argument", "model")}
-    if len(texts["argument"]) > _MAX_HINT:
-        raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
-    prompt = table.get("prompt")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be text: the prompt that the command sends")
-    return CustomCommand(
-        name, prompt.strip("\n"), file, **texts, output=MappingProxyType(given), is_from_project=is_project
-    )
+    return MappingProxyType(given)
 
 
 def _text(table: Mapping[str, object], key: str, fail: _Fail) -> str:
@@ -219,12 +222,15 @@ def is_same_folder(left: Path, right: Path) -> bool:
 
 
 MODELS = ("same", "small")
-_AGENT_KEYS = ("description", "prompt", "only_reads", "tools", "model")
+_AGENT_KEYS = ("description", "prompt", "only_reads", "tools", "model", "output")
 
 
 @dataclass(frozen=True, slots=True)
 class CustomAgent:
-    """A kind of sub-agent from a file. `description` is for the calling model; `tools` are its only tools if set."""
+    """A kind of sub-agent from a file. `description` is for the calling model; `tools` are its only tools if set.
+
+    `output` overrides keys of `[output]` for its replies.
+    """
 
     name: str
     description: str
@@ -232,6 +238,7 @@ class CustomAgent:
     only_reads: bool = False
     tools: tuple[str, ...] = ()
     model: str = "same"
+    output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,37 +273,38 @@ def load_custom_agents(
 
 def _read_agent(name: str, file: Path) -> CustomAgent:
     from qcode.config.lines import find_lines
-    from qcode.config.load import parse_toml, read_toml_text
+    from qcode.config.load import parse_toml
 
     text = read_toml_text(file, is_needed=True) or ""
     table = parse_toml(text, file)
     lines: Mapping[tuple[str, ...], int] = find_lines(text)
 
-    def fail(key: str, message: str) -> ConfigError:
-        return ConfigError(message, file=file, line=lines.get((key,), 1))
+    def fail(path: tuple[str, ...], message: str) -> ConfigError:
+        return ConfigError(message, file=file, line=lines.get(path, lines.get(path[:1], 1)))
 
     for key in table:
         if key not in _AGENT_KEYS:
-            raise fail(key, f"unknown key {key}; the nearest is {most_alike(key, _AGENT_KEYS)}")
+            raise fail((key,), f"unknown key {key}; the nearest is {most_alike(key, _AGENT_KEYS)}")
     description = table.get("description")
     if not isinstance(description, str) or not description.strip() or not description.isprintable():
-        raise fail("description", "description must be one line of text: when the model should use it")
+        raise fail(("description",), "description must be one line of text: when the model should use it")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail("prompt", "prompt must be text: the instructions of the sub-agent")
+        raise fail(("prompt",), "prompt must be text: the instructions of the sub-agent")
     only_reads, tools, model = _limits(table, fail)
-    return CustomAgent(name, description.strip(), prompt, only_reads, tools, model)
+    output = _output(table, fail)
+    return CustomAgent(name, description.strip(), prompt, only_reads, tools, model, output)
 
 
-def _limits(table: Mapping[str, object], fail: Callable[[str, str], ConfigError]) -> tuple[bool, tuple[str, ...], str]:
+def _limits(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, ...], str]:
     """Return `only_reads`, `tools` and `model`."""
     only_reads, tools, model = table.get("only_reads", False), table.get("tools", []), table.get("model", MODELS[0])
     if not isinstance(only_reads, bool):
-        raise fail("only_reads", "only_reads must be true or false")
+        raise fail(("only_reads",), "only_reads must be true or false")
     if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
-        raise fail("tools", 'tools must be a list of tool names, such as ["read", "grep"]')
+        raise fail(("tools",), 'tools must be a list of tool names, such as ["read", "grep"]')
     if not isinstance(model, str) or model not in MODELS:
-        raise fail("model", "model must be same or small")
+        raise fail(("model",), "model must be same or small")
     return only_reads, tuple(tools), model
 
 

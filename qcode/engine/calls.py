@@ -19,7 +19,7 @@ from qcode.engine.reply.phase import JudgedCall
 from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.text.json import parse_object
+from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 MAX_SAME_CALLS = 3
@@ -56,11 +56,13 @@ def _key(call: ToolCall) -> tuple[str, str]:
 CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
 
 MAX_SAME_REJECTIONS = 5
-OpenState: TypeAlias = Literal["asked", "repeating", "running"]
+OpenState: TypeAlias = Literal["asked", "repeating", "impossible", "running"]
 _PATH = re.compile(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
 CANCELLED_TEXT = "Cancelled by the user while it ran; it may have been partly done."
 NOT_RUN_TEXT = "Cancelled by the user; it was not run."
 RECORDED_TEXT = "Recorded."
+_NO_SUCH_TOOL = "there is no such tool"
+_MAX_NAME = 80
 
 
 @dataclass(slots=True)
@@ -76,8 +78,12 @@ class CallLimits:
     repairs: int = 0
     rejected: tuple[str, str] | None = None
     rejections: int = 0
-    end: Literal["tool_calls", "cut", "malformed"] | None = None
+    end: Literal["tool_calls", "cut", "malformed", "impossible", "denied"] | None = None
     note: str = ""
+    impossible: int = 0
+    """Replies in a row in which no call ran, and one of an unknown tool or without a required argument was made."""
+    denied: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How often each call was denied since a call ran."""
     same: Repetition = field(default_factory=Repetition)
     within: CallLimits | None = None
 
@@ -115,20 +121,43 @@ class CallLimits:
         self.note = f"The model's `{name}` call {what} {self.repairs} times in a row, so qcode stopped the turn."
         return False
 
+    def deny(self, call: ToolCall, *, is_repeated: bool) -> int:
+        """Count a denied call and return how often it was denied; more than `MAX_SAME_CALLS` ends the turn.
+
+        `is_repeated`: it would have run again with the same result, so the fault is the model's.
+        """
+        key = _key(call)
+        count = self.denied[key] = self.denied.get(key, 0) + 1
+        if count > MAX_SAME_CALLS:
+            self.end = "impossible" if is_repeated else "denied"
+            what = "kept repeating a call that changes nothing" if is_repeated else "repeated a denied call"
+            self.note = f"The model {what} (`{_short(call.name)}`), so qcode stopped the turn."
+        return count
+
+    def fail_on_impossible(self, name: str, obstacle: str) -> None:
+        """End the turn because of a call that cannot run."""
+        self.end = "impossible"
+        self.note = f"The model's `{_short(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
+
     def ran(self, *, wrote: bool) -> None:
-        """Reset the count of repairs after a call ran, and the count of rejected writes if it wrote a file."""
-        self.repairs = 0
+        """Reset the counts of calls that did not run, after a call ran; of rejected writes if it wrote a file."""
+        self.repairs = self.impossible = 0
+        self.denied.clear()
         if wrote:
             self.rejections, self.rejected = 0, None
 
 
 @dataclass(slots=True)
 class CallRound:
-    """The processing of one reply's calls. `results`, in the order of the calls, is complete when `is_over`."""
+    """The processing of one reply's calls. `results`, in the order of the calls, is complete when `is_over`.
+
+    `is_strict`: a call of an unknown tool fails the turn, and no call of the reply runs.
+    """
 
     calls: Sequence[JudgedCall]
     tools: Mapping[str, ToolSpec]
     limits: CallLimits
+    is_strict: bool = False
     denials: list[Denial] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
     _results: dict[int, ToolResult] = field(default_factory=dict)
@@ -137,6 +166,7 @@ class CallRound:
     _noted: int = 0
     _ran: set[int] = field(default_factory=set)
     _has_counted_repair: bool = False
+    _has_impossible: bool = False
 
     @property
     def results(self) -> list[Block]:
@@ -164,6 +194,8 @@ class CallRound:
     def advance(self, elapsed: float) -> list[Effect]:
         """Start the calls that may start now, and reject those that must not run."""
         effects: list[Effect] = []
+        if self.is_strict and not self._begun:
+            self._fail_on_unknown_tool()
         while self._begun < len(self.calls) and (not self._open or self.runs_together):
             index, self._begun = self._begun, self._begun + 1
             effects += self._begin(index, elapsed)
@@ -171,15 +203,19 @@ class CallRound:
 
     def answered(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
         """Apply the verdict on a pending call. An unknown id or a second verdict is ignored."""
-        index = self._at(answer.call_id, ("asked", "repeating"))
+        index = self._at(answer.call_id, ("asked", "repeating", "impossible"))
         if index is None:
             return []
-        judged = self.calls[index]
+        judged, state = self.calls[index], self._open[index]
+        if state == "impossible":
+            return [*self._try_again(index, answer), *self.advance(elapsed)]
         if answer.text:
+            if state == "repeating":
+                self.limits.deny(judged.call, is_repeated=True)
             settled = self._settle(index, ToolOutcome(answer.text, summary=answer.text.split("\n", 1)[0]), "done")
             return [*settled, *self.advance(elapsed)]
         if answer.is_allowed:
-            if self._open[index] == "repeating":
+            if state == "repeating":
                 self.limits.same.forget()
             self._open[index] = "running"
             arguments = parse_object(judged.call.arguments) or {}
@@ -188,6 +224,8 @@ class CallRound:
             return [Emit(ToolStarted(judged.call, is_backgroundable)), RunTool(judged.call, arguments)]
         self.denials.append(Denial(judged.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
+        if self.limits.deny(judged.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
+            text += f" This same call was denied {MAX_SAME_CALLS} times; the next time ends the turn. Do without it."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
 
@@ -217,24 +255,81 @@ class CallRound:
     def _begin(self, index: int, elapsed: float) -> list[Effect]:
         judged = self.calls[index]
         call, spec = judged.call, self.tools.get(judged.call.name)
-        if judged.state != "complete":
+        if self.limits.end in ("impossible", "denied"):
+            return self._reject(index, "Not run: the turn ends.")
+        if judged.state != "complete" and not (judged.state == "malformed" and spec is not None and spec.is_one_way):
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
-        if spec is None or spec.is_hosted:
-            return self._reject(index, _unknown_tool_text(call.name, self.tools))
         arguments = parse_object(call.arguments) or {}
-        if spec.is_one_way:
-            self.signals.append(Signal(call.name, arguments, elapsed))
+        if spec is not None and spec.is_one_way:
+            sent = arguments if judged.state == "complete" else judged.raw
+            self.signals.append(Signal(call.name, sent, elapsed))
             return self._settle(index, ToolOutcome(RECORDED_TEXT), "done")
-        missing = [name for name in spec.required if name not in arguments]
-        if missing:
-            names = ", ".join(f"`{name}`" for name in missing)
-            text = f"The `{call.name}` call is missing {names}; it was not run. Send the complete call again."
-            return self._reject(index, text)
+        obstacle = self._obstacle(call, arguments)
+        if obstacle:
+            return self._reject_impossible(index, arguments, obstacle)
         if not self.limits.takes_call():
             return self._reject(index, "Not run: the limit of tool calls for this prompt is reached.")
         repeats = self.limits.same.repeats_of(call)
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]
+
+    def _fail_on_unknown_tool(self) -> None:
+        unknown = next((judged.call for judged in self.calls if self._is_unknown(judged.call)), None)
+        if unknown is not None:
+            self.limits.fail_on_impossible(unknown.name, f"{_NO_SUCH_TOOL}, --strict-tools")
+
+    def _is_unknown(self, call: ToolCall) -> bool:
+        spec = self.tools.get(call.name)
+        return spec is None or spec.is_hosted
+
+    def _obstacle(self, call: ToolCall, arguments: JsonObject) -> str:
+        """Return why a complete call cannot run, empty if it can."""
+        if self._is_unknown(call):
+            return _NO_SUCH_TOOL
+        missing = [name for name in self.tools[call.name].required if name not in arguments]
+        return f"missing {', '.join(f'`{name}`' for name in missing)}" if missing else ""
+
+    def _reject_impossible(self, index: int, arguments: JsonObject, obstacle: str) -> list[Effect]:
+        """Reject a call that cannot run; after `MAX_SAME_CALLS` such replies in a row, ask the user, once per reply."""
+        limits, call = self.limits, self.calls[index].call
+        if limits.impossible >= MAX_SAME_CALLS and not self._has_impossible:
+            self._has_impossible = True
+            self._open[index] = "impossible"
+            return [AskApproval(call, arguments, obstacle=obstacle)]
+        self._has_impossible = True
+        return self._reject(
+            index, self._impossible_text(call, obstacle, is_last=limits.impossible + 1 == MAX_SAME_CALLS)
+        )
+
+    def _try_again(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
+        """Continue or end the turn, as the user decided about a call that cannot run."""
+        call = self.calls[index].call
+        obstacle = self._obstacle(call, parse_object(call.arguments) or {})
+        text = self._impossible_text(call, obstacle, is_last=False)
+        if answer.is_allowed or answer.reason:
+            self.limits.impossible = 0
+            return self._reject(index, f"{text} The user says: {answer.reason}" if answer.reason else text)
+        self.limits.fail_on_impossible(
+            call.name, f"{obstacle}; {self.limits.impossible} replies in a row made no call that can"
+        )
+        return self._reject(index, text)
+
+    def _impossible_text(self, call: ToolCall, obstacle: str, *, is_last: bool) -> str:
+        """Return the result of a call that cannot run. `is_last`: the next one ends the turn."""
+        name = _short(call.name)
+        if is_last:
+            tools = "; ".join(f"`{name}`{_with_required(spec)}" for name, spec in sorted(self._callable.items()))
+            return (
+                f"The `{name}` call was not run: {obstacle}. {MAX_SAME_CALLS} replies in a row made no call that can "
+                f"run; one more ends the turn. Answer in plain text, or call one of these tools: {tools}."
+            )
+        if self._is_unknown(call):
+            return _unknown_tool_text(name, self._callable)
+        return f"The `{name}` call is {obstacle}; it was not run. Send the complete call again."
+
+    @property
+    def _callable(self) -> dict[str, ToolSpec]:
+        return {name: spec for name, spec in self.tools.items() if not spec.is_hosted}
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
         """Reject a truncated or malformed call, and count it against its budget, once per reply."""
@@ -247,7 +342,9 @@ class CallRound:
             if not self._has_counted_repair:
                 self.limits.needs_repair(name, is_cut=is_cut)
                 self._has_counted_repair = True
-            text = synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name)
+            text = (
+                synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name, judged.raw)
+            )
         issue = "cut_arguments" if is_cut else "malformed_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
         return [repair, *self._reject(index, text)]
@@ -259,6 +356,11 @@ class CallRound:
 
     def _reject(self, index: int, text: str) -> list[Effect]:
         return self._settle(index, ToolOutcome(text, is_error=True, summary="not run"), "rejected")
+
+    def close(self) -> None:
+        """Count a reply whose calls could not run, once it `is_over`."""
+        if self._has_impossible and not self._ran:
+            self.limits.impossible += 1
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
         call = self.calls[index].call
@@ -277,6 +379,14 @@ class CallRound:
             if self._noted in self._ran:
                 self.limits.same.note(self.calls[self._noted].call, self._results[self._noted].content)
             self._noted += 1
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
+
+
+def _with_required(spec: ToolSpec) -> str:
+    return f" (requires {', '.join(spec.required)})" if spec.required else ""
 
 
 def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:

@@ -130,12 +130,14 @@ class AskApproval:
     """Judge a call by the rules, ask the user if they require it, and feed `ApprovalAnswered` back.
 
     `repeats` is how often in a row the same call gave the same result, or 0 below the limit. If it is not 0, the user
-    is asked whatever the rules say.
+    is asked whatever the rules say. `obstacle` is why the call cannot run, empty if it can: then the user is asked
+    whether the model may try again.
     """
 
     call: ToolCall
     arguments: JsonObject
     repeats: int = 0
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +237,12 @@ class TurnSettings:
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_turns: int | None = None
+    tells_turns: bool = False
+    """The user set `max_turns`, so the note to the model names the rest of it."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
+    has_strict_tools: bool = False
+    """A call of an unknown tool fails the turn at once."""
     compaction: CompactionSettings | None = None
     check: AnswerCheck | None = None
 

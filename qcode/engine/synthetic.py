@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 
+from qcode.text.json import DuplicateKeyError, parse_arguments
 from qcode.text.numbers import count_text
 
 RESUME_TAIL_CHARS = 1_200
@@ -49,6 +51,16 @@ ANSWER_NOW = (
 ONE_WELL_FORMED_CALL = (
     "Your last tool call could not be parsed. Make one complete, well-formed call, or answer in plain text."
 )
+
+
+def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None) -> str:
+    """Return the note about the rest of the limits that the user set (None: not set); empty if there are none."""
+    left = [
+        *([] if calls is None else [count_text(calls, "tool call")]),
+        *([] if replies is None else [f"{count_text(replies, 'reply', 'replies')} (this one included)"]),
+        *([] if money is None else [f"${money:.4f}"]),
+    ]
+    return f"[Limits of this task: {', '.join(left)} left. Finish within them.]" if left else ""
 
 
 def resumed_call_text(name: str, raw: str) -> str:
@@ -94,8 +106,15 @@ def cut_call_text(name: str, cap: int) -> str:
     )
 
 
-def malformed_call_text(name: str) -> str:
+def malformed_call_text(name: str, raw: str) -> str:
     """Return the result of a call whose arguments are invalid but not truncated."""
+    try:
+        parse_arguments(raw)
+    except DuplicateKeyError as error:
+        return (
+            f"The arguments of this `{name}` call contain the key {json.dumps(error.key)} twice, so it was not run. "
+            "Send the call again with every key once."
+        )
     return (
         f"The arguments of this `{name}` call are not valid JSON, so it was not run. Send the call again with one JSON "
         "object as its arguments; escape quotes, backslashes and newlines inside strings."

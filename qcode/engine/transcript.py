@@ -32,6 +32,36 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
         history = repaired
 
 
+def without_signals(messages: Sequence[Message], one_way: frozenset[str]) -> Sequence[Message]:
+    """Return `messages` without the recorded calls of one-way tools, their results, and the reasoning just before.
+
+    A result is matched with a call of the message before it, because ids may recur in a conversation.
+    """
+    if not one_way:
+        return messages
+    kept: list[Message] = []
+    recorded: set[tuple[str, str]] = set()
+    for index, message in enumerate(messages):
+        if message.role == "assistant":
+            answers = messages[index + 1].blocks if index + 1 < len(messages) else ()
+            results = (block for block in answers if isinstance(block, ToolResult) and not block.is_error)
+            recorded = {(result.call_id, result.name) for result in results if result.name in one_way}
+        kept.append(_without_signals(message, recorded) if recorded else message)
+    return kept
+
+
+def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Message:
+    kept: list[Block] = []
+    for block in message.blocks:
+        if not isinstance(block, (ToolCall, ToolResult)) or (block.call_id, block.name) not in recorded:
+            kept.append(block)
+            continue
+        # Some hosts reject reasoning that precedes nothing.
+        while isinstance(block, ToolCall) and kept and isinstance(kept[-1], Reasoning):
+            kept.pop()
+    return message if len(kept) == len(message.blocks) else replace(message, blocks=tuple(kept))
+
+
 def sendable_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Return the blocks of an assistant message that can be sent: no blank text unless signed, no duplicate call."""
     kept: list[Block] = []

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from qcode.engine import synthetic
 from qcode.engine.calls import CallLimits, CallRound
 from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW
 from qcode.engine.compaction import Cause, CompactionResult, CompactionScheduler, compaction_effects
@@ -38,7 +40,7 @@ from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.phase import NeedsRoom, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.engine.transcript import has_images, prepared, readable
+from qcode.engine.transcript import has_images, prepared, readable, without_signals
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
@@ -235,6 +237,7 @@ class Turn:
             settings.retries,
             settings.max_budget_usd,
             can_make_room=self._compaction.is_able,
+            note=self.tally.limits_note,
         )
         reply = Reply(plan, self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
         self.phase = Replying(reply)
@@ -242,7 +245,8 @@ class Turn:
 
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
-        return readable(prepared(self._messages), self.model)
+        one_way = frozenset(tool.name for tool in self.settings.tools if tool.is_one_way)
+        return readable(prepared(without_signals(self._messages, one_way)), self.model)
 
     # Replies
 
@@ -372,7 +376,8 @@ class Turn:
     # Calls
 
     def _begin_calls(self, result: ReplyResult) -> list[Effect]:
-        current = CallRound(result.calls, {tool.name: tool for tool in self.settings.tools}, self.tally.limits)
+        tools = {tool.name: tool for tool in self.settings.tools}
+        current = CallRound(result.calls, tools, self.tally.limits, self.settings.has_strict_tools)
         self.phase = phase = Calling(current, result)
         return self._from_round(phase, current.advance(self._elapsed))
 
@@ -387,6 +392,7 @@ class Turn:
         current, result = phase.round, phase.result
         if not current.is_over:
             return effects
+        current.close()
         self.tally.take(current)
         results, steering = self._steering.take(current.results)
         committed = [*effects, self._append(results), Emit(ResultsCommitted(results)), *steering]
@@ -405,8 +411,11 @@ class Turn:
         notice = Emit(Notice("warning", limits.note))
         if limits.end == "cut":
             return [notice, *self._end(Outcome.MAX_TOKENS, result)]
-        error = ErrorInfo(ErrorKind.BAD_RESPONSE, limits.note)
-        return self._end(Outcome.ERROR, result, error=error)
+        if limits.end == "denied":
+            self._is_answered = False
+            return [notice, *self._end(Outcome.END_TURN, result)]
+        kind = ErrorKind.TOOL_FAILURE if limits.end == "impossible" else ErrorKind.UNREADABLE_CALL
+        return self._end(Outcome.ERROR, result, error=ErrorInfo(kind, limits.note))
 
     # The next step, and the end
 
@@ -531,6 +540,19 @@ class Tally:
         if settings.max_budget_usd is not None and self.ledger.spent >= settings.max_budget_usd:
             return Limit.COST
         return None
+
+    @property
+    def limits_note(self) -> str:
+        """The rest of the limits that the user set, as a note for the model; empty without any."""
+        if self._within is not None:
+            return self._within.limits_note
+        settings, ledger = self._settings, self.ledger
+        calls, turns, money = settings.max_tool_calls, settings.max_turns, settings.max_budget_usd
+        return synthetic.limits_note(
+            calls=None if calls is None else max(0, calls - self.limits.calls),
+            replies=None if turns is None or not settings.tells_turns else max(0, turns - ledger.api_calls.initial),
+            money=None if money is None else max(Decimal(0), money - ledger.spent),
+        )
 
     def take(self, calls: CallRound) -> None:
         """Add the denials and signals of a step's calls."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.outcomes import reported_error, subtype
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.events import ApiCalls, Denial, TurnEnded, TurnEvent
+from qcode.protocol.events import ApiCalls, Denial, Signal, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
@@ -108,12 +108,17 @@ def result_line(
         "discarded_output_tokens": ended.discarded_output_tokens,
         "permission_denials": [_denial(denial) for denial in ended.denials],
         "signals": [
-            {"tool_name": sent.name, "arguments": _representable(sent.arguments), "emitted_at": sent.emitted_at}
+            {"tool_name": sent.name, "arguments": signal_arguments(sent), "emitted_at": sent.emitted_at}
             for sent in ended.signals
         ],
         "structured_output": structured.value if structured else None,
         "error": None if error is None else _error(error),
     }
+
+
+def signal_arguments(sent: Signal) -> Json:
+    """Return the arguments of a signal: an object, or the text as it was received."""
+    return sent.arguments if isinstance(sent.arguments, str) else _representable(sent.arguments)
 
 
 def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> StructuredAnswer | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import select
 import sys
@@ -27,6 +28,7 @@ from qcode.headless.lines import (
     event_line,
     init_line,
     result_line,
+    signal_arguments,
     structured_answer,
 )
 from qcode.headless.output import OutputLostError, Pipe
@@ -37,6 +39,7 @@ from qcode.protocol.approvals import (
     CallApproval,
     Decision,
     Deny,
+    ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
@@ -283,6 +286,8 @@ class Run:
                 return Answer(UNANSWERED)
             case RepeatedCall():
                 return Answer(CHANGE_APPROACH)
+            case ImpossibleCall():
+                return Deny()
             case ToolApproval() | PlanApproval():
                 self._denied.append(approval.call)
                 return Deny(UNAPPROVED)
@@ -304,6 +309,9 @@ class Run:
         ended = self._ended
         assert ended is not None
         if self._output.is_verbose:
+            for sent in ended.signals if self._output.format == "text" else ():
+                arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
+                await self._stderr.write_line(f"signal {sent.name}: {arguments}")
             await self._stderr.write_line(summary(ended))
         if (text := shortfall(ended, self._note)) and text not in self._noticed:
             await self._stderr.write_line(text)

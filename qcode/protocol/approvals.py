@@ -75,6 +75,24 @@ class RepeatedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ImpossibleCall:
+    """May the model try again, although its last calls cannot run (an unknown tool, or missing arguments)?
+
+    Decided by `Allow`, by `Deny`, which ends the turn, or by `Deny` with a reason, which goes to the model instead.
+    `detail` has the arguments of the call.
+    """
+
+    call: ToolCall
+    question: str
+    detail: str
+    agent: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.call.call_id
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One of several answers. `detail` explains it and may be empty."""
 
@@ -126,7 +144,7 @@ class ServerApproval:
     detail: str
 
 
-CallApproval: TypeAlias = ToolApproval | RepeatedCall | Question | PlanApproval
+CallApproval: TypeAlias = ToolApproval | RepeatedCall | ImpossibleCall | Question | PlanApproval
 """A question during a turn; each is about one call of the model."""
 
 Approval: TypeAlias = CallApproval | ServerApproval

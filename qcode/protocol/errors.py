@@ -12,7 +12,11 @@ from qcode.values import dataclass
 
 
 class ErrorKind(StrEnum):
-    """The kind of a failure. If it `is_transient`, the same request may succeed later."""
+    """The kind of a failure. If it `is_transient`, the same request may succeed later.
+
+    `REPETITION`: the model repeated itself endlessly. `UNREADABLE_CALL`: it kept writing calls that cannot be parsed.
+    `TOOL_FAILURE`: it kept making calls that can never run. `BUDGET`: a limit of the prompt was reached.
+    """
 
     NO_CREDENTIAL = "no_credential"
     AUTH = "auth"
@@ -28,6 +32,10 @@ class ErrorKind(StrEnum):
     UNREACHABLE = "unreachable"
     BAD_RESPONSE = "bad_response"
     STRUCTURED_OUTPUT = "structured_output"
+    REPETITION = "repetition"
+    UNREADABLE_CALL = "unreadable_call"
+    TOOL_FAILURE = "tool_failure"
+    BUDGET = "budget"
     INTERNAL = "internal"
 
     @property

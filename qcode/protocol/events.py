@@ -256,10 +256,13 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A call of a one-way tool. `emitted_at` is in seconds since the start of the turn."""
+    """A call of a one-way tool. `emitted_at` is in seconds since the start of the turn.
+
+    `arguments` is the text as it was received if it is not a JSON object.
+    """
 
     name: str
-    arguments: JsonObject
+    arguments: JsonObject | str
     emitted_at: float
 
 

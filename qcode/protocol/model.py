@@ -38,7 +38,8 @@ class ModelRequest:
     """One request. `max_tokens` is the output cap, always positive and always sent.
 
     `is_prefill`: the last message is an assistant message that the host must continue.
-    `allows_calls` False: the model must not call tools, although their definitions may have to be sent.
+    `allows_calls` False: the model must not call tools, although their definitions may have to be sent. `note` is a
+    short text for the end of the last message: it belongs to this request only, so no prompt cache should include it.
     """
 
     model: str
@@ -49,6 +50,7 @@ class ModelRequest:
     effort: Effort | None = None
     allows_calls: bool = True
     is_prefill: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import BlockEnded, ReplyEvent
+from qcode.text.json import JsonObject
 
 
 def _same(call_id: str) -> str:
@@ -71,6 +72,29 @@ def _renamed(message: Message, names: dict[str, str]) -> Message:
         for block in message.blocks
     )
     return Message(message.role, tuple(blocks))
+
+
+def noted(request: ModelRequest) -> tuple[Message, ...]:
+    """Return the messages with the note of the request at the end of the last one, which is of the user.
+
+    After a result the note is a part of it: some hosts accept no user message between a result and the reply.
+    """
+    messages = request.messages
+    if not request.note or not messages or messages[-1].role != "user":
+        return messages
+    *before, last = messages[-1].blocks
+    if isinstance(last, ToolResult):
+        ending: tuple[Block, ...] = (replace(last, content=f"{last.content}\n\n{request.note}".lstrip()),)
+    else:
+        ending = (last, Text(request.note))
+    return (*messages[:-1], Message("user", (*before, *ending)))
+
+
+def add_note(sent: list[JsonObject], note: JsonObject) -> None:
+    """Append a note, a text block, to the last of the encoded messages: after the point to which a host caches."""
+    content = sent[-1]["content"] if sent and sent[-1]["role"] == "user" and note["text"] else None
+    if isinstance(content, list):
+        content.append(note)
 
 
 def start_of_tool_loop(messages: Sequence[Message]) -> int:

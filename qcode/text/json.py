@@ -27,6 +27,35 @@ def parse_object(text: str) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
+class DuplicateKeyError(ValueError):
+    """An object has the same key twice, so its value depends on the parser."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key!r} occurs twice in one object")
+        self.key = key
+
+
+def parse_arguments(text: str) -> JsonObject | None:
+    """Parse the arguments of a tool call like `parse_object`; raise `DuplicateKeyError` for a duplicate key."""
+    try:
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=unique_keys)
+    except DuplicateKeyError:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def unique_keys(pairs: list[tuple[str, Json]]) -> JsonObject:
+    """Return an object from its pairs, for `object_pairs_hook`; raise `DuplicateKeyError` for a duplicate key."""
+    found: JsonObject = {}
+    for key, value in pairs:
+        if key in found:
+            raise DuplicateKeyError(key)
+        found[key] = value
+    return found
+
+
 def _refuse(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
 

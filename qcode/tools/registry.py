@@ -37,6 +37,9 @@ BUILTIN: tuple[Tool, ...] = (
 _PATCHING = re.compile(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
 
 
+_SOMETIMES = ("fetch", "web_search", "agent", "exit_plan_mode")
+
+
 def offered(model: str) -> tuple[Tool, ...]:
     """Return the tools for a model, by its name with or without a provider before it, always in the same order.
 
@@ -49,3 +52,8 @@ def offered(model: str) -> tuple[Tool, ...]:
 def specs(model: str = "") -> tuple[ToolSpec, ...]:
     """Return the specs of the tools for a model, always in the same order, so that prompt caches stay warm."""
     return tuple(tool.spec for tool in offered(model))
+
+
+def all_names() -> tuple[str, ...]:
+    """Return the names of all tools of qcode, also of those that are offered only in some sessions."""
+    return (*(tool.spec.name for tool in BUILTIN), *_SOMETIMES)

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from qcode.agent.context.attachments import split_attached
 from qcode.agent.outcomes import ending_notice, requests_note, retry_cause, retry_text
-from qcode.protocol.approvals import CallApproval, RepeatedCall, ToolApproval
+from qcode.protocol.approvals import CallApproval, ImpossibleCall, RepeatedCall, ToolApproval
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -183,7 +183,7 @@ class Presenter:
 
     def _ask(self, approval: CallApproval) -> None:
         match approval:
-            case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
+            case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
                 self._agents.ask(approval.call)
             case _:
                 self._card(approval.call, "waiting", is_hidden=True)

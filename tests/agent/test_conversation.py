@@ -16,6 +16,7 @@ from qcode.protocol.approvals import (
     CallApproval,
     Choice,
     Deny,
+    ImpossibleCall,
     Question,
     RepeatedCall,
     ToolApproval,
@@ -329,6 +330,27 @@ def test_the_same_call_over_and_over_asks_also_where_all_is_allowed(tmp_path: Pa
     assert "3 times in a row" in asked[0].question
     assert "cat a.txt" in asked[0].detail
     assert _results(it, 4) == ["Denied: stop that"]
+
+
+def test_calls_that_cannot_run_ask_and_are_no_denial(tmp_path: Path) -> None:
+    wrong = [call_reply("fly\x1b[31m", {"to": "moon"}) for _ in range(4)]
+    it = talk(tmp_path, *wrong, text_reply("All right."), mode="bypass")
+    asked: list[CallApproval] = []
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event.approval)
+            it.conversation.answer(event.approval.id, Deny("there is no moon"))
+
+    events = asyncio.run(it.play("go", answering))
+    (approval,) = asked
+    assert isinstance(approval, ImpossibleCall)
+    assert "there is no such tool" in approval.question
+    assert "\x1b" not in approval.question
+    assert "moon" in approval.detail
+    assert "there is no moon" in _results(it, 4)[0]
+    assert ended(events).outcome is Outcome.END_TURN
+    assert ended(events).denials == ()
 
 
 def test_tools_that_only_read_are_at_work_at_the_same_time(tmp_path: Path) -> None:

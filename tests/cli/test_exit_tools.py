@@ -42,6 +42,7 @@ def test_without_a_file_there_are_none() -> None:
         ([{"name": "a b"}], "is not a valid name"),
         ([{"name": "x" * 65}], "is not a valid name"),
         ([{"name": "read"}], "already used"),
+        ([{"name": "agent"}], "already used"),
         ([{"name": "a"}, {"name": "a"}], "already used"),
         ([{"name": "a", "description": 1}], "description"),
         ([{"name": "a", "parameters": []}], "parameters"),

@@ -51,6 +51,9 @@ def test_a_name_is_given_once_and_the_persons_own_wins(tmp_path: Path) -> None:
         (f"{MINIMAL}model = 'opus'", "same or small"),
         (f"{MINIMAL}tools = 'read'", "list of tool names"),
         (f"{MINIMAL}only_reads = 1", "true or false"),
+        (f"{MINIMAL}output = 1", ":3: output must be a table"),
+        (f"{MINIMAL}[output]\nmax_token = 9", ":4: unknown key output.max_token; the nearest is output.max_tokens"),
+        (f"{MINIMAL}[output]\nmax_tokens = 0", ":4: output.max_tokens must be"),
         ("no toml", "bad.toml"),
     ],
 )
@@ -62,6 +65,6 @@ def test_one_that_cannot_be_used_is_a_line_with_its_place(tmp_path: Path, text: 
 
 
 def test_its_tools_are_those_of_the_conversation_that_it_names_and_no_others() -> None:
-    kind = own_kind("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing"), model="same")
+    kind = own_kind(CustomAgent("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing")))
     assert [spec.name for spec in kind.offered(specs())] == ["read"]
     assert kind.role.endswith("Look.")

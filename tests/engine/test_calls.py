@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
+from qcode.engine import synthetic
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import ApprovalAnswered, CancelRequested, SteerQueued, ToolEnded, TurnSettings, UserSubmitted
+from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, ToolPayloadRepair
-from qcode.protocol.messages import user
+from qcode.protocol.messages import Text, user
+from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import Limit, Outcome, StopReason
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.protocol.usage import Price
 from qcode.text.json import JsonObject
-from tests.engine.play import TOOLS, WRITES, Played, Player, Script, calls, play, text
+from tests.engine.play import TOOLS, WRITES, Played, Player, Script, calls, cut, play, text
 from tests.engine.test_turn import results_of
 
 READ, BAD_READ = ("read", '{"path": "a"}'), ("read", '{"path": }')
@@ -122,7 +128,7 @@ def test_a_signal_uses_no_budget_and_a_call_beyond_it_is_told_so() -> None:
     settings = TurnSettings("s", TOOLS, max_tool_calls=1)
     played = play(calls(("note", '{"n": 1}'), READ, ("note", '{"n": 2}'), READ), settings=settings)
     assert states(played) == ["done", "done", "done", "rejected"]
-    assert [signal.arguments["n"] for signal in played.end.signals] == [1, 2]
+    assert [signal.arguments for signal in played.end.signals] == [{"n": 1}, {"n": 2}]
     assert played.end.limit is Limit.TOOL_CALLS
 
 
@@ -202,9 +208,9 @@ def test_another_call_or_another_result_begins_a_new_row() -> None:
 
 
 def test_calls_that_did_not_run_are_no_repetition() -> None:
-    player = Player(*[calls(("shell", '{"command": "ls"}'))] * 5, text("."))
+    player = Player(*[calls(("shell", '{"command": "ls"}'))] * 3, text("."))
     player.allows = lambda asked: False
-    assert [asked.repeats for asked in player.play().asked] == [0] * 5
+    assert [asked.repeats for asked in player.play().asked] == [0] * 3
 
 
 def test_an_answer_with_a_text_is_the_result_and_the_call_does_not_run() -> None:
@@ -237,3 +243,169 @@ def test_the_same_cut_patch_is_known_by_its_file_whatever_its_lines() -> None:
     played = play(*cuts, settings=TurnSettings("s", (spec,), output=FIXED))
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert any(isinstance(event, Notice) and "`apply_patch` call 5 times" in event.text for event in played.events)
+
+
+@pytest.mark.parametrize(
+    "raw", ['{"command": "ls", "command": "rm -r x"}', '{"command": "ls", "env": {"A": "1", "A": "2"}}']
+)
+def test_a_call_with_a_key_twice_is_malformed_and_never_run(raw: str) -> None:
+    played = play(calls(("shell", raw)), calls(("shell", '{"command": "ls"}')), text("Done."))
+    assert [run.arguments for run in played.ran] == [{"command": "ls"}]
+    assert "twice" in results_of(played.messages[2])[0].content
+    assert json.loads(played.messages[1].calls[0].arguments) == json.loads(synthetic.marker_arguments(raw))
+
+
+def test_a_key_twice_at_the_cap_is_never_run() -> None:
+    raw = '{"path": "a", "path": "b", "content": "x"}'
+    played = play(calls(("write", raw), stop=StopReason.MAX_TOKENS), text("Oh."), output=FIXED)
+    assert played.ran == []
+
+
+UNKNOWN = ("nothing", '{"n": 1}')
+SHORT_OF = ("shell", "{}")
+
+
+@pytest.mark.parametrize("call", [UNKNOWN, SHORT_OF])
+def test_calls_that_cannot_run_are_answered_three_times_and_end_the_turn_if_denied(call: tuple[str, str]) -> None:
+    player = Player(*[calls(call)] * 4, text("."))
+    player.allows = lambda asked: not asked.obstacle
+    played = player.play()
+    assert len(played.requests) == 4
+    assert [bool(asked.obstacle) for asked in played.asked] == [True]
+    assert played.end.outcome is Outcome.ERROR
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.TOOL_FAILURE
+    assert played.end.denials == ()
+    last = results_of(played.messages[-3])[0].content
+    assert "one more ends the turn" in last
+    assert "`shell` (requires command)" in last
+    assert len(played.messages) == 1 + 4 + 4
+
+
+def test_other_calls_that_cannot_run_each_time_end_the_turn_as_well() -> None:
+    player = Player(*[calls((f"tool_{number}", "{}")) for number in range(4)], text("."))
+    player.allows = lambda asked: False
+    assert player.play().end.outcome is Outcome.ERROR
+
+
+def test_a_call_that_runs_ends_the_row_of_calls_that_cannot() -> None:
+    played = play(*[calls(UNKNOWN)] * 3, calls(READ), *[calls(UNKNOWN)] * 3, calls(UNKNOWN, READ), text("Done."))
+    assert played.end.outcome is Outcome.END_TURN
+    assert [asked.obstacle for asked in played.asked if asked.obstacle] == ["there is no such tool"]
+
+
+def test_the_user_may_let_the_model_try_again_or_tell_it_something() -> None:
+    player = Player(*[calls(UNKNOWN)] * 7, text("Done."))
+    player.play()
+    assert player.played.end.outcome is Outcome.END_TURN
+    assert sum(bool(asked.obstacle) for asked in player.played.asked) == 2
+    player = Player(*[calls(UNKNOWN)] * 4, text("Done."))
+    _until_asked(player, 1)
+    player.give(ApprovalAnswered("c0", False, "use grep"))
+    while player.step():
+        pass
+    assert player.played.end.outcome is Outcome.END_TURN
+    assert "use grep" in results_of(player.played.messages[8])[0].content
+
+
+def test_signals_between_calls_that_cannot_run_do_not_end_the_row() -> None:
+    player = Player(*[calls(("note", "{}"), UNKNOWN)] * 4, text("."))
+    player.allows = lambda asked: False
+    played = player.play()
+    assert played.end.outcome is Outcome.ERROR
+    assert len(played.end.signals) == 4
+
+
+def test_the_rest_of_a_reply_that_ends_the_turn_does_not_run() -> None:
+    player = Player(*[calls(UNKNOWN)] * 3, calls(UNKNOWN, ("shell", '{"command": "ls"}')), text("."))
+    player.allows = lambda asked: not asked.obstacle
+    played = player.play()
+    assert played.ran == []
+    assert [result.content for result in results_of(played.messages[-1])][1] == "Not run: the turn ends."
+
+
+def test_strict_tools_fail_the_turn_and_run_no_call_of_the_reply() -> None:
+    settings = TurnSettings("s", TOOLS, has_strict_tools=True)
+    played = play(calls(("shell", '{"command": "ls"}'), UNKNOWN), text("."), settings=settings)
+    assert (played.ran, len(played.requests)) == ([], 1)
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.TOOL_FAILURE
+    assert "nothing" in played.end.error.message
+    assert play(calls(SHORT_OF), text("."), settings=settings).end.outcome is Outcome.END_TURN
+
+
+def test_a_denied_call_repeated_ends_the_turn_as_denied() -> None:
+    player = Player(*[calls(("shell", '{"command": "ls"}'), before="Let me.")] * 4, text("."))
+    player.allows = lambda asked: False
+    played = player.play()
+    assert len(played.requests) == 4
+    assert (played.end.outcome, played.end.is_answered) == (Outcome.END_TURN, False)
+    assert len(played.end.denials) == 4
+    assert "3 times" in results_of(played.messages[6])[0].content
+
+
+def test_different_denied_calls_do_not_end_the_turn() -> None:
+    player = Player(*[calls(("shell", f'{{"command": "ls {number}"}}')) for number in range(9)], text("Well."))
+    player.allows = lambda asked: False
+    assert player.play().end.text == "Well."
+
+
+def test_a_repeated_call_that_is_never_let_through_ends_the_turn() -> None:
+    player = Player(*[calls(("shell", '{"command": "ls"}'))] * 7, text("."))
+    player.allows = lambda asked: not asked.repeats
+    played = player.play()
+    assert (len(played.requests), len(played.ran)) == (7, 3)
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.TOOL_FAILURE
+
+
+@pytest.mark.parametrize("raw", ["{", "[1]", "", '{"a": 1, "a": 2}', "nonsense"])
+def test_a_signal_is_recorded_with_its_arguments_as_they_came(raw: str) -> None:
+    played = play(calls(("note", raw)))
+    assert played.end.outcome is Outcome.END_TURN
+    assert [signal.arguments for signal in played.end.signals] == [raw or {}]
+
+
+def test_signals_are_not_in_the_next_request() -> None:
+    played = play(calls(("note", '{"n": 1}'), READ, before="Look."), text("Done."))
+    assistant, answer = played.requests[1].messages[1:]
+    assert [call.name for call in assistant.calls] == ["read"]
+    assert [result.name for result in results_of(answer)] == ["read"]
+    assert len(results_of(played.messages[2])) == 2
+
+
+def test_only_signals_with_steering_leave_a_valid_history() -> None:
+    player = Player(calls(("note", "{}")), text("As you say."))
+    player.give(UserSubmitted(user("go")))
+    player.give(SteerQueued("wait"))
+    while player.step():
+        pass
+    (message,) = player.played.requests[1].messages
+    assert [block.text for block in message.blocks if isinstance(block, Text)] == ["go", "wait"]
+
+
+def test_ids_that_recur_hide_no_other_call() -> None:
+    played = play(calls(("note", "{}"), READ), calls(READ), text("Done."))
+    history = played.requests[2].messages
+    assert [call.name for message in history for call in message.calls] == ["read", "read"]
+
+
+def test_the_model_is_told_what_is_left_of_the_limits_of_the_user() -> None:
+    settings = TurnSettings("s", TOOLS, max_turns=4, tells_turns=True, max_tool_calls=2, max_budget_usd=Decimal(1))
+    played = play(calls(READ), text("Done."), settings=settings, facts=ModelFacts(price=Price(Decimal(1), Decimal(1))))
+    assert [request.note for request in played.requests] == [
+        "[Limits of this task: 2 tool calls, 4 replies (this one included), $1.0000 left. Finish within them.]",
+        "[Limits of this task: 1 tool call, 3 replies (this one included), $0.9999 left. Finish within them.]",
+    ]
+    assert "Limits" not in str(played.messages)
+
+
+def test_without_limits_of_the_user_the_model_is_told_nothing() -> None:
+    settings = TurnSettings("s", TOOLS, max_turns=100)
+    assert [request.note for request in play(calls(READ), text("."), settings=settings).requests] == ["", ""]
+
+
+def test_a_request_that_asks_for_something_else_has_no_note() -> None:
+    settings = TurnSettings("s", TOOLS, max_tool_calls=2)
+    played = play(cut("one"), cut("two"), text("three"), settings=settings)
+    assert [bool(request.note) for request in played.requests] == [True, True, False]

@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.engine.effects import StopRequest, UserSubmitted
+from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.repetition import RepetitionDetector
+from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ContinuationTerminated, PartialRestored
 from qcode.protocol.messages import assistant, user
-from qcode.protocol.reply import Outcome, ReplyEnded, StopReason, TextDelta
+from qcode.protocol.model import ModelFacts
+from qcode.protocol.reply import Outcome, ReasoningDelta, ReplyEnded, ReplyStarted, StopReason, TextDelta
 from tests.engine.play import Player, Script, calls, cut, play, text
 
 LINE = "This sentence is said again and again, all over, and the end is never near.\n"
@@ -62,6 +65,34 @@ def test_repetition_is_noticed(said: str, first: int, last: int, size: int) -> N
 @pytest.mark.parametrize("said", [row[1] for row in PASSED], ids=[row[0] for row in PASSED])
 def test_ordinary_text_passes(said: str) -> None:
     assert stopped_at(said) is None
+    assert not ends_in_repetition(said)
+
+
+def ends_in_repetition(said: str) -> bool:
+    """Return whether the repetition is noticed only because the text ends."""
+    detector = RepetitionDetector()
+    return detector.feed(said) is None and detector.is_repeating_at_end()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Well.\n" + LINE * 40,
+        "Well, then.\n" + (LINE * 40).removesuffix("\n"),
+        "x" * 50 + "\n" + "ab cd " * 670,
+        "Intro, a bit longer.\n" + "short line here, yes\n" * 96,
+    ],
+)
+def test_repetition_that_ends_with_the_text_is_noticed_at_its_end(said: str) -> None:
+    assert ends_in_repetition(said) != (stopped_at(said) is not None)
+    assert not ends_in_repetition(said[: len(said) // 2])
+
+
+@given(st.integers(0, 130), st.integers(40, 44), st.booleans())
+def test_forty_equal_lines_are_noticed_wherever_the_text_ends(before: int, times: int, has_end: bool) -> None:
+    said = "." * before + "\n" + LINE * times
+    said = said if has_end else said.removesuffix("\n")
+    assert stopped_at(said) is not None or ends_in_repetition(said)
 
 
 def test_arguments_repeat_more_than_prose_may() -> None:
@@ -104,6 +135,38 @@ def test_a_reply_that_repeats_is_stopped_and_its_text_kept() -> None:
     assert played.end.text.startswith("Well. " + LINE * 39)
     assert len(played.end.text) < 43 * len(LINE)
     assert len(played.requests) == 1
+
+
+@pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.MAX_TOKENS])
+def test_a_reply_that_repeats_up_to_its_own_end_fails(stop: StopReason) -> None:
+    played = play(text("Well.\n", *[LINE] * 39, LINE.removesuffix("\n"), stop=stop))
+    assert (played.end.outcome, len(played.requests)) == (Outcome.ERROR, 1)
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.REPETITION
+    assert played.end.text == played.shown == "Well.\n" + (LINE * 40).removesuffix("\n")
+
+
+@pytest.mark.parametrize("size", [7, 100, 100_000])
+def test_thinking_that_repeats_is_stopped(size: int) -> None:
+    said = LINE * 300
+    pieces = [ReasoningDelta(0, said[at : at + size]) for at in range(0, len(said), size)]
+    played = play([ReplyStarted("m", "r1"), *pieces, *cut()[1:]])
+    assert (played.end.outcome, len(played.requests)) == (Outcome.ERROR, 1)
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.REPETITION
+    assert "before it answered" in played.end.error.message
+
+
+def test_inline_thinking_that_repeats_is_stopped() -> None:
+    facts = ModelFacts(inline_thinking=True)
+    played = play(cut("<think>", *[LINE] * 300), model=KnownModel("p", "m", facts))
+    assert played.end.error is not None
+    assert played.end.error.kind == ErrorKind.REPETITION
+
+
+def test_thinking_with_code_may_repeat_as_code_does() -> None:
+    played = play([ReplyStarted("m", "r1"), ReasoningDelta(0, "```\n" + LINE * 200), *text("Done.")[1:]])
+    assert played.end.outcome is Outcome.END_TURN
 
 
 def test_a_stopped_attempt_is_closed_and_its_late_events_change_nothing() -> None:

@@ -18,6 +18,7 @@ def join(before: str, continuation: str, size: int = 3) -> str:
 
 TITLED = "# Title\n\nThe quick brown fox jumps over the lazy dog. Then the par"
 CODE = "See:\n\n```python\ndef area(width, height):\n    return width"
+INDENTED = "- Sizes:\n\n  | name | size |\n  |---|---|\n  | one | 1 |\n"
 TABLE = "| name | size |\n|---|---|\n| one | 1 |\n| two |"
 
 CLEANED: list[tuple[str, str, str, str]] = [
@@ -31,6 +32,14 @@ CLEANED: list[tuple[str, str, str, str]] = [
     ("a fence opened again, nothing replayed", CODE, "```python\n * height\n```", " * height\n```"),
     ("a replayed heading", "# T\n\nIntro.\n\n## Use\n\nFirst part. ", "## Use\n\nSecond part.", "Second part."),
     ("a replayed table header", TABLE + " 2 |\n", "| name | size |\n|---|---|\n| three | 3 |", "| three | 3 |"),
+    (
+        "a replayed table header, indented",
+        TABLE + " 2 |\n",
+        "  | name | size |\n  |---|---|\n  | three | 3 |",
+        "| three | 3 |",
+    ),
+    ("an indented header", INDENTED, "| name | size |\n|---|---|\n| two | 2 |", "| two | 2 |"),
+    ("a replayed heading, indented", "## Use\n\nFirst part. ", "  ## Use\n\nSecond part.", "Second part."),
     ("a restart that reaches the end", TITLED, TITLED + "ser runs.", "ser runs."),
     ("a short restart that reaches the end", "Hello wor", "Hello world", "ld"),
     ("a lead-in before an indented line", CODE + "\n", "Continuing where I left off:\n\n    # end", "    # end"),

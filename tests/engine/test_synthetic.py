@@ -74,8 +74,8 @@ def test_split_guidance_counts_characters_where_no_line_was_complete() -> None:
 
 
 def test_the_other_answers_never_ask_to_split() -> None:
-    for told in (synthetic.cut_call_text("shell", 100), synthetic.malformed_call_text("shell")):
+    for told in (synthetic.cut_call_text("shell", 100), synthetic.malformed_call_text("shell", "{")):
         assert "split" not in told
         assert "not" in told
     assert "one complete call only" in synthetic.cut_call_text("shell", 100)
-    assert "not valid JSON" in synthetic.malformed_call_text("shell")
+    assert "not valid JSON" in synthetic.malformed_call_text("shell", "{")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.agent.outcomes import denial_line
-from qcode.protocol.approvals import Answer, CallApproval, Deny, Question, RepeatedCall, ToolApproval
+from qcode.protocol.approvals import Answer, CallApproval, Deny, ImpossibleCall, Question, RepeatedCall, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Denial
 from tests.headless.scripted import Scripted, call, ended, reply, run
 
@@ -91,3 +91,10 @@ def test_what_only_a_person_could_say_is_answered_and_is_no_denial(approval: Cal
     assert ran.code == 0
     assert ran.result["permission_denials"] == []
     assert ran.stderr == ""
+
+
+def test_calls_that_cannot_run_are_not_let_through_without_a_user() -> None:
+    conversation = Scripted(ApprovalRequested(ImpossibleCall(call(), "Again?", "{}")), ended("an answer"))
+    ran = run(conversation, "json")
+    assert conversation.answers["c1"] == Deny()
+    assert (ran.code, ran.result["permission_denials"]) == (0, [])

@@ -17,6 +17,7 @@ from qcode.protocol.approvals import (
     Choice,
     Decision,
     Deny,
+    ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
@@ -545,6 +546,9 @@ QUESTION = Question(CALL, "Which colour?", "It is used\neverywhere.", choices=(C
         (replace(QUESTION, choices=()), ("1", *"1", "enter"), Answer("1")),
         (RepeatedCall(CALL, "Run it again?", "ls"), ("y",), Allow()),
         (RepeatedCall(CALL, "Run it again?", "ls"), ("n",), Deny(AGAIN)),
+        (ImpossibleCall(CALL, "Let it try again?", "{}"), ("y",), Allow()),
+        (ImpossibleCall(CALL, "Let it try again?", "{}"), ("n",), Deny()),
+        (ImpossibleCall(CALL, "Let it try again?", "{}"), ("t", *"use ls", "enter"), Deny("use ls")),
     ],
 )
 def test_a_question_is_answered_with_a_choice_or_in_words(

@@ -104,7 +104,7 @@ class ModelClient:
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, hosted ones last."""
         hosted = self._hosted if policy.lets_host_search else ()
-        return (*toolbox.specs(self.model.name), *hosted)
+        return (*toolbox.specs(self.model.name), *filter(toolbox.is_offered, hosted))
 
     def system(self, mode: ApprovalMode) -> str:
         """Return the system prompt of the conversation in this mode."""
@@ -116,7 +116,7 @@ class ModelClient:
 
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return the error with advice for the user."""
-        if error.kind is not ErrorKind.UNKNOWN_MODEL:
+        if error.kind is not ErrorKind.UNKNOWN_MODEL and error.status != _NOT_FOUND:
             return error
         return await with_nearest_models(error, self.provider, self.model.name)
 
@@ -128,24 +128,34 @@ class ModelClient:
 ASK_TIMEOUT_S = 10.0
 """Includes the import of the provider's SDK, which takes seconds on a busy machine."""
 MAX_NAMES = 3
+_NOT_FOUND = 404
 
 
 async def with_nearest_models(error: ProviderError, provider: Provider, model: str) -> ProviderError:
-    """Return `error` with the nearest model names in its message; unchanged if the host lists no models."""
+    """Return `error` with the requested model and the nearest model names in its message.
+
+    A 404 that does not mention a model is about the model only if the host lists models, and this one is not among
+    them; otherwise it is returned unchanged, because the address may be wrong.
+    """
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             names = await provider.model_names()
     except (ProviderError, TimeoutError):
+        names = ()
+    is_certain = error.kind is ErrorKind.UNKNOWN_MODEL
+    if not is_certain and (not names or model in names):
         return error
     from qcode.text.match import similar
 
+    message = error.message.rstrip(". ")
+    if model not in message:
+        message = f"{message} (requested: {provider.name}/{model})"
     near = similar(model, names, MAX_NAMES) or names[:MAX_NAMES]
-    if not near:
-        return error
-    found = ", ".join(f"{provider.name}/{name}" for name in near)
+    if near:
+        message += f"; nearest: {', '.join(f'{provider.name}/{name}' for name in near)}"
     return ProviderError(
-        error.kind,
-        f"{error.message.rstrip('. ')}; nearest: {found}",
+        ErrorKind.UNKNOWN_MODEL,
+        message,
         status=error.status,
         request_id=error.request_id,
         code=error.code,

@@ -28,7 +28,7 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.text.json import parse_object
+from qcode.text.json import DuplicateKeyError, parse_arguments
 from qcode.values import dataclass
 
 DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
@@ -173,7 +173,10 @@ class Assembler:
             if is_last and self._is_cut_before_arguments(ended, is_cut=is_cut):
                 return "incomplete"
             raw = "{}"
-        arguments = parse_object(raw)
+        try:
+            arguments = parse_arguments(raw)
+        except DuplicateKeyError:
+            return "malformed"
         if arguments is None:
             if not is_last:
                 return "malformed"

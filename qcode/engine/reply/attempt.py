@@ -70,8 +70,8 @@ class Attempt:
         self._last_text = 0
         self._numbers: dict[int, int] = {}
         self._text_repetition = RepetitionDetector(fence=_open_fence(base), is_arguments=is_silent)
+        self._reasoning_repetition = RepetitionDetector()
         self._args_repetition: dict[int, RepetitionDetector] = {}
-        self._is_watched = True
 
     def __repr__(self) -> str:
         return f"Attempt({self.kind!r}, max_tokens={self.request.max_tokens}, shown_text={self.shown_text})"
@@ -84,13 +84,14 @@ class Attempt:
             if self._thinking is None:
                 return self._take_text(event)
             return self._take_pieces(event.block, self._thinking.feed(event.text))
-        self._is_watched = not isinstance(event, ReplyEnded)
         held = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
+        if isinstance(event, ReplyEnded):
+            self._watch_end()
         draft = self.assembler.feed(event)
+        if isinstance(event, ReasoningDelta) and event.text:
+            return self._show_reasoning(event)
         if draft is None or self._is_silent:
             return held
-        if isinstance(event, ReasoningDelta):
-            return self._show_reasoning(event) if event.text else held
         if isinstance(event, (ToolCallStarted, ToolArgsDelta)):
             self.has_shown_anything = True
             if isinstance(event, ToolArgsDelta):
@@ -134,8 +135,7 @@ class Attempt:
                 continue
             thought = ReasoningDelta(-1 - block, text)
             self.assembler.feed(thought)
-            if not self._is_silent:
-                emits += self._show_reasoning(thought)
+            emits += self._show_reasoning(thought)
         if self._thinking is not None and self._thinking.is_settled:
             self._thinking = None
         return emits
@@ -150,7 +150,7 @@ class Attempt:
             if self.seam is None:
                 self.assembler.feed(event)
             return []
-        end = self._text_repetition.feed(event.text) if self._is_watched else None
+        end = None if self.is_repeating else self._text_repetition.feed(event.text)
         if end is not None:
             self.is_repeating = True
             event = TextDelta(event.block, event.text[:end])
@@ -163,6 +163,10 @@ class Attempt:
         return [Emit(event if number == event.block else TextDelta(number, event.text))]
 
     def _show_reasoning(self, event: ReasoningDelta) -> Emits:
+        if not self.is_repeating and self._reasoning_repetition.feed(event.text) is not None:
+            self.is_repeating = True
+        if self._is_silent:
+            return []
         self.has_shown_anything = True
         number = self._number(event.block, joins=False)
         return [Emit(event if number == event.block else ReasoningDelta(number, event.text))]
@@ -173,6 +177,11 @@ class Attempt:
             detector = self._args_repetition[event.block] = RepetitionDetector(is_arguments=True)
         if detector.feed(event.text) is not None:
             self.is_repeating = True
+
+    def _watch_end(self) -> None:
+        """Notice a repetition that ends with the reply."""
+        detectors = (self._text_repetition, self._reasoning_repetition, *self._args_repetition.values())
+        self.is_repeating = self.is_repeating or any(detector.is_repeating_at_end() for detector in detectors)
 
     def _number(self, block: int, *, joins: bool) -> int:
         """Return the block's number in the whole reply; the first text of a continuation joins the block before it."""

@@ -31,7 +31,7 @@ from qcode.protocol.events import Notice, Retry, ToolPayloadRepair, Waiting
 from qcode.protocol.messages import Message
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import StopReason
-from qcode.text.json import parse_object
+from qcode.text.json import DuplicateKeyError, parse_arguments
 
 if TYPE_CHECKING:
     from qcode.protocol.model import RetrySettings
@@ -330,7 +330,10 @@ def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> l
     cap = attempt.request.max_tokens
     closed = _closed_object(call.text + rest)
     if closed is not None:
-        arguments = parse_object(closed)
+        try:
+            arguments = parse_arguments(closed)
+        except DuplicateKeyError:
+            arguments = None
         if arguments is None or any(name not in arguments for name in state.tools[call.name].required):
             return reject_truncated_call(state, cap, shape.raw_stop)
         call.pieces[:], call.size, call.state = [closed], len(closed), "complete"

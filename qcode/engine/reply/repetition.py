@@ -2,7 +2,7 @@
 
 Two patterns count: a line or a cycle of up to 8 lines many times in a row, and a long run of characters with a short
 period ("na na na …"). Code and arguments repeat more, so only a much longer run counts there. Text is examined in
-blocks of a fixed size, so the result does not depend on how it was split into deltas.
+blocks of a fixed size, so the result does not depend on how it was split into deltas; the rest is examined at the end.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class RepetitionDetector:
         self._line: list[str] = []
         self._backslash = ""
         self._lines_end = 0
+        self._end = ""
+        """The text after the last whole block, once the text has ended."""
 
     def feed(self, text: str) -> int | None:
         """Return the length of the part of `text` after which the repetition is certain, None if there is none yet.
@@ -57,6 +59,13 @@ class RepetitionDetector:
                 return max(0, at - (len(joined) - len(text)))
         self._pending, self._pending_size = [joined[at:]], len(joined) - at
         return None
+
+    def is_repeating_at_end(self) -> bool:
+        """Return whether the text ends in a repetition that is certain now that no more text follows."""
+        rest = "".join(self._pending)
+        self._seen += len(rest)
+        self._end = rest
+        return self._has_line_cycle(f"{rest}\\n" if self._is_arguments else f"{rest}\n") or self._is_periodic()
 
     def _is_repeating_with(self, block: str) -> bool:
         self._seen += _BLOCK
@@ -108,8 +117,8 @@ class RepetitionDetector:
         return MIN_CHARS_INSIDE if is_inside else outside
 
     def _last(self, size: int) -> str:
-        count = min(size // _BLOCK, len(self._blocks))
-        return "".join([self._blocks[index] for index in range(-count, 0)])
+        count = min(-(-size // _BLOCK), len(self._blocks))
+        return ("".join([self._blocks[index] for index in range(-count, 0)]) + self._end)[-size:]
 
 
 class _LineCycles:

@@ -42,12 +42,12 @@ from qcode.engine.reply.recovery import (
 )
 from qcode.engine.reply.requests import ReplyPlan
 from qcode.engine.reply.state import (
-    REPEATS,
     ReplyState,
     describe_cut,
     describe_empty,
     describe_no_room,
     describe_overspent,
+    describe_repetition,
     describe_thinking_only,
     joined,
     without_calls,
@@ -189,8 +189,9 @@ class Reply:
             note = describe_cut(state.records, "repetition")
             return stopped + state.finish("cut", StopReason.MAX_TOKENS, "", why="no_progress", note=note)
         stopped += state.salvage(attempt)
-        error = ErrorInfo(ErrorKind.BAD_RESPONSE, REPEATS)
-        return stopped + state.finish("failed", None, "", why="error", note=REPEATS, error=error)
+        note = describe_repetition(has_text=bool(state.text.strip()))
+        error = ErrorInfo(ErrorKind.REPETITION, note)
+        return stopped + state.finish("failed", None, "", why="error", note=note, error=error)
 
     def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Remember a host that truncates far below the cap: the escalated attempt got no longer than the first one."""
@@ -407,7 +408,8 @@ class Reply:
             else f"The reply was empty and ended for an unknown reason ({raw}). Try again, or try another model."
         )
         state.absorb_text(attempt)
-        error = ErrorInfo(ErrorKind.BAD_RESPONSE, text)
+        kind = ErrorKind.UNREADABLE_CALL if decision.why == "malformed" else ErrorKind.BAD_RESPONSE
+        error = ErrorInfo(kind, text)
         return state.finish("failed", shape.stop, shape.raw_stop, why="error", error=error)
 
 

@@ -24,7 +24,8 @@ from qcode.values import dataclass
 class ReplyPlan:
     """The inputs of a reply, shared by all its attempts. `messages` is a valid history for every provider.
 
-    `can_make_room`: the conversation may be compacted once if the window is full.
+    `can_make_room`: the conversation may be compacted once if the window is full. `note` goes with the first request
+    and with the same request at a larger cap; the other ones end in a text that asks for something else.
     """
 
     system: str
@@ -35,6 +36,7 @@ class ReplyPlan:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_budget_usd: Decimal | None = None
     can_make_room: bool = False
+    note: str = ""
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:
@@ -42,6 +44,10 @@ class ReplyPlan:
 
 
 def first_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
+    return replace(_plain_request(plan, model, cap), note=plan.note)
+
+
+def _plain_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
     messages = _without_space_at_the_end(plan.messages)
     return ModelRequest(model.name, plan.system, messages, plan.tools, cap, effort=plan.effort)
 
@@ -56,7 +62,7 @@ def continuing_request(
     """
     text = text_of(base)
     messages = _with_partial(plan.messages, base)
-    request = first_request(plan, model, cap)
+    request = _plain_request(plan, model, cap)
     if model.can_prefill and text == text.rstrip():
         return replace(request, messages=messages, is_prefill=True)
     ask = synthetic.broken_stream_text(text) if is_broken else synthetic.resume_text(text)
@@ -65,7 +71,7 @@ def continuing_request(
 
 def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
     """Ask for the answer itself, with less reasoning if the effort can be lowered."""
-    request = first_request(plan, model, cap)
+    request = _plain_request(plan, model, cap)
     effort: Effort | None = "low" if plan.effort in ("medium", "high", "max") else plan.effort
     return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
 
@@ -73,7 +79,7 @@ def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelReques
 def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[Draft], cap: int) -> ModelRequest:
     """Ask for one well-formed call after one that the provider could not parse; `base` is the text before it."""
     messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
-    return replace(first_request(plan, model, cap), messages=messages)
+    return replace(_plain_request(plan, model, cap), messages=messages)
 
 
 def resumed_call_request(
@@ -81,7 +87,7 @@ def resumed_call_request(
 ) -> ModelRequest:
     """Ask for the rest of a truncated call's arguments. The history contains the text before the call, not the call."""
     ask = synthetic.resumed_call_text(call.name, raw)
-    request = first_request(plan, model, cap)
+    request = _plain_request(plan, model, cap)
     messages = _with_added_text(_with_partial(plan.messages, base), ask)
     has_calls = any(message.calls for message in plan.messages)
     return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)

@@ -46,6 +46,8 @@ class Seam:
         self._may_lead_in = bool(before)
         self._owned_breaks: int | None = None
         """Line breaks that belong to the opening just removed, while only blanks followed it; otherwise None."""
+        self._is_indented = False
+        """The header just removed was indented, and with it the line after it."""
         self._blank = ""
         self._breaks = ""
         self._is_open = not before
@@ -113,7 +115,8 @@ class Seam:
         self._breaks = blank if ends else "" if owned == _OWN_TO_LEAD_IN else "\n"
         if self._is_json:
             self._blank = ""
-        rest = held[len(blank) :] if blank else held.lstrip(" \t") if owned == _OWN_TO_LEAD_IN else held
+        is_indented = self._is_indented or (owned == _OWN_TO_LEAD_IN and not blank)
+        rest = held[len(blank) :].lstrip(" \t") if is_indented else held[len(blank) :]
         self._owned_breaks = None
         self._hold(rest)
         return rest
@@ -136,7 +139,8 @@ class Seam:
             return True
         if self._fence is not None:
             return fences.may_become_fence(held) or self._replays_behind_bare_fence(held, is_whole=True)
-        return any(header.startswith(stripped) for header in self._headers)
+        start = _without_indents(stripped)
+        return any(header.startswith(start) for header in self._headers)
 
     def _replays_behind_bare_fence(self, held: str, *, is_whole: bool) -> bool:
         """Return whether a bare fence is followed by a replay: then it reopens the code block and does not close it.
@@ -169,17 +173,18 @@ class Seam:
                 return held[length:]
         text = held.lstrip("\r\n")
         for header in self._headers:
-            if text.startswith(header) and not self._restarts_beyond(header, text):
+            length = _header_length(header, text)
+            if length and not self._restarts_beyond(header, text):
                 self._headers = ()
                 self._owned_breaks = 0 if header.startswith("|") else _OWN_TO_HEADING
-                return text[len(header) :]
+                self._is_indented = text[:1] in " \t"
+                return text[length:]
         return held
 
     def _restarts_beyond(self, header: str, text: str) -> bool:
         """Return whether `text` replays the reply from its start, and beyond `header`."""
-        common = _common(self._before, text)
-        beyond = self._before[len(header) : common].strip()
-        return self._before.startswith(header) and not is_short_coincidence(beyond)
+        length, common = _header_length(header, self._before), _common(self._before, text)
+        return length > 0 and not is_short_coincidence(self._before[length:common].strip())
 
     def _without_replay(self, text: str) -> str:
         replayed = repeated_tail(self._tail, text)
@@ -192,6 +197,22 @@ class Seam:
         stripped = text.lstrip()
         replayed = repeated_tail(self._tail, stripped) if len(stripped) < len(text) else 0
         return stripped[replayed:] if replayed >= CLEAR_CHARS else text
+
+
+def _without_indents(text: str) -> str:
+    """Return `text` without the blanks at both ends of each complete line, and at the start of the last one."""
+    *whole, last = text.split("\n")
+    return "".join(f"{line.strip()}\n" for line in whole) + last.lstrip()
+
+
+def _header_length(header: str, text: str) -> int:
+    """Return the length of `header` at the start of `text`, whose lines may be indented there; 0 if it is not there."""
+    end = 0
+    for row in header.splitlines():
+        start, end = end, text.find("\n", end) + 1
+        if not end or text[start:end].strip() != row:
+            return 0
+    return end
 
 
 def _common(left: str, right: str) -> int:
@@ -314,20 +335,20 @@ def replayed_header(before: str) -> tuple[str, ...]:
     """Return the headers that a continuation may repeat: the heading of its section, the first two rows of its table.
 
     Only complete lines that occur once in `before` are returned, because a recurring line is part of the document. A
-    heading at the end of `before` is not returned: it is an ordinary overlap.
+    heading at the end of `before` is not returned: it is an ordinary overlap. Lines come without indentation.
     """
     lines = before.split("\n")
     whole = lines[:-1]
     headers: list[str] = []
     at = next((index for index in reversed(range(len(whole))) if _HEADING.fullmatch(whole[index])), None)
     if at is not None and lines.count(lines[at]) == 1 and any(line.strip() for line in lines[at + 1 :]):
-        headers.append(lines[at] + "\n")
+        headers.append(lines[at].strip() + "\n")
     rows = len(lines)
     while rows and (lines[rows - 1].lstrip().startswith("|") or (rows == len(lines) and not lines[-1])):
         rows -= 1
     table = [line for line in lines[rows:] if line]
     if len(table) >= 3 and _DELIMITER_ROW.fullmatch(table[1]) and lines.count(table[0]) == 1:
-        headers.append(f"{table[0]}\n{table[1]}\n")
+        headers.append(f"{table[0].strip()}\n{table[1].strip()}\n")
     return tuple(headers)
 
 

@@ -310,10 +310,10 @@ def _one_text(first: Draft, second: Draft) -> Draft:
     return text
 
 
-REPEATS = (
-    "The model kept repeating itself, so qcode stopped it; the text so far is kept. Rephrase the request, or try "
-    "another model."
-)
+def describe_repetition(*, has_text: bool) -> str:
+    """Return the message for a reply that was stopped because the model repeated itself endlessly."""
+    where = "; the text so far is kept" if has_text else " before it answered"
+    return f"The model kept repeating itself, so qcode stopped it{where}. Rephrase the request, or try another model."
 
 
 def describe_no_room(prompt_tokens: int, window: int | None) -> str:

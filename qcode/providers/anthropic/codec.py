@@ -33,6 +33,7 @@ from qcode.providers.blocks import (
 from qcode.providers.claude import thinking_fields
 from qcode.providers.errors import from_stream
 from qcode.providers.history import (
+    add_note,
     alternate,
     called_names,
     fit_call_id,
@@ -67,7 +68,7 @@ def encode(request: ModelRequest) -> JsonObject:
     body: JsonObject = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "messages": _messages(messages, is_prefill=request.is_prefill),
+        "messages": _messages(messages, request),
         "stream": True,
     }
     if request.system.strip():
@@ -78,7 +79,7 @@ def encode(request: ModelRequest) -> JsonObject:
     return body
 
 
-def _messages(messages: list[Message], *, is_prefill: bool) -> list[Json]:
+def _messages(messages: list[Message], request: ModelRequest) -> list[Json]:
     sent: list[JsonObject] = []
     for place, message in enumerate(messages):
         is_last = place == len(messages) - 1
@@ -93,9 +94,10 @@ def _messages(messages: list[Message], *, is_prefill: bool) -> list[Json]:
                 previous += content
         else:
             sent.append({"role": message.role, "content": content})
-    if is_prefill and sent and sent[-1]["role"] == "assistant":
+    if request.is_prefill and sent and sent[-1]["role"] == "assistant":
         _strip_end(sent[-1])
     _mark_cache(sent)
+    add_note(sent, _text(request.note))
     return list(sent)
 
 

@@ -22,6 +22,7 @@ from qcode.providers.blocks import BlockKind, BlockWriter, Ending, PrefilledSpac
 from qcode.providers.claude import thinking_fields
 from qcode.providers.errors import from_stream
 from qcode.providers.history import (
+    add_note,
     alternate,
     called_names,
     fit_call_id,
@@ -54,6 +55,7 @@ def encode(request: ModelRequest) -> JsonObject:
     sent = _messages(messages, request)
     if is_caching:
         _mark_cache(sent)
+    add_note(sent, _text(request.note))
     body: JsonObject = {"messages": list(sent), "inferenceConfig": {"maxTokens": request.max_tokens}}
     if request.system.strip():
         body["system"] = [{"text": sendable(request.system)}, *([_cache_point()] if is_caching else [])]

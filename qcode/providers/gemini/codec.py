@@ -29,7 +29,7 @@ from qcode.providers.blocks import (
     wants_search,
 )
 from qcode.providers.errors import from_stream
-from qcode.providers.history import alternate, has_calls, mint_call_id, results_first, said
+from qcode.providers.history import alternate, has_calls, mint_call_id, noted, results_first, said
 from qcode.text.json import (
     Json,
     JsonObject,
@@ -89,7 +89,7 @@ def _contents(request: ModelRequest) -> list[Json]:
     wants_signatures = _generation(request.model) >= (3, 0)
     sent: list[JsonObject] = []
     names: dict[str, str] = {}
-    for message in alternate(request.messages):
+    for message in alternate(noted(request)):
         if message.role == "user":
             role, parts = "user", _user(message, names, in_results=wants_signatures) or [{"text": _EMPTY}]
         else:

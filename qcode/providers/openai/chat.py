@@ -27,6 +27,7 @@ from qcode.providers.history import (
     fit_call_id,
     has_calls,
     mint_call_id,
+    noted,
     results_first,
     said,
     start_of_tool_loop,
@@ -61,7 +62,7 @@ def encode(request: ModelRequest, quirks: ChatQuirks) -> JsonObject:
 
 
 def _messages(request: ModelRequest, quirks: ChatQuirks) -> list[Json]:
-    spoken = tuple(message for message in request.messages if message.role == "user" or _says(message))
+    spoken = tuple(message for message in noted(request) if message.role == "user" or _says(message))
     messages = alternate(spoken, partial(_call_id, quirks=quirks))
     loop = start_of_tool_loop(messages)
     sent: list[Json] = []

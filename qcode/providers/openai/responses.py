@@ -30,7 +30,7 @@ from qcode.providers.blocks import (
     wants_search,
 )
 from qcode.providers.errors import from_stream, read_object
-from qcode.providers.history import alternate, fit_call_id, has_calls, mint_call_id, results_first, said
+from qcode.providers.history import alternate, fit_call_id, has_calls, mint_call_id, noted, results_first, said
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
 from qcode.values import dataclass
 
@@ -83,7 +83,7 @@ def _reasoning(request: ModelRequest) -> JsonObject:
 
 def _input(request: ModelRequest) -> list[Json]:
     items: list[Json] = []
-    for message in alternate(request.messages, _call_id):
+    for message in alternate(noted(request), _call_id):
         items += _user(message) if message.role == "user" else _assistant(message)
     return items or [_user_message([_text(_EMPTY)])]
 

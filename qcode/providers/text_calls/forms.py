@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NoReturn, TypeAlias
 
 from qcode.protocol.tools import ToolSpec
-from qcode.text.json import Json, JsonObject
+from qcode.text.json import DuplicateKeyError, Json, JsonObject, unique_keys
 from qcode.values import dataclass
 
 FormName: TypeAlias = Literal["tag", "function", "llama", "mistral", "fence"]
@@ -144,7 +144,7 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=unique_keys)
 
 
 def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
@@ -155,7 +155,9 @@ def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool
 def parse(text: str) -> Json:
     """Return the JSON value of `text`."""
     try:
-        value: Json = json.loads(text, parse_constant=_refuse)
+        value: Json = json.loads(text, parse_constant=_refuse, object_pairs_hook=unique_keys)
+    except DuplicateKeyError as error:
+        raise UnreadableError(str(error)) from None
     except (ValueError, RecursionError):
         raise UnreadableError("its JSON is not valid") from None
     return value
@@ -178,7 +180,10 @@ def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Map
     """Return a call whose parameters were written one by one as plain text."""
     if name not in tools:
         raise UnreadableError(f"there is no tool `{name[:80]}`")
-    arguments: JsonObject = {key: _typed(text, tools[name], key) for key, text in parameters}
+    try:
+        arguments = unique_keys([(key, _typed(text, tools[name], key)) for key, text in parameters])
+    except DuplicateKeyError as error:
+        raise UnreadableError(str(error)) from None
     return WrittenCall(name, as_json(arguments))
 
 
@@ -241,6 +246,8 @@ def _call(value: Json, tools: Mapping[str, ToolSpec], *, needs_arguments: bool =
     function = value.get("function")
     if isinstance(function, dict):
         value = function
+    if "arguments" in value and "parameters" in value:
+        raise UnreadableError("it has both `arguments` and `parameters`")
     key = "arguments" if "arguments" in value else "parameters"
     name = value.get("name")
     if not isinstance(name, str) or (needs_arguments and key not in value):

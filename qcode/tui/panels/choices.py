@@ -16,6 +16,7 @@ from qcode.protocol.approvals import (
     Approval,
     Decision,
     Deny,
+    ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
@@ -64,6 +65,11 @@ _REPEAT_OPTIONS = (
     Option("No, change the approach", "n", Deny(AGAIN)),
     _SAY_WHY,
 )
+_IMPOSSIBLE_OPTIONS = (
+    Option("Yes, let it try again", "y", Allow()),
+    Option("No", "n", Deny(), "stops the turn"),
+    _SAY_WHY,
+)
 _PLAN_OPTIONS = (
     Option("Yes, and ask before each edit", "y", AcceptPlan()),
     Option("Yes, and accept edits", "a", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
@@ -83,6 +89,8 @@ def form_of(approval: Approval) -> Form:
             return Form(_tool_options(approval), "call" if kind == "other" else kind, why=why)
         case RepeatedCall():
             return Form(_REPEAT_OPTIONS)
+        case ImpossibleCall():
+            return Form(_IMPOSSIBLE_OPTIONS, "text")
         case Question():
             hint = "Your answer. Enter send · Esc back"
             return Form(_answers_to(approval), "text", Answer, hint)
@@ -96,7 +104,7 @@ def form_of(approval: Approval) -> Form:
 def asked_by(approval: Approval) -> str:
     """Return the question on one line, with who asks it if that is not the conversation itself."""
     match approval:
-        case ToolApproval(agent=agent) | RepeatedCall(agent=agent) if agent:
+        case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
             return f"Sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
         case Question():
             return f"The model asks: {question_line(approval)}"

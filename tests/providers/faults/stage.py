@@ -11,7 +11,15 @@ from typing import Any
 from qcode.agent.driver import Driver
 from qcode.agent.outcomes import exit_code
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Append, ApprovalAnswered, CancelRequested, Compact, TurnSettings, UserSubmitted
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    CancelRequested,
+    Compact,
+    TurnSettings,
+    UserSubmitted,
+)
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.errors import ProviderError
@@ -31,8 +39,8 @@ from tests.providers.loopback import Answer, Loopback
 class Nobody:
     """Services of a turn in which nothing is called."""
 
-    async def judge(self, call: ToolCall, arguments: JsonObject, repeats: int) -> ApprovalAnswered:
-        return ApprovalAnswered(call.call_id, is_allowed=False, reason="")
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered:
+        return ApprovalAnswered(asked.call.call_id, is_allowed=False, reason="")
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         raise AssertionError("nothing may run")

@@ -66,6 +66,8 @@ complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp mod
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l allowed-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l strict-tools
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l yolo
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l exit-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l add-dir -r
