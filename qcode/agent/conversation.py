@@ -210,7 +210,7 @@ class Conversation:
                     if isinstance(event, TurnEnded):
                         self._transcript.session.sync()
                         self._usage.append(turn_usage(prompt, self.model, event))
-                    self._transcript.session.partial.see(event)
+                    self._transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # most events are these, and nothing below is about them
                         yield self._seen(event)
                         continue
