@@ -7,6 +7,7 @@ It keeps the session file, the rules and the limits learned from the host; each 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,8 +20,8 @@ from qcode.agent.driver import Driver
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
-from qcode.agent.reports import ContextReport, TurnUsage, context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.session import Session
+from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage, context_report, earlier_usage, turn_usage
+from qcode.agent.sessions.session import Session, SessionTranscript
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import Background, Toolbox
@@ -35,14 +36,26 @@ from qcode.engine.effects import (
     Compact,
     CompactionSettings,
     CompactRequested,
+    LimitAnswered,
+    ModelSwitched,
+    NoModelLeft,
     SteerQueued,
     TurnSettings,
     UserSubmitted,
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, CallApproval, Decision, Spans, TurnOptions
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.approvals import (
+    LIMIT_ID,
+    NO_OPTIONS,
+    Allow,
+    ApprovalMode,
+    CallApproval,
+    Decision,
+    Spans,
+    TurnOptions,
+)
+from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import (
     Notice,
     SteeringAdded,
@@ -50,8 +63,9 @@ from qcode.protocol.events import (
     TurnEnded,
     TurnEvent,
 )
-from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
@@ -61,8 +75,8 @@ from qcode.tools.subagent import NAME as AGENT
 from qcode.tools.subagent import SubagentTool
 
 if TYPE_CHECKING:
+    from qcode.agent.models.fallback import FallbackModels
     from qcode.agent.subagents import Agents
-    from qcode.agent.telemetry import TurnObserver
 
 MAX_TURNS_UNATTENDED = 100
 
@@ -70,7 +84,8 @@ MAX_TURNS_UNATTENDED = 100
 class Conversation:
     """One session with one model, one turn at a time. Owns its session file and provider until `close`.
 
-    `effort` is the reasoning effort from the next turn on; None: the model's default.
+    `effort` is the reasoning effort from the next turn on; None: the model's default. `metrics` are those of its turns
+    since it was opened.
     """
 
     def __init__(
@@ -101,12 +116,17 @@ class Conversation:
         self._agents: Agents | None = None
         self._turn: Turn | None = None
         self._waiting = PendingAttachments(self._mentioned)
-        self._observer: TurnObserver | None = None
-        if clients.log is not None:
-            from qcode.agent.telemetry import TurnObserver
-
-            self._observer = TurnObserver(clients.log, lambda: self.model)
+        self._log = clients.log
+        self.metrics = RecoveryMetrics()
+        self._said_once: set[str] = set()
+        self._opening: list[TurnEvent] = []
         self._sizing = ContextSizing()
+        self._fallback: FallbackModels | None = None
+        if context.settings.fallback:
+            from qcode.agent.models.fallback import FallbackModels
+
+            self._fallback = FallbackModels(clients, context.settings)
+        self._turn_options = NO_OPTIONS
         self._is_opening = False
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
         self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
@@ -173,10 +193,13 @@ class Conversation:
             for event in refused_turn(prompt, str(refusal)):
                 yield self._seen(event)
             return
+        opening: tuple[TurnEvent, ...] = ()
+        if self._fallback is not None:
+            borrowed, opening = self._fallback.for_turn(borrowed)
         self._own = self._client if borrowed is not self._client else None
         self._use(borrowed)
         message = Message("user", (*self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
-        async with aclosing(self._run(UserSubmitted(message), prompt, options)) as events:
+        async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
                 yield event
 
@@ -187,10 +210,17 @@ class Conversation:
                 yield event
 
     async def _run(
-        self, first: UserSubmitted | CompactRequested, prompt: str, options: TurnOptions = NO_OPTIONS
+        self,
+        first: UserSubmitted | CompactRequested,
+        prompt: str,
+        options: TurnOptions = NO_OPTIONS,
+        opening: tuple[TurnEvent, ...] = (),
     ) -> AsyncGenerator[TurnEvent, None]:
+        """Run one turn. The events of `opening` follow its first event."""
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
+        self._turn_options = options
+        self._opening = [*opening]
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
         writer = self._clients.small()
@@ -201,29 +231,17 @@ class Conversation:
             Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
         )
         await self._checkpoints.settle()
-        complaints = self._waiting.complaints
-        complaints += self._clients.problems
+        self._waiting.complaints += self._clients.problems
         try:
-            complaints += await self._prepare(turn, first)
+            self._waiting.complaints += await self._prepare(turn, first)
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
-                    if isinstance(event, TurnEnded):
-                        self._transcript.session.sync()
-                        self._usage.append(turn_usage(prompt, self.model, event))
                     self._transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # most events are these, and nothing below is about them
-                        yield self._seen(event)
+                        yield self._logged(event)
                         continue
-                    for source in (self._transcript.session, self._checkpoints, self._toolbox, self._calls):
-                        for warning in source.take_warnings():
-                            yield self._seen(Notice("warning", warning))
-                    if isinstance(event, ToolFinished):
-                        self._transcript.keep_result(event)
-                    if isinstance(event, SteeringAdded):
-                        self._waiting.arrived(event.text)
-                    yield self._seen(event)
-                    while complaints and not isinstance(event, TurnEnded):
-                        yield self._seen(Notice("warning", complaints.pop(0)))
+                    for told in self._with_notices(event, prompt):
+                        yield self._seen(told)
         finally:
             self._driver = self._agents = self._turn = None
             self._calls.clear()
@@ -233,12 +251,48 @@ class Conversation:
                 self._own = None
             self._transcript.session.sync()
 
+    def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
+        """Store what an event reports, and return it with the notices before and after it."""
+        if isinstance(event, Notice) and event.is_once:
+            if event.text in self._said_once:
+                return []
+            self._said_once.add(event.text)
+        if isinstance(event, TurnEnded):
+            self._transcript.session.sync()
+            self._usage.append(turn_usage(prompt, self.model, event))
+        sources = (self._transcript.session, self._checkpoints, self._toolbox, self._calls)
+        told: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
+        if isinstance(event, ToolFinished):
+            self._transcript.keep_result(event)
+        if isinstance(event, SteeringAdded):
+            self._waiting.arrived(event.text)
+        told.append(event)
+        if not isinstance(event, TurnEnded):
+            complaints = self._waiting.complaints
+            told += [*self._opening, *(Notice("warning", text) for text in complaints)]
+            self._opening.clear()
+            complaints.clear()
+        return told
+
     def _seen(self, event: TurnEvent) -> TurnEvent:
-        """Pass an event to the debug log, if there is one, and return it."""
-        return event if self._observer is None else self._observer.seen(event)
+        """Count an event, and pass it to the debug log."""
+        self.metrics.observe(event, self.model, self._client.model.output_limit, time.monotonic())
+        self._logged(event)
+        if self._log is not None and isinstance(event, TurnEnded):
+            self._log.metrics(self.metrics.as_json())
+        return event
+
+    def _logged(self, event: TurnEvent) -> TurnEvent:
+        if self._log is not None:
+            self._log.event(event)
+        return event
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
+        if approval_id == LIMIT_ID:
+            if self._driver is not None:
+                self._driver.give(LimitAnswered(isinstance(decision, Allow)))
+            return
         settled = self._calls.answered(approval_id, decision)
         if settled is not None and self._driver is not None:
             self._tell_mode()
@@ -363,8 +417,8 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()
-        if self._observer is not None:
-            self._observer.close()
+        if self._log is not None:
+            self._log.close()
 
     async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, asked)
@@ -392,6 +446,19 @@ class Conversation:
 
     async def explain(self, error: ProviderError) -> ProviderError:
         return await self._client.explain(error)
+
+    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        """Use the next fallback model for the rest of the turn; the next turn begins with the first one again."""
+        assert self._fallback is not None
+        client, skipped = self._fallback.after(self._client, error)
+        if client is None:
+            return NoModelLeft(skipped), None
+        if self._own is None:
+            self._own = self._client
+        self._use(client)
+        await self._sizing.ask(client)
+        settings = self._turn_settings(self._clients.small(), self._turn_options)
+        return ModelSwitched(client.known(), settings, self._counter, skipped), client.logged
 
     def _mentioned(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
@@ -458,49 +525,9 @@ class Conversation:
             max_budget_usd=run.max_budget_usd,
             has_strict_tools=run.has_strict_tools,
             compaction=CompactionSettings(None if writer is None else writer.model),
+            fallback=None if self._fallback is None else self._fallback.settings,
             check=context.schema.complaint if context.schema is not None else None,
         )
-
-
-class SessionTranscript:
-    """The messages of one session. `known` are the history of a session without a file."""
-
-    def __init__(self, session: Session, known: tuple[Message, ...] = ()) -> None:
-        self.session = session
-        self._messages: list[Message] = []
-        self._numbers: list[tuple[int, ...]] = []
-        self.read_again()
-        if not self._messages:
-            self._messages, self._numbers = list(known), [()] * len(known)
-
-    @property
-    def messages(self) -> list[Message]:
-        """The current messages. The list may grow, or be replaced by another one."""
-        return self._messages
-
-    def read_again(self) -> None:
-        """Load the messages up to the current head of the session."""
-        entries = self.session.entries()
-        self._messages = [entry.message for entry in entries]
-        self._numbers = [entry.numbers for entry in entries]
-
-    def append(self, effect: Append, *, is_own: bool) -> None:
-        """Append a message and store it; `is_own`: the user typed it."""
-        number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)
-        self._messages.append(effect.message)
-        self._numbers.append((number,))
-
-    def compact(self, effect: Compact) -> None:
-        """Continue with the parts of a compaction: messages by their position, or new ones."""
-        parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
-        self._numbers = self.session.compact(parts)
-        self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
-
-    def keep_result(self, finished: ToolFinished) -> None:
-        """Store the result of a call at once, while other calls of its step have yet to run."""
-        call, outcome = finished.call, finished.outcome
-        result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
-        self.session.record_result(result)
 
 
 class PendingAttachments:

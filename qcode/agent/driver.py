@@ -22,11 +22,15 @@ from qcode.engine.effects import (
     Emit,
     EndTurn,
     Input,
+    LimitAnswered,
+    ModelSwitched,
+    NoModelLeft,
     ReplyFailed,
     RunTool,
     SendRequest,
     SteerQueued,
     StopRequest,
+    SwitchModel,
     ToolEnded,
     Wait,
     WaitElapsed,
@@ -34,7 +38,7 @@ from qcode.engine.effects import (
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval
-from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import ApprovalRequested, ToolOutput, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
@@ -67,6 +71,10 @@ class Services(Protocol):
 
     def learn(self, effect: Learn) -> None: ...
 
+    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        """Connect the next fallback model after `error`; return it with its provider."""
+        ...
+
     def about_to_run(self, call: ToolCall) -> None:
         """Write what must be on disk before a tool runs."""
         ...
@@ -97,7 +105,7 @@ class _Show:
 class Driver:
     """Runs one turn. `writer` writes summaries, None: `provider` does.
 
-    `clock` is in seconds, `chance` gives numbers in [0, 1).
+    `clock` and `wall_clock` are in seconds, `chance` gives numbers in [0, 1).
     """
 
     def __init__(
@@ -109,6 +117,7 @@ class Driver:
         writer: Provider | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._turn = turn
         self._provider = provider
@@ -116,12 +125,13 @@ class Driver:
         self._services = services
         self._clock = clock
         self._chance = chance
+        self._wall_clock = wall_clock
         self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stream: _Stream | None = None
 
-    def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered) -> None:
+    def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered) -> None:
         """Feed an input from outside; it is taken before anything that is still queued."""
         self._urgent.append(given)
         if not self._inputs.full():
@@ -208,6 +218,8 @@ class Driver:
                 self._start(self._run_tool(effect))
             case AskApproval():
                 self._start(self._judge(effect))
+            case SwitchModel():
+                self._start(self._switch_model(effect))
             case Wait():
                 self._start(self._wait(effect.seconds))
             case Append():
@@ -270,9 +282,17 @@ class Driver:
         settled = verdict if isinstance(verdict, ApprovalAnswered) else _Show(ApprovalRequested(verdict))
         await self._inputs.put(settled)
 
+    async def _switch_model(self, effect: SwitchModel) -> None:
+        switched, provider = await self._services.switch_model(effect.error)
+        if provider is not None:
+            self._provider = provider
+        await self._inputs.put(switched)
+
     async def _wait(self, seconds: float) -> None:
+        """Feed back the time that passed on the clock: the loop's clock stops while the machine sleeps."""
+        began = self._wall_clock()
         await asyncio.sleep(seconds)
-        await self._inputs.put(WaitElapsed())
+        await self._inputs.put(WaitElapsed(max(seconds, self._wall_clock() - began)))
 
     @property
     def _is_unsent(self) -> bool:

@@ -59,6 +59,7 @@ class Options:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
+    limit_wait_s: float | None = None
     mode: ApprovalMode | None = None
     allowed: tuple[str, ...] = ()
     disallowed: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ class Options:
     cwd: Path | None = None
     is_trusted: bool = False
     effort: Effort | None = None
+    fallback: tuple[str, ...] = ()
     settings_file: Path | None = None
     mcp_configs: tuple[Path, ...] = ()
     theme: str | None = None
@@ -85,6 +87,8 @@ class Options:
         """Return the settings that were given as flags, by their dotted name in the configuration."""
         given: dict[str, object] = {
             "model": self.model,
+            "fallback": list(self.fallback) or None,
+            "network.wait_for_limit": None if self.limit_wait_s is None else "always",
             "output.max_tokens": self.max_output_tokens,
             "output.max_continuations": self.max_continuations,
             "output.escalate": None if self.can_escalate else False,

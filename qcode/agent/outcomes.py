@@ -1,4 +1,4 @@
-"""How a turn ended: its exit code, the `subtype` of its result, and sentences for stderr and for the app. Pure.
+"""How a turn ended: its exit code, the `subtype` of its result, and sentences for stderr and for the app.
 
 Scripts rely on the tables of exit codes and subtypes. Each line for stderr says what happened and, if something can
 be done, what: why the turn fell short, and how denied calls could have run.
@@ -7,14 +7,16 @@ be done, what: why the turn fell short, and how denied calls could have run.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Mapping
 from typing import assert_never
 
+from qcode.protocol.approvals import LimitApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
-from qcode.protocol.events import ApiCalls, Notice, Retry, TurnEnded
+from qcode.protocol.events import ApiCalls, LimitReached, ModelFellBack, Notice, Retry, TurnEnded
 from qcode.protocol.reply import Limit, Outcome
 from qcode.text.clean import one_line, single_spaced, visible
-from qcode.text.numbers import count_text
+from qcode.text.numbers import count_text, duration_text
 
 _BY_OUTCOME: Mapping[Outcome, ExitCode] = {
     Outcome.END_TURN: ExitCode.OK,
@@ -123,6 +125,7 @@ _RETRY_CAUSES = {
     "thinking": "thinking used up the output limit",
     "call": "a tool call was incomplete",
     "context": "context window full",
+    "fallback": "another model takes over",
 }
 
 
@@ -200,7 +203,51 @@ def _failure(ended: TurnEnded) -> str:
     if error is None:
         return "the turn failed for an unknown reason"
     has_id = error.request_id and error.request_id not in error.message
-    return error.message + (f" (request {error.request_id})" if has_id else "")
+    return error.message + (f" (request {error.request_id})" if has_id else "") + _limit_end(error)
+
+
+def limit_wait_text(event: LimitReached) -> str:
+    """Return what the turn waits for: the limit, and the time of its end."""
+    return f"{event.error.message}; waiting until {time_text(event.error)} (in {duration_text(event.seconds)})"
+
+
+def limit_approval(event: LimitReached) -> LimitApproval:
+    """Return the question whether to wait for the end of a limit."""
+    if event.seconds <= 0:
+        return LimitApproval("The limit has ended. Continue this turn?", event.error.message)
+    ends = f"{time_text(event.error)} (in {duration_text(event.seconds)})"
+    return LimitApproval(f"Limit reached until {ends}. Wait and continue?", event.error.message)
+
+
+def fallback_text(event: ModelFellBack) -> str:
+    """Return which model takes over, and why."""
+    if event.error is None:
+        return f"{event.from_model} is at its limit. This turn uses {event.to_model}."
+    return f"{event.error.message.rstrip('.')}. This turn continues with {event.to_model}."
+
+
+def time_text(error: ErrorInfo) -> str:
+    """Return the local time at which the limit in an error ends, with its date unless it is today; or empty."""
+    if error.resets_at is None:
+        return ""
+    local, today = time.localtime(error.resets_at), time.localtime()
+    return time.strftime("%H:%M" if local[:3] == today[:3] else "%H:%M on %d %b %Y", local)
+
+
+def utc_text(resets_at: int) -> str:
+    """Return a time in RFC 3339, such as `2026-10-20T12:30:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(resets_at))
+
+
+def _limit_end(error: ErrorInfo) -> str:
+    """Return the end of a limit for a user who runs the program again later; empty if unknown."""
+    if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
+        return ""
+    utc = utc_text(error.resets_at)
+    return f"; limit reached, again at {time_text(error)} ({utc}): qcode --continue -p TEXT, or use --wait-for-limit"
+
+
+MIN_NAMED_WAIT_S = 60.0
 
 
 def _still_cut(ended: TurnEnded) -> str:

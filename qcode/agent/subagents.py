@@ -28,13 +28,15 @@ from qcode.engine.effects import (
     AskApproval,
     Compact,
     CompactionSettings,
+    ModelSwitched,
+    NoModelLeft,
     TurnSettings,
     UserSubmitted,
 )
 from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval, Decision, ImpossibleCall, RepeatedCall, ToolApproval
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -51,6 +53,7 @@ from qcode.protocol.events import (
     inner_id,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
+from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import Refused, ToolOutcome
 from qcode.safety.policy import Policy
@@ -170,9 +173,10 @@ class AgentRun:
             settings,
             system=client.prompts.agent(client.name, kind.role),
             tools=specs,
-            retries=client.retries,
+            retries=client.retries.unasked,
             max_turns=MAX_STEPS,
             compaction=CompactionSettings(None),
+            fallback=None,
             check=None,
         )
         model = parent.turn.model if client is parent.client else client.known()
@@ -265,6 +269,10 @@ class AgentRun:
 
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
+
+    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        """Keep the model: only the conversation falls back to another one."""
+        return NoModelLeft(), None
 
     def about_to_run(self, call: ToolCall) -> None:
         self._parent.session.intend_inner(self._call_id, call)

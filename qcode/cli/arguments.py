@@ -11,9 +11,14 @@ from typing import Any, NoReturn, get_args
 from qcode.agent.options import LATEST, Options, OutputFormat
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag
 from qcode.protocol.errors import UsageError
+from qcode.text.numbers import seconds_of
 
 _CHOSEN = "\0"
 """The value of `-r` without an id. It cannot be typed, unlike the empty string."""
+
+
+_CONSTANTS = {name: flag.const for flag in FLAGS if flag.kind == "joined" for name in flag.names}
+"""The values of flags that were given without `=`. argparse would take the next word, which is the prompt."""
 
 
 class CommandLineError(UsageError):
@@ -55,6 +60,7 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> Options:
     """Return the options in `argv` (without the name of the program); raise `CommandLineError`."""
     before, after = _split_at_dashes(argv)
+    before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in before]
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
     given = vars(parser.parse_intermixed_args(before))
@@ -211,6 +217,13 @@ def _money(text: str) -> Decimal:
     return amount
 
 
+def _duration(text: str) -> float:
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a duration such as 90s, 30m, 2h or 1d')
+    return seconds
+
+
 def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=80)
 
@@ -232,5 +245,6 @@ _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "positive": {"type": _positive},
     "natural": {"type": _natural},
     "money": {"type": _money},
+    "joined": {"type": _duration},
 }
 """The arguments of `add_argument` for each kind of flag."""

@@ -22,9 +22,10 @@ class Flag:
 
     `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` or `off` for a switch,
     one of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
-    `shown` if it is handled before parsing. `field` is the field of `Options` it sets, by default the long name; empty
-    for a flag with special handling. In `help`, `{choices}` is replaced by `choices`; with `has_default` the first of
-    them is the default. `is_for_pipe`: it has no effect in the app.
+    `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
+    `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
+    `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
+    has no effect in the app.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class Flag:
         choices: tuple[str, ...] = (),
         has_default: bool = False,
         is_for_pipe: bool = False,
+        const: str = "",
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
-        self.names = tuple(word for word in words if word.startswith("-"))
+        self.names = tuple(word.partition("[=")[0] for word in words if word.startswith("-"))
         self.key = next(name for name in self.names if name.startswith("--"))[2:].replace("-", "_")
         self.kind = kind
         self.help = help
@@ -48,6 +50,7 @@ class Flag:
         self.choices = choices
         self.has_default = has_default
         self.is_for_pipe = is_for_pipe
+        self.const = const
 
     @property
     def takes_value(self) -> bool:
@@ -120,6 +123,12 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("--base-url URL", "text", "endpoint of the chosen provider"),
         Flag(
+            "--fallback-model MODELS",
+            "rules",
+            "models that take over if this one is overloaded or at a limit, separated by commas",
+            field="fallback",
+        ),
+        Flag(
             "--reasoning-effort LEVEL",
             "choice",
             "{choices}",
@@ -143,6 +152,13 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--max-turns N", "positive", "model replies (default: 100 in pipe mode, unlimited in the app)"),
         Flag("--max-tool-calls N", "natural", "tool calls (default: unlimited)"),
         Flag("--max-budget-usd X", "money", "money; an error where the price of the model is unknown"),
+        Flag(
+            "--wait-for-limit[=MAX]",
+            "joined",
+            "wait for the end of a rate limit, at most MAX (90s, 2h, 1d; default: 24h)",
+            field="limit_wait_s",
+            const="24h",
+        ),
     ),
     "Permissions": (
         Flag(

@@ -142,6 +142,30 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(_line(one) for one in value)
 
 
+def models(most: int) -> ValueKind:
+    """A list of at most `most` models, converted to a tuple."""
+
+    def accept(value: object) -> tuple[str, ...]:
+        found = _texts(value)
+        if len(found) > most:
+            raise ValueError
+        return found
+
+    return ValueKind(f"a list of at most {most} models", accept)
+
+
+def some_of(*choices: str) -> ValueKind:
+    """A list of some of the choices, converted to a tuple."""
+
+    def accept(value: object) -> tuple[str, ...]:
+        found = _texts(value)
+        if not set(found) <= set(choices):
+            raise ValueError
+        return found
+
+    return ValueKind("a list of " + ", ".join(f'"{one}"' for one in choices), accept)
+
+
 def words() -> ValueKind:
     """A list of arbitrary strings, such as the arguments of a program, converted to a tuple."""
 

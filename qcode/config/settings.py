@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, TypeVar, cast, get_args
 from qcode.config import kinds
 from qcode.config.kinds import ValueKind
 from qcode.protocol.approvals import ApprovalMode, WrittenRule
+from qcode.protocol.model import LimitWait
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
 
@@ -105,6 +106,13 @@ class Network:
     idle_timeout_s: float = key(90.0, kinds.number(0, above=True), "longest silence within a reply, in seconds")
     max_retries: int = key(5, kinds.whole(0), "retries of a request after a transient failure")
     retry_after_max_s: float = key(120.0, kinds.number(0), "longest wait that a server may request, in seconds")
+    wait_for_limit: LimitWait = key(
+        "ask",
+        kinds.choice(*get_args(LimitWait)),
+        "at a rate limit with a later end: ask (pipe mode: fail), always wait for it, or never",
+        flag="--wait-for-limit",
+        is_project_allowed=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +308,16 @@ class Settings:
         kinds.text(),
         "the model that writes summaries when a conversation is compacted (default: the current "
         "model) and names sessions (default: your first words)",
+    )
+    fallback: tuple[str, ...] = key(
+        (),
+        kinds.models(3),
+        "models that continue the turn if this one is overloaded, unreachable or at a limit",
+        flag="--fallback-model",
+        is_project_allowed=False,
+    )
+    fallback_on: tuple[str, ...] = key(
+        (), kinds.some_of("quota"), 'also fall back if the account is empty: ["quota"]', is_project_allowed=False
     )
     output: Output = field(default_factory=Output)
     network: Network = field(default_factory=Network)

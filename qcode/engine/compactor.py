@@ -23,7 +23,7 @@ from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply.phase import ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.protocol.events import Waiting
+from qcode.protocol.events import LimitReached, Waiting
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
 from qcode.protocol.model import RetrySettings
 from qcode.protocol.reply import (
@@ -125,7 +125,7 @@ class Compactor:
         if isinstance(given, ReplyFailed):
             effects = reply.handle_failure(given)
         elif isinstance(given, WaitElapsed):
-            effects = reply.handle_wait_elapsed()
+            effects = reply.handle_wait_elapsed(given.seconds)
         elif isinstance(given, _STREAMED):
             effects = reply.handle_event(given)
         else:
@@ -169,7 +169,7 @@ class Compactor:
                 return effect
             case Learn():
                 return None if self.is_other else effect
-            case Emit(event=Waiting()):
+            case Emit(event=Waiting() | LimitReached()):
                 return effect
             case _:
                 return None

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from qcode.engine.caps import OutputSettings
+from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import AttemptRecord, TurnEvent
@@ -85,7 +86,33 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class WaitElapsed:
-    pass
+    """A wait is over. It took `seconds`, more than asked for if the machine was asleep."""
+
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LimitAnswered:
+    """The user's answer to a `LimitReached` that is a question."""
+
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSwitched:
+    """The next fallback model is connected: the rest of the turn uses it. `skipped` names models that could not be."""
+
+    model: KnownModel
+    settings: TurnSettings
+    counter: PromptCounter
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoModelLeft:
+    """There is no other fallback model. `skipped` names models that could not be connected, each with its reason."""
+
+    skipped: tuple[str, ...] = ()
 
 
 Input: TypeAlias = (
@@ -98,6 +125,9 @@ Input: TypeAlias = (
     | SteerQueued
     | CancelRequested
     | WaitElapsed
+    | LimitAnswered
+    | ModelSwitched
+    | NoModelLeft
 )
 
 
@@ -115,6 +145,13 @@ class SendRequest:
 @dataclass(frozen=True, slots=True)
 class StopRequest:
     """Close the stream of the current request and feed back none of its later events."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchModel:
+    """Connect the next fallback model after `error`, and feed `ModelSwitched` or `NoModelLeft` back."""
+
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +213,9 @@ class EndTurn:
     """The turn is over; stop whatever still runs. `TurnEnded` was emitted just before."""
 
 
-Effect: TypeAlias = SendRequest | StopRequest | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn
+Effect: TypeAlias = (
+    SendRequest | StopRequest | SwitchModel | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn
+)
 
 
 MAX_ANSWER_TRIES = 3
@@ -229,6 +268,7 @@ class TurnSettings:
     """The settings of a turn.
 
     A limit is None if the user set none, `compaction` is None if it is off, `check` is None if any answer is valid.
+    `fallback` is None if there is no other model to try.
     """
 
     system: str
@@ -244,7 +284,18 @@ class TurnSettings:
     has_strict_tools: bool = False
     """A call of an unknown tool fails the turn at once."""
     compaction: CompactionSettings | None = None
+    fallback: Fallback | None = None
     check: AnswerCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """There are other models to try if this one is overloaded, unreachable or at a limit.
+
+    `on_quota`: also if the account is empty.
+    """
+
+    on_quota: bool = False
 
 
 COMPACT_AT = 0.8

@@ -1,22 +1,35 @@
-"""Usage accounting of a turn: requests by cause, and the tokens and cost of all of them, discarded ones included."""
+"""Accounting of a turn: requests by cause, their tokens and cost, discarded ones included; limits, denials, signals.
+
+`Ledger` counts the requests, `Tally` adds what ends a turn. Both exist once for each turn, and for a sub-agent inside
+those of its caller.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from qcode.protocol.events import ApiCalls
+from qcode.engine import synthetic
+from qcode.engine.calls import CallLimits, CallRound
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import TurnSettings
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import ApiCalls, Denial, RequestCause, Signal, TurnEnded, UsageUpdated, inner_id
+from qcode.protocol.reply import Limit, Outcome
 from qcode.protocol.usage import Price, Usage, cost_of
 
-RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]
+if TYPE_CHECKING:
+    from qcode.engine.reply.phase import ReplyResult
 
 
 class Ledger:
     """The totals of one turn. Usage of a sub-agent's turn is also added to the ledger it is `within`.
 
     `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a budget: it uses estimates
-    for counts that the provider did not report.
+    for counts that the provider did not report. `price` is that of the current model.
     """
 
     def __init__(self, price: Price | None, *, within: Ledger | None = None) -> None:
@@ -24,7 +37,7 @@ class Ledger:
         self.cost: Decimal | None = Decimal(0) if price is not None else None
         self.spent = Decimal(0)
         self.discarded_output_tokens = 0
-        self._price = price
+        self.price = price
         self._within = within
         self._counts: dict[RequestCause, int] = {}
 
@@ -52,7 +65,7 @@ class Ledger:
             input=estimate.input if usage.input is None else usage.input,
             output=estimate.output if usage.output is None else usage.output,
         )
-        self._put(usage, cost_of(usage, self._price), cost_of(counts, self._price) or Decimal(0))
+        self._put(usage, cost_of(usage, self.price), cost_of(counts, self.price) or Decimal(0))
 
     def discard(self, usage: Usage) -> None:
         """Count the output of an attempt, added before, as discarded."""
@@ -83,3 +96,102 @@ class Ledger:
     @property
     def api_calls(self) -> ApiCalls:
         return ApiCalls(**self._counts)
+
+
+class Tally:
+    """Usage, denials, signals and limits of one turn.
+
+    For a sub-agent, `within` is the tally of the calling turn, and `call_id` is the call that started it.
+    """
+
+    def __init__(
+        self, settings: TurnSettings, price: Price | None, *, within: Tally | None = None, call_id: str = ""
+    ) -> None:
+        outer = None if within is None else within.limits
+        self.ledger: Ledger = Ledger(price, within=None if within is None else within.ledger)
+        self.limits: CallLimits = CallLimits(
+            settings.max_tool_calls, settings.output.max_tool_repair_attempts, within=outer
+        )
+        self._settings = settings
+        self._within = within
+        self._call_id = call_id
+        self._denials: list[Denial] = []
+        self._signals: list[Signal] = []
+
+    def inside(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
+        """Return the tally for a sub-agent started by the call `call_id` of this turn."""
+        return Tally(settings, price, within=self, call_id=call_id)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this is the tally of a sub-agent."""
+        return self._within is not None
+
+    def exceeded(self, steps: int = 0) -> Limit | None:
+        """Return the limit that forbids another step after `steps` steps, None if there is room."""
+        settings = self._settings
+        replies = max(steps, self.ledger.api_calls.initial)
+        if settings.max_turns is not None and replies >= settings.max_turns:
+            return Limit.TURNS
+        if self._within is not None:
+            return self._within.exceeded()
+        if settings.max_budget_usd is not None and self.ledger.spent >= settings.max_budget_usd:
+            return Limit.COST
+        return None
+
+    @property
+    def limits_note(self) -> str:
+        """The rest of the limits that the user set, as a note for the model; empty without any."""
+        if self._within is not None:
+            return self._within.limits_note
+        settings, ledger = self._settings, self.ledger
+        calls, turns, money = settings.max_tool_calls, settings.max_turns, settings.max_budget_usd
+        return synthetic.limits_note(
+            calls=None if calls is None else max(0, calls - self.limits.calls),
+            replies=None if turns is None or not settings.tells_turns else max(0, turns - ledger.api_calls.initial),
+            money=None if money is None else max(Decimal(0), money - ledger.spent),
+        )
+
+    def take(self, calls: CallRound) -> None:
+        """Add the denials and signals of a step's calls."""
+        self._deny(calls.denials)
+        self._signals += calls.signals
+
+    def _deny(self, denials: list[Denial]) -> None:
+        self._denials += denials
+        if self._within is not None:
+            named = (replace(one.call, call_id=inner_id(self._call_id, one.call.call_id)) for one in denials)
+            self._within._deny([Denial(call, one.reason) for call, one in zip(named, denials, strict=True)])
+
+    def usage(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
+        ledger, window = self.ledger, model.window or DEFAULT_CONTEXT_WINDOW
+        return UsageUpdated(ledger.usage, ledger.cost, counter.context_tokens, window)
+
+    def ended(
+        self,
+        outcome: Outcome,
+        result: ReplyResult | None,
+        text: str,
+        *,
+        is_answered: bool,
+        limit: Limit | None,
+        error: ErrorInfo | None,
+    ) -> TurnEnded:
+        """Return the last event of the turn. `result` is its last reply, `text` its answer."""
+        ledger = self.ledger
+        return TurnEnded(
+            outcome=outcome,
+            stop=result.stop if result else None,
+            raw_stop=result.raw_stop if result else "",
+            text=text,
+            replies=ledger.api_calls.initial,
+            usage=ledger.usage,
+            cost=ledger.cost,
+            api_calls=ledger.api_calls,
+            discarded_output_tokens=ledger.discarded_output_tokens,
+            denials=tuple(self._denials),
+            signals=tuple(self._signals),
+            limit=limit,
+            error=error,
+            is_answered=is_answered,
+        )

@@ -54,6 +54,11 @@ class KnownModel:
     host: HostKnowledge = field(default_factory=HostKnowledge)
 
     @property
+    def title(self) -> str:
+        """`provider/model`."""
+        return f"{self.provider}/{self.name}"
+
+    @property
     def output_limit(self) -> int | None:
         return self.host.output or self.facts.max_output_tokens
 

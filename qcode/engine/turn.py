@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from qcode.engine import synthetic
-from qcode.engine.calls import CallLimits, CallRound
-from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS, DEFAULT_CONTEXT_WINDOW
+from qcode.engine.calls import CallRound
+from qcode.engine.caps import CAPPED_DEFAULT_MAX_TOKENS
 from qcode.engine.compaction import Cause, CompactionResult, CompactionScheduler, compaction_effects
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
@@ -27,6 +25,9 @@ from qcode.engine.effects import (
     Emit,
     EndTurn,
     Input,
+    LimitAnswered,
+    ModelSwitched,
+    NoModelLeft,
     ReplyFailed,
     Review,
     SteerQueued,
@@ -35,25 +36,22 @@ from qcode.engine.effects import (
     UserSubmitted,
     WaitElapsed,
 )
-from qcode.engine.ledger import Ledger
+from qcode.engine.ledger import Tally
 from qcode.engine.model_facts import KnownModel
-from qcode.engine.reply.phase import NeedsRoom, ReplyResult
+from qcode.engine.reply.phase import NeedsModel, NeedsRoom, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
 from qcode.engine.transcript import has_images, prepared, readable, without_signals
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
-    Denial,
+    ModelFellBack,
     Notice,
     ResultsCommitted,
-    Signal,
     SteeringAdded,
     StepStarted,
-    TurnEnded,
     TurnStarted,
     UsageUpdated,
-    inner_id,
 )
 from qcode.protocol.messages import Block, Message, typed_text
 from qcode.protocol.model import ModelRequest
@@ -67,7 +65,6 @@ from qcode.protocol.reply import (
     ToolArgsDelta,
     WebSearched,
 )
-from qcode.protocol.usage import Price
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -199,6 +196,8 @@ class Turn:
                 return self._compact("asked", EndCompaction(), given.focus)
             case ToolEnded() | ApprovalAnswered():
                 return self._to_round(phase, given) if isinstance(phase, Calling) else []
+            case ModelSwitched() | NoModelLeft():
+                return self._model_chosen(phase.reply, given) if isinstance(phase, Replying) else []
             case SteerQueued():
                 self._steering.add(given)
                 return []
@@ -227,8 +226,13 @@ class Turn:
 
     def _begin_step(self) -> list[Effect]:
         self._step += 1
+        reply = Reply(self._plan(), self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
+        self.phase = Replying(reply)
+        return [Emit(StepStarted(self._step)), *self._from_reply(reply, reply.begin())]
+
+    def _plan(self) -> ReplyPlan:
         settings = self.settings
-        plan = ReplyPlan(
+        return ReplyPlan(
             settings.system,
             self._history(),
             settings.tools,
@@ -237,11 +241,9 @@ class Turn:
             settings.retries,
             settings.max_budget_usd,
             can_make_room=self._compaction.is_able,
+            fallback=settings.fallback,
             note=self.tally.limits_note,
         )
-        reply = Reply(plan, self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
-        self.phase = Replying(reply)
-        return [Emit(StepStarted(self._step)), *self._from_reply(reply, reply.begin())]
 
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
@@ -250,12 +252,14 @@ class Turn:
 
     # Replies
 
-    def _to_reply(self, reply: Reply, given: ReplyEvent | ReplyFailed | WaitElapsed) -> list[Effect]:
+    def _to_reply(self, reply: Reply, given: ReplyEvent | ReplyFailed | WaitElapsed | LimitAnswered) -> list[Effect]:
         match given:
             case ReplyFailed():
                 return self._from_reply(reply, reply.handle_failure(given))
-            case WaitElapsed():
-                return self._from_reply(reply, reply.handle_wait_elapsed())
+            case WaitElapsed(seconds=seconds):
+                return self._from_reply(reply, reply.handle_wait_elapsed(seconds))
+            case LimitAnswered(waits=waits):
+                return self._from_reply(reply, reply.handle_limit_answered(waits=waits))
             case _:
                 effects = reply.handle_event(given)
                 is_over = isinstance(given, ReplyEnded) or reply.result is not None
@@ -273,6 +277,21 @@ class Turn:
         if result.message is not None:
             self._messages.append(result.message)
         return effects + self._reply_decided(result)
+
+    def _model_chosen(self, reply: Reply, given: ModelSwitched | NoModelLeft) -> list[Effect]:
+        """Continue the reply with the next fallback model, or as without one."""
+        phase = reply.phase
+        if not isinstance(phase, NeedsModel):
+            return []
+        skipped: list[Effect] = [Emit(Notice("warning", line)) for line in given.skipped]
+        if isinstance(given, NoModelLeft):
+            self.settings = replace(self.settings, fallback=None)
+            return self._from_reply(reply, skipped + reply.resume_without_model())
+        before, self.model, self.settings = self.model, given.model, given.settings
+        self._counter = given.counter
+        changed = Emit(ModelFellBack(before.title, self.model.title, phase.failure.error.info))
+        effects = reply.resume_with_model(self._plan(), self.model, self._counter)
+        return self._from_reply(reply, [*skipped, changed, *effects])
 
     def _reply_decided(self, result: ReplyResult) -> list[Effect]:
         text = self._paused_text + (result.message.text if result.message else "")
@@ -332,7 +351,7 @@ class Turn:
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
         writer, messages = self._compaction.start(self.model), tuple(self._messages)
         compactor = Compactor(
-            messages, self.model, writer, settings.tools, settings.retries, cause=cause, size=size, focus=focus
+            messages, self.model, writer, settings.tools, settings.retries.unasked, cause=cause, size=size, focus=focus
         )
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._from_compaction(phase, compactor.begin())]
@@ -498,102 +517,3 @@ class Steering:
         taken, self._waiting = self._waiting, []
         message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
         return message, [Emit(SteeringAdded(one.text)) for one in taken]
-
-
-class Tally:
-    """Usage, denials, signals and limits of one turn.
-
-    For a sub-agent, `within` is the tally of the calling turn, and `call_id` is the call that started it.
-    """
-
-    def __init__(
-        self, settings: TurnSettings, price: Price | None, *, within: Tally | None = None, call_id: str = ""
-    ) -> None:
-        outer = None if within is None else within.limits
-        self.ledger: Ledger = Ledger(price, within=None if within is None else within.ledger)
-        self.limits: CallLimits = CallLimits(
-            settings.max_tool_calls, settings.output.max_tool_repair_attempts, within=outer
-        )
-        self._settings = settings
-        self._within = within
-        self._call_id = call_id
-        self._denials: list[Denial] = []
-        self._signals: list[Signal] = []
-
-    def inside(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
-        """Return the tally for a sub-agent started by the call `call_id` of this turn."""
-        return Tally(settings, price, within=self, call_id=call_id)
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether this is the tally of a sub-agent."""
-        return self._within is not None
-
-    def exceeded(self, steps: int = 0) -> Limit | None:
-        """Return the limit that forbids another step after `steps` steps, None if there is room."""
-        settings = self._settings
-        replies = max(steps, self.ledger.api_calls.initial)
-        if settings.max_turns is not None and replies >= settings.max_turns:
-            return Limit.TURNS
-        if self._within is not None:
-            return self._within.exceeded()
-        if settings.max_budget_usd is not None and self.ledger.spent >= settings.max_budget_usd:
-            return Limit.COST
-        return None
-
-    @property
-    def limits_note(self) -> str:
-        """The rest of the limits that the user set, as a note for the model; empty without any."""
-        if self._within is not None:
-            return self._within.limits_note
-        settings, ledger = self._settings, self.ledger
-        calls, turns, money = settings.max_tool_calls, settings.max_turns, settings.max_budget_usd
-        return synthetic.limits_note(
-            calls=None if calls is None else max(0, calls - self.limits.calls),
-            replies=None if turns is None or not settings.tells_turns else max(0, turns - ledger.api_calls.initial),
-            money=None if money is None else max(Decimal(0), money - ledger.spent),
-        )
-
-    def take(self, calls: CallRound) -> None:
-        """Add the denials and signals of a step's calls."""
-        self._deny(calls.denials)
-        self._signals += calls.signals
-
-    def _deny(self, denials: list[Denial]) -> None:
-        self._denials += denials
-        if self._within is not None:
-            named = (replace(one.call, call_id=inner_id(self._call_id, one.call.call_id)) for one in denials)
-            self._within._deny([Denial(call, one.reason) for call, one in zip(named, denials, strict=True)])
-
-    def usage(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
-        ledger, window = self.ledger, model.window or DEFAULT_CONTEXT_WINDOW
-        return UsageUpdated(ledger.usage, ledger.cost, counter.context_tokens, window)
-
-    def ended(
-        self,
-        outcome: Outcome,
-        result: ReplyResult | None,
-        text: str,
-        *,
-        is_answered: bool,
-        limit: Limit | None,
-        error: ErrorInfo | None,
-    ) -> TurnEnded:
-        """Return the last event of the turn. `result` is its last reply, `text` its answer."""
-        ledger = self.ledger
-        return TurnEnded(
-            outcome=outcome,
-            stop=result.stop if result else None,
-            raw_stop=result.raw_stop if result else "",
-            text=text,
-            replies=ledger.api_calls.initial,
-            usage=ledger.usage,
-            cost=ledger.cost,
-            api_calls=ledger.api_calls,
-            discarded_output_tokens=ledger.discarded_output_tokens,
-            denials=tuple(self._denials),
-            signals=tuple(self._signals),
-            limit=limit,
-            error=error,
-            is_answered=is_answered,
-        )

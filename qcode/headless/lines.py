@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from qcode.agent.outcomes import reported_error, subtype
+from qcode.agent.outcomes import reported_error, subtype, utc_text
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, Denial, Signal, TurnEnded, TurnEvent
@@ -86,7 +86,13 @@ def _agent_line(event: ev.AgentEvent, session_id: str, *, has_deltas: bool) -> J
 
 
 def result_line(
-    ended: TurnEnded, session_id: str, schema: AnswerSchema | None = None, *, duration_ms: int = 0, api_ms: int = 0
+    ended: TurnEnded,
+    session_id: str,
+    schema: AnswerSchema | None = None,
+    *,
+    duration_ms: int = 0,
+    api_ms: int = 0,
+    metrics: JsonObject | None = None,
 ) -> JsonObject:
     """Return the `result` object: the complete json output, and the last line of stream-json."""
     kind, error = subtype(ended), reported_error(ended)
@@ -111,8 +117,10 @@ def result_line(
             {"tool_name": sent.name, "arguments": signal_arguments(sent), "emitted_at": sent.emitted_at}
             for sent in ended.signals
         ],
+        "metrics": metrics or {},
         "structured_output": structured.value if structured else None,
         "error": None if error is None else _error(error),
+        **({"resets_at": _time(error)} if error is not None and error.resets_at else {}),
     }
 
 
@@ -234,6 +242,17 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
         case ev.Waiting():
             delay = round(event.seconds * 1000)
             return {"subtype": "api_retry", "attempt": event.attempt, "delay_ms": delay, "error": event.why}
+        case ev.ModelFellBack(error=failure):
+            why = None if failure is None else _error(failure)
+            return {"subtype": "model_fallback", "from": event.from_model, "to": event.to_model, "error": why}
+        case ev.LimitReached(error=error):
+            return {
+                "subtype": "limit_wait",
+                "resets_at": _time(error),
+                "seconds": round(event.seconds),
+                "limit": error.period,
+                "error": error.message,
+            }
         case ev.Compacted():
             return {
                 "subtype": "compact",
@@ -295,7 +314,12 @@ def _error(error: ErrorInfo) -> JsonObject:
         "message": error.message,
         "status": error.status,
         "request_id": error.request_id,
+        **({"resets_at": _time(error)} if error.resets_at else {}),
     }
+
+
+def _time(error: ErrorInfo) -> str | None:
+    return None if error.resets_at is None else utc_text(error.resets_at)
 
 
 def _arguments(call: ToolCall) -> JsonObject:

@@ -32,7 +32,7 @@ from qcode.headless.lines import (
     structured_answer,
 )
 from qcode.headless.output import OutputLostError, Pipe
-from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message
+from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Answer,
@@ -51,7 +51,6 @@ from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     Denial,
-    Notice,
     PartialRestored,
     ReplyFinished,
     Retry,
@@ -294,9 +293,9 @@ class Run:
 
     async def _tell(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
-        if isinstance(event, Notice) and event.level != "info":
-            self._noticed.add(event.text)
-            await self._stderr.write_line(event.text)
+        if text := warning_message(event):
+            self._noticed.add(text)
+            await self._stderr.write_line(text)
         elif self._output.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
                 await self._stderr.quote(event.message.text)
@@ -338,7 +337,14 @@ class Run:
         schema = self._output.agent.context.schema
         if self._format != "text":
             session_id, meter = self._conversation.session_id, self._meter
-            line = result_line(ended, session_id, schema, duration_ms=meter.duration_ms, api_ms=meter.api_ms)
+            line = result_line(
+                ended,
+                session_id,
+                schema,
+                duration_ms=meter.duration_ms,
+                api_ms=meter.api_ms,
+                metrics=self._conversation.metrics.as_json(),
+            )
             return encode(line)
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text

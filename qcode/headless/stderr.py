@@ -12,16 +12,17 @@ from collections.abc import Callable
 from math import ceil
 from typing import BinaryIO
 
-from qcode.agent.outcomes import retry_text
+from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
 from qcode.headless.output import OutputLostError, Pipe
 from qcode.protocol import events as ev
-from qcode.protocol.events import AgentEvent, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
+from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import retry_countdown
 
 _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
+MAX_SILENT_WAIT_S = 5.0
 
 
 class StderrWriter:
@@ -115,6 +116,8 @@ class Progress:
                 self.status = f"running {call.name}"
             case ev.Waiting(seconds=seconds, why=why, attempt=attempt):
                 self.status = f"{why}, {retry_countdown(attempt, ceil(seconds))}"
+            case ev.LimitReached():
+                self.status = limit_wait_text(event)
             case _:
                 pass
 
@@ -141,6 +144,24 @@ def verbose_message(event: TurnEvent) -> str:
         case ev.ToolFinished():
             detail = event.outcome.summary
             return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")
+        case _:
+            return ""
+
+
+def warning_message(event: TurnEvent) -> str:
+    """Return the message that is written even without `-v`; empty for most events."""
+    match event:
+        case ev.AgentEvent(event=ev.LimitReached() | ev.Waiting() as inner):
+            said = warning_message(inner)
+            return f"sub-agent: {said}" if said else ""
+        case ev.LimitReached():
+            return limit_wait_text(event)
+        case ev.ModelFellBack():
+            return fallback_text(event)
+        case ev.Waiting(seconds=seconds) if seconds > MAX_SILENT_WAIT_S:
+            return verbose_message(event)
+        case ev.Notice(level=level, text=text) if level != "info":
+            return text
         case _:
             return ""
 
@@ -175,7 +196,7 @@ class Meter:
             case StepStarted():
                 self._stop(now)
                 self._asked_at = now
-            case Waiting():
+            case Waiting() | LimitReached():
                 self._waits_since = now
             case ReplyFinished() | TurnEnded():
                 self._stop(now)

@@ -130,6 +130,18 @@ class PlanApproval:
         return self.call.call_id
 
 
+LIMIT_ID = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitApproval:
+    """Shall the turn wait for the end of a rate limit? Decided by `Allow` or `Deny`, which ends the turn."""
+
+    question: str
+    detail: str = ""
+    id: str = LIMIT_ID
+
+
 @dataclass(frozen=True, slots=True)
 class ServerApproval:
     """May a tool server run, or may its changed tools be offered? Decided by `Allow` or `Deny`.
@@ -147,7 +159,10 @@ class ServerApproval:
 CallApproval: TypeAlias = ToolApproval | RepeatedCall | ImpossibleCall | Question | PlanApproval
 """A question during a turn; each is about one call of the model."""
 
-Approval: TypeAlias = CallApproval | ServerApproval
+TurnApproval: TypeAlias = CallApproval | LimitApproval
+"""A question during a turn."""
+
+Approval: TypeAlias = TurnApproval | ServerApproval
 
 
 @dataclass(frozen=True, slots=True)

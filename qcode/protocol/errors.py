@@ -7,8 +7,12 @@ shows it. A `ProviderError` is a failed request, which the driver turns into an 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
+
+LimitPeriod: TypeAlias = Literal["", "minute", "day", "plan"]
+"""The period of a rate limit: a plan is a subscription with limits over hours, weeks or months. Empty if unknown."""
 
 
 class ErrorKind(StrEnum):
@@ -60,7 +64,8 @@ class ProviderError(Exception):
 
     `message` is one line for the user: no key, no HTML page, no traceback. `retry_after` is the wait in seconds that
     the server asks for. `request_id`, `code` and `param` come from the server: its id of the request, its error code,
-    and the parameter it rejects.
+    and the parameter it rejects. `resets_at` is the end of the limit in seconds since 1970, if the server names it, and
+    `period` its kind. `may_retry` is False if the server forbids another attempt.
     """
 
     def __init__(
@@ -73,6 +78,9 @@ class ProviderError(Exception):
         request_id: str | None = None,
         code: str | None = None,
         param: str | None = None,
+        resets_at: int | None = None,
+        period: LimitPeriod = "",
+        may_retry: bool = True,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -82,17 +90,32 @@ class ProviderError(Exception):
         self.request_id = request_id
         self.code = code
         self.param = param
+        self.resets_at = resets_at
+        self.period = period
+        self.may_retry = may_retry
+
+    @property
+    def info(self) -> ErrorInfo:
+        """The error as front ends and session files see it."""
+        return ErrorInfo(
+            self.kind, self.message, self.status, self.request_id, self.retry_after, self.resets_at, self.period
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """A failure as front ends and session files see it. `retry_after` is in seconds, if the server named it."""
+    """A failure as front ends and session files see it.
+
+    `retry_after` is in seconds, if the server named it; `resets_at` and `period` as in `ProviderError`.
+    """
 
     kind: str
     message: str
     status: int | None = None
     request_id: str | None = None
     retry_after: float | None = None
+    resets_at: int | None = None
+    period: LimitPeriod = ""
 
 
 class ExitCode(IntEnum):

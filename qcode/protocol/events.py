@@ -161,6 +161,31 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitReached:
+    """The turn stopped at a rate limit that ends in `seconds`; `error` has the time.
+
+    `is_question`: the turn waits for the answer to a `LimitApproval`. Otherwise it waits for the end of the limit, then
+    sends the same request again; the event is repeated every minute.
+    """
+
+    error: ErrorInfo
+    seconds: float
+    is_question: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFellBack:
+    """The rest of the turn uses another model, because the first one failed with `error`. Names are `provider/model`.
+
+    `error` is None if the first model was skipped from the start: its limit has not ended yet.
+    """
+
+    from_model: str
+    to_model: str
+    error: ErrorInfo | None
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionStarted:
     """Compaction of the conversation begins.
 
@@ -184,8 +209,11 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
+    """A message for the user. One that `is_once` is shown at its first occurrence in a conversation only."""
+
     level: Level
     text: str
+    is_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +257,9 @@ class ToolPayloadRepair:
     issue: str
     attempted: bool
     succeeded: bool
+
+
+RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +350,8 @@ TurnEvent: TypeAlias = (
     | SteeringAdded
     | UsageUpdated
     | Waiting
+    | LimitReached
+    | ModelFellBack
     | CompactionStarted
     | Compacted
     | Notice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
 
 from qcode.protocol.messages import Message
@@ -53,9 +54,23 @@ class ModelRequest:
     note: str = ""
 
 
+LimitWait: TypeAlias = Literal["ask", "always", "never"]
+
+
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """Retry at most `max_retries` failures in a row, and none if the server asks to wait over `retry_after_max_s`."""
+    """Retry at most `max_retries` failures in a row, and none if the server asks to wait over `retry_after_max_s`.
+
+    `wait_for_limit` says what follows a rate limit with a later end: wait for it, ask the user, or fail. An end over
+    `limit_wait_max_s` ahead is never waited for.
+    """
 
     max_retries: int = 5
     retry_after_max_s: float = 120.0
+    wait_for_limit: LimitWait = "never"
+    limit_wait_max_s: float = 7 * 86_400.0
+
+    @property
+    def unasked(self) -> RetrySettings:
+        """The same settings for work that cannot ask the user, such as a sub-agent."""
+        return replace(self, wait_for_limit="never") if self.wait_for_limit == "ask" else self

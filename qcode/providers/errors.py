@@ -12,14 +12,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import ConnectionOrigin, is_command, key_words
 from qcode.text.clean import single_spaced
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.providers.rate_limits import Reset
 
 # Texts: most runs meet no error, so the first one compiles them.
 _QUOTA = (
@@ -51,6 +55,7 @@ _BY_TYPE: Mapping[str, ErrorKind] = {
     "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
     "resource_exhausted": ErrorKind.RATE_LIMIT,
     "requests": ErrorKind.RATE_LIMIT,
+    "usage_limit_reached": ErrorKind.RATE_LIMIT,
     "tokens": ErrorKind.RATE_LIMIT,
     "authentication_error": ErrorKind.AUTH,
     "permission_error": ErrorKind.AUTH,
@@ -93,16 +98,20 @@ _BY_AWS_TYPE: Mapping[str, ErrorKind] = {
 def from_answer(
     origin: ConnectionOrigin, status: int, headers: Mapping[str, str], content: bytes, *, now: datetime
 ) -> ProviderError:
-    """Convert a response with a status other than 2xx. A `Retry-After` date is relative to `now`, which has a zone."""
+    """Convert a response with a status other than 2xx. `now` has a zone."""
     body = read_body(status, content)
     if not body.type and (named := headers.get("x-amzn-errortype", "")):
         body = replace(body, type=named.partition(":")[0])
     kind = _kind_of_status(status, body)
+    reset = _reset(kind, headers, body, now)
     return ProviderError(
         kind,
         _compose(origin, kind, body.message, status),
         status=status,
-        retry_after=retry_after(headers, now=now) if body.retry_after is None else body.retry_after,
+        retry_after=reset.after,
+        resets_at=reset.at,
+        period=reset.period,
+        may_retry=headers.get("x-should-retry", "").lower() != "false",
         request_id=next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None) or body.request_id or None,
         code=body.code or body.type or None,
         param=body.param or None,
@@ -115,11 +124,15 @@ def from_stream(sent: JsonObject) -> ProviderError:
     kind = _kind_of_type(body)
     if kind is None and body.status is not None and body.status >= 400:
         kind = _kind_of_status(body.status, body)
+    kind = kind or ErrorKind.SERVER
+    reset = _reset(kind, {}, body, datetime.now(UTC))
     return ProviderError(
-        kind or ErrorKind.SERVER,
+        kind,
         body.message,
         status=body.status,
-        retry_after=body.retry_after,
+        retry_after=reset.after,
+        resets_at=reset.at,
+        period=reset.period,
         request_id=body.request_id or None,
         code=body.code or body.type or None,
         param=body.param or None,
@@ -133,33 +146,21 @@ def attributed(error: ProviderError, origin: ConnectionOrigin) -> ProviderError:
         _compose(origin, error.kind, error.message, error.status),
         status=error.status,
         retry_after=error.retry_after,
+        resets_at=error.resets_at,
+        period=error.period,
+        may_retry=error.may_retry,
         request_id=error.request_id,
         code=error.code,
         param=error.param,
     )
 
 
-def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the wait in seconds that a server asks for: `retry-after-ms`, or `Retry-After` in seconds or as a date."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) * scale
-        except ValueError:
-            continue
-        if 0 <= seconds < float("inf"):
-            return seconds
-    wish = headers.get("retry-after", "")
-    if not wish:
-        return None
-    # Imported here because it loads half of the email package.
-    from email.utils import parsedate_to_datetime
+def _reset(kind: ErrorKind, headers: Mapping[str, str], body: ErrorBody, now: datetime) -> Reset:
+    from qcode.providers.rate_limits import read_reset, read_retry_after
 
-    try:
-        date = parsedate_to_datetime(wish)
-    except ValueError:
-        return None
-    aware = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-    return max(0.0, (aware - now).total_seconds())
+    if kind is ErrorKind.RATE_LIMIT:
+        return read_reset(headers, body.error, body.message, body.quota_ids, now=now)
+    return read_retry_after(headers, body.error, now=now)
 
 
 def redact(text: str, key: str) -> str:
@@ -235,13 +236,12 @@ def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
 
 
 def _is_quota(body: ErrorBody) -> bool:
-    """Return whether the account has no quota left, as opposed to a rate limit.
+    """Return whether the account has no quota left, as opposed to a rate limit that ends by itself.
 
-    Gemini mentions plan and billing for a limit per minute too, so the name of the limit decides.
+    Gemini mentions plan and billing for its limits per minute and per day too. A body that names the end of the limit
+    is about a limit, whatever its words.
     """
-    if body.quota_ids:
-        return any("perday" in quota.lower() for quota in body.quota_ids)
-    if body.type.upper() == "RESOURCE_EXHAUSTED" or body.retry_after is not None:
+    if body.quota_ids or body.type.upper() == "RESOURCE_EXHAUSTED" or body.names_end:
         return False
     return re.search(_QUOTA, body.everything) is not None
 
@@ -289,8 +289,15 @@ class ErrorBody:
     param: str = ""
     status: int | None = None
     request_id: str = ""
-    retry_after: float | None = None
+    error: JsonObject = field(default_factory=dict)
     quota_ids: tuple[str, ...] = ()
+
+    @property
+    def names_end(self) -> bool:
+        """Whether the body says when a limit ends."""
+        if any(key in self.error for key in ("resets_at", "resets_in_seconds", "retry_after_seconds")):
+            return True
+        return any("retryDelay" in detail for detail in objects_in(self.error.get("details")))
 
     @property
     def everything(self) -> str:
@@ -335,7 +342,7 @@ def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
         param=text_in(error.get("param")),
         status=status if status is not None else _number(code),
         request_id=text_in(sent.get("request_id")),
-        retry_after=_retry_delay(details),
+        error=error,
         quota_ids=_quota_ids(details),
     )
 
@@ -388,15 +395,6 @@ def _detail(sent: JsonObject) -> str:
         where = ".".join(str(step) for step in place if step != "body") if isinstance(place, list) else ""
         lines.append(f"{where}: {text_in(item.get('msg'))}" if where else text_in(item.get("msg")))
     return "; ".join(line for line in lines if line)
-
-
-def _retry_delay(details: list[JsonObject]) -> float | None:
-    """Return the `retryDelay` of a google.rpc.RetryInfo, such as `"30s"`, in seconds."""
-    for detail in details:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)s", text_in(detail.get("retryDelay")))
-        if found:
-            return float(found.group(1))
-    return None
 
 
 def _quota_ids(details: list[JsonObject]) -> tuple[str, ...]:

@@ -39,8 +39,21 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
 
 
+def seconds_of(text: str) -> float | None:
+    """Parse a duration such as `90s`, `30m`, `2h`, `1d` or `1.5h`; None for other text, and for a duration of 0."""
+    number, unit = text[:-1], text[-1:]
+    scale = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}.get(unit)
+    whole, _, fraction = number.partition(".")
+    is_number = whole.isascii() and whole.isdigit() and (not fraction or (fraction.isascii() and fraction.isdigit()))
+    if scale is None or not is_number or len(number) > 9:
+        return None
+    return float(number) * scale or None
+
+
 def retry_countdown(attempt: int, seconds: float) -> str:
-    """Format the wait before a retry: `retry 1 in 3 s`."""
+    """Format the wait before a retry: `retry 1 in 3 s`; without a number of the attempt (0) `3 s left`."""
+    if not attempt:
+        return f"{duration_text(seconds)} left"
     return f"retry {attempt} in {duration_text(seconds)}"
 
 

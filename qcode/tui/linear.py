@@ -22,10 +22,10 @@ from qcode.protocol.approvals import (
     NO_OPTIONS,
     Allow,
     Answer,
-    CallApproval,
     Decision,
     Deny,
     Question,
+    TurnApproval,
     TurnOptions,
 )
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
@@ -131,7 +131,7 @@ class LinearApp:
         offered = tuple(command for command in commands if not command.needs_screen)
         model_use = ModelUse(agent, say=self._commands.say, shown=lambda: None)
         self.context = CommandContext(agent, offered, model_use, self._commands)
-        self._questions: list[CallApproval] = []
+        self._questions: list[TurnApproval] = []
         self._is_cancelling = False
         self.waiting: tuple[str, TurnOptions] | None = None
         self.following: list[Coroutine[Any, Any, None]] = []
@@ -164,7 +164,7 @@ class LinearApp:
         self.agent.conversation.cancel()
         return True
 
-    def ask(self, approval: CallApproval, position: str) -> None:
+    def ask(self, approval: TurnApproval, position: str) -> None:
         """Keep the question until its event has been shown."""
         self._questions.append(approval)
 
@@ -260,7 +260,7 @@ class LinearApp:
                 self.say(f"Todos: {told}")
             self.todos = items
 
-    async def _answer(self, approval: CallApproval) -> None:
+    async def _answer(self, approval: TurnApproval) -> None:
         """Ask a question with numbered choices until the user types one of them."""
         decision: Decision = Deny()
         if not self._is_cancelling:

@@ -13,8 +13,16 @@ from decimal import Decimal
 from typing import Protocol, TypeAlias
 
 from qcode.agent.context.attachments import split_attached
-from qcode.agent.outcomes import ending_notice, requests_note, retry_cause, retry_text
-from qcode.protocol.approvals import CallApproval, ImpossibleCall, RepeatedCall, ToolApproval
+from qcode.agent.outcomes import (
+    ending_notice,
+    fallback_text,
+    limit_approval,
+    requests_note,
+    retry_cause,
+    retry_text,
+    time_text,
+)
+from qcode.protocol.approvals import CallApproval, ImpossibleCall, RepeatedCall, ToolApproval, TurnApproval
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -22,6 +30,8 @@ from qcode.protocol.events import (
     CompactionStarted,
     ContinuationAttempt,
     ContinuationTerminated,
+    LimitReached,
+    ModelFellBack,
     Notice,
     OutputEscalated,
     PartialRestored,
@@ -64,7 +74,7 @@ class StatusView(Protocol):
 class Interaction(Protocol):
     """The user's part in a turn: answers to questions, and prompts sent meanwhile."""
 
-    def ask(self, approval: CallApproval, position: str) -> None:
+    def ask(self, approval: TurnApproval, position: str) -> None:
         """Put a question; `position` is its place among the calls of the same tool in the reply, such as `1 of 2`."""
         ...
 
@@ -142,8 +152,8 @@ class Presenter:
                 self._interaction.take_steering(event.text)
             case UsageUpdated():
                 self._status.show_usage(event)
-            case Waiting():
-                self._count_down(event)
+            case Waiting() | LimitReached() | ModelFellBack():
+                self._show_trouble(event)
             case CompactionStarted():
                 self._set_activity("compacting the conversation")
             case Compacted():
@@ -203,10 +213,22 @@ class Presenter:
         if doing := self._agents.show(event):
             self._set_activity(doing)
 
-    def _count_down(self, event: Waiting) -> None:
+    def _show_trouble(self, event: Waiting | LimitReached | ModelFellBack) -> None:
+        """Show a wait as a countdown, ask whether to wait for a limit, or name the model that takes over."""
         now = self._clock()
-        self._doing = ""
-        self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
+        match event:
+            case ModelFellBack():
+                self._transcript.add_notice("warning", fallback_text(event))
+            case LimitReached(is_question=True):
+                self._set_activity("waiting for your answer", is_moving=False)
+                self._interaction.ask(limit_approval(event), "")
+            case LimitReached():
+                self._doing = ""
+                text = f"limit until {time_text(event.error)}"
+                self._status.show_activity(Activity(text, now, now + event.seconds, attempt=0))
+            case Waiting():
+                self._doing = ""
+                self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
         self._has_shown = True
@@ -409,6 +431,8 @@ class AgentCards:
                 self._cards.update_card(
                     call_id, CardUpdate(summary=f"{count_text(agent.steps, 'step')}, {tokens} tokens")
                 )
+            case LimitReached(error=error):
+                self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(error.message)}\n"))
             case Notice(text=text) | Waiting(why=text):
                 self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(text)}\n"))
             case WebSearched(queries=queries):

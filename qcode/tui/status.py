@@ -56,7 +56,8 @@ SANDBOX, NO_SANDBOX = "sandbox", "no sandbox: core only"
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The current activity. `since` is its start; `until` makes it a countdown to that time.
+    """The current activity. `since` is its start; `until` makes it a countdown to that time, for the
+    retry `attempt` (0: for another wait).
 
     `is_moving` False (waiting for the user): no spinner, no clock, no timer.
     """

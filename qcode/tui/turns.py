@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.outcomes import BROKE_OFF
-from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
+from qcode.protocol.approvals import Allow, Decision, Deny, TurnApproval
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import TurnEnded, TurnEvent
+from qcode.protocol.events import ModelFellBack, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import report_failure
 from qcode.tui.layout import Widgets
@@ -125,7 +125,7 @@ class Turns:
             self.stop()
         self.after_question()
 
-    def ask(self, approval: CallApproval, position: str) -> None:
+    def ask(self, approval: TurnApproval, position: str) -> None:
         """Ask the question. If the turn is being interrupted, deny it without asking."""
         if self._is_cancelling:
             self._conversation.answer(approval.id, Deny())
@@ -156,6 +156,7 @@ class Turns:
             if self._idle is not None:
                 self._idle.set()
             self._idle = None
+        self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
         self._send_queued(outcome)
 
@@ -165,6 +166,8 @@ class Turns:
                 self._presenter.present(event)
                 self._widgets.todos.handle(event)
                 self._connectivity.handle(event)
+                if isinstance(event, ModelFellBack):
+                    self._widgets.status.change(model=f"{event.to_model} (fallback)")
                 if isinstance(event, TurnEnded):
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, get_args
+from typing import TypeAlias, TypeVar, get_args
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
@@ -54,6 +54,7 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import Files, ToolOutcome, ToolSpec
 from qcode.protocol.usage import Usage
 
+EventT = TypeVar("EventT")
 Script: TypeAlias = "list[ReplyEvent | ProviderError]"
 
 WRITES = Files("write", lambda _: ())
@@ -134,7 +135,7 @@ class Played:
     def shown(self) -> str:
         return shown_text(self.events)
 
-    def of(self, kind: type[TurnEvent]) -> list[TurnEvent]:
+    def of(self, kind: type[EventT]) -> list[EventT]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
@@ -180,6 +181,13 @@ class Player:
             self.give(self._inputs.pop(0))
         return self.played
 
+    def play_until(self, kind: type[EventT]) -> Played:
+        """Play until the first event of this kind, and leave the rest queued."""
+        self.give(UserSubmitted(user("go")))
+        while not self.played.of(kind) and self._inputs:
+            self.give(self._inputs.pop(0))
+        return self.played
+
     def give(self, given: Input) -> None:
         for effect in self.turn.handle(given):
             self._perform(effect)
@@ -215,7 +223,7 @@ class Player:
                 self._inputs.append(ApprovalAnswered(effect.call.call_id, self.allows(effect)))
             case Wait():
                 played.waits.append(effect.seconds)
-                self._inputs.append(WaitElapsed())
+                self._inputs.append(WaitElapsed(effect.seconds))
             case Append():
                 played.messages.append(effect.message)
             case Compact():

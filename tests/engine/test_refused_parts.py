@@ -35,7 +35,7 @@ def test_a_model_that_takes_no_images_is_told_that_one_was_there(message: str) -
     assert not has_images(played.requests[1].messages)
     assert "image/png" in played.requests[1].messages[0].text
     assert played.learned == [Learn("refuses_images")]
-    assert [notice.level for notice in played.of(ev.Notice) if isinstance(notice, ev.Notice)] == ["warning"]
+    assert [notice.level for notice in played.of(ev.Notice)] == ["warning"]
     assert played.end.api_calls.retries == 1
 
 

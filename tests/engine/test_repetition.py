@@ -181,7 +181,7 @@ def test_a_stopped_attempt_is_closed_and_its_late_events_change_nothing() -> Non
 def test_a_continuation_that_repeats_is_no_progress() -> None:
     played = play(cut("lost"), cut("The beginning. "), endless())
     assert played.end.outcome is Outcome.MAX_TOKENS
-    assert [event.reason for event in played.of(ContinuationTerminated)] == ["no_progress"]  # type: ignore[union-attr]  # filtered by type
+    assert [event.reason for event in played.of(ContinuationTerminated)] == ["no_progress"]
     assert played.end.text == played.shown
     assert played.end.text.startswith("The beginning. " + LINE)
 

@@ -50,7 +50,7 @@ def test_a_reply_cut_five_times_costs_exactly_five_requests() -> None:
     assert [(retry.is_continuation, retry.attempt) for retry in retries] == [
         (False, 1), (True, 1), (True, 2), (True, 3),
     ]  # fmt: skip
-    assert [event.reason for event in played.of(ContinuationTerminated)] == ["retry_limit"]  # type: ignore[union-attr]  # filtered by type
+    assert [event.reason for event in played.of(ContinuationTerminated)] == ["retry_limit"]
 
 
 def test_the_resume_message_is_sent_and_never_stored() -> None:
@@ -79,7 +79,7 @@ def test_a_failed_escalation_gives_the_partial_back() -> None:
     script = [refused("no", ErrorKind.QUOTA)]
     played = play(cut("The partial."), *script)
     restored = played.of(PartialRestored)
-    assert [event.text for event in restored] == ["The partial."]  # type: ignore[union-attr]  # filtered by type
+    assert [event.text for event in restored] == ["The partial."]
     assert played.shown == played.end.text == "The partial."
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert played.messages[-1] == assistant(Text("The partial."))

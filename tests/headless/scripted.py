@@ -19,6 +19,7 @@ from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import Permissions
+from qcode.agent.reports import RecoveryMetrics
 from qcode.agent.toolbox import Toolbox
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings, Tools
@@ -67,6 +68,7 @@ class Scripted(Conversation):
         self.options = NO_OPTIONS
         self.is_cancelled = False
         self.is_closed = False
+        self.metrics = RecoveryMetrics()
         self._cancelled = asyncio.Event()
 
     def attach(self, blocks: tuple[Block, ...]) -> None:

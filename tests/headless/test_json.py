@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode import __version__
+from qcode.agent.reports import RecoveryMetrics
 from qcode.headless.lines import encode
 from qcode.headless.run import run_headless
 from qcode.protocol import events as ev
@@ -35,6 +36,7 @@ def test_json_is_one_object_with_the_whole_result() -> None:
     assert ran.stdout.count(b"\n") == 1
     result = ran.result
     assert 0 < result.pop("duration_ms") <= 5000
+    assert result.pop("metrics") == RecoveryMetrics().as_json()
     assert result == {
         "type": "result",
         "subtype": "success",

@@ -10,7 +10,7 @@ from decimal import Decimal
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.agent.conversation import Conversation
-from qcode.agent.reports import TurnUsage
+from qcode.agent.reports import RecoveryMetrics, TurnUsage
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.library import Library, SessionInfo
 from qcode.agent.toolbox import Background
@@ -74,6 +74,7 @@ class ScriptedConversation(Conversation):
         self.kept: tuple[Block, ...] = ()
         self.attached: list[tuple[Block, ...]] = []
         self.options: list[TurnOptions] = []
+        self.metrics = RecoveryMetrics()
         self.background = ScriptedBackground()
         self.library = ScriptedLibrary()
         self.thinking_models: tuple[str, ...] = ()

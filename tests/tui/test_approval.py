@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from textual import events
 
 from qcode.protocol.approvals import (
+    LIMIT_ID,
     AcceptPlan,
     Allow,
     Answer,
@@ -23,7 +24,8 @@ from qcode.protocol.approvals import (
     RepeatedCall,
     ToolApproval,
 )
-from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import ApprovalRequested, LimitReached, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
@@ -225,6 +227,26 @@ def test_a_second_question_has_its_own_300_ms() -> None:
         await run.pilot.press("n")
         await run.until_idle()
         assert conversation.answers[1:] == [("c2", Deny())]
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize(("key", "answer"), [("y", Allow()), ("1", Allow()), ("n", Deny()), ("escape", Deny())])
+def test_limit_question_names_the_end_and_is_answered_like_every_other(key: str, answer: Decision) -> None:
+    limit = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, 1_792_499_400)
+    script: Script = [LimitReached(limit, 7_800, is_question=True), UntilAnswered(LIMIT_ID), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        asked = run.app.parts.approval.request
+        assert asked is not None
+        assert asked.question.endswith("(in 2 h 10 min). Wait and continue?")
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(key)
+        await run.until_idle()
+        assert conversation.answers == [(LIMIT_ID, answer)]
+        assert (conversation.cancels == 1) is (answer == Deny())
 
     drive(test, conversation)
 

@@ -6,12 +6,14 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
-from qcode.protocol.approvals import CallApproval, ToolApproval
-from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.approvals import LIMIT_ID, ToolApproval, TurnApproval
+from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     ContinuationAttempt,
+    LimitReached,
+    ModelFellBack,
     Notice,
     OutputEscalated,
     PartialRestored,
@@ -83,7 +85,7 @@ class Recorder:
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
         self.calls.append(("turn", usage, cost))
 
-    def ask(self, approval: CallApproval, position: str) -> None:
+    def ask(self, approval: TurnApproval, position: str) -> None:
         self.calls.append(("ask", approval.id, position) if position else ("ask", approval.id))
 
     def withdraw(self, approval_id: str) -> None:
@@ -102,6 +104,29 @@ def present(*events: TurnEvent) -> Recorder:
     for event in (TurnStarted("go"), StepStarted(1), *events):
         presenter.present(event)
     return recorder
+
+
+LIMIT_END = 1_792_499_400
+LIMIT = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, LIMIT_END)
+
+
+def test_limit_asks_whether_to_wait() -> None:
+    shown = present(LimitReached(LIMIT, 7_800, is_question=True))
+    assert shown.of("ask") == [("ask", LIMIT_ID)]
+    assert shown.activity is not None
+    assert not shown.activity.is_moving
+
+
+def test_wait_for_a_limit_is_a_countdown_to_its_end() -> None:
+    shown = present(LimitReached(LIMIT, 7_800))
+    assert shown.activity is not None
+    assert shown.activity.until == shown.activity.since + 7_800
+    assert "limit until" in shown.activity.text
+
+
+def test_fallback_names_the_reason_and_the_next_model() -> None:
+    shown = present(ModelFellBack("p/m", "q/n", LIMIT))
+    assert shown.of("notice") == [("notice", "warning", "p: limit reached. This turn continues with q/n.")]
 
 
 def test_text_and_thinking_go_to_the_transcript_as_they_come() -> None:

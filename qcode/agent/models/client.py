@@ -18,7 +18,7 @@ from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import Selection, address_of, named
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox, hosted_tools
-from qcode.config.settings import ModelSettings, Output
+from qcode.config.settings import ModelSettings, Network, Output
 from qcode.engine.caps import OutputSettings, room_for_prompt
 from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
@@ -181,6 +181,8 @@ class Clients:
         self._open: list[ModelClient] = []
         self._borrowed: dict[str, ModelClient] = {}
         self._small: ModelClient | None = None
+        # The provider of the first model, to which --base-url belongs.
+        self._chosen = ""
 
     def price_of(self, name: str) -> Price | None:
         return price_of(name, self._context.settings.models)
@@ -191,7 +193,8 @@ class Clients:
         settings, spec = context.settings, selection.spec
         network = settings.network_for(spec.name)
         address, source = address_of(spec, settings, context.env)
-        if context.options.base_url:
+        self._chosen = self._chosen or spec.name
+        if context.options.base_url and spec.name == self._chosen:
             address, source = context.options.base_url, "--base-url"
         key, key_source = context.keys.key_of(spec)
         if key:
@@ -228,13 +231,21 @@ class Clients:
             self._prompts,
             self._limits,
             output=output_settings(output, output.max_tokens),
-            retries=RetrySettings(network.max_retries, network.retry_after_max_s),
+            retries=self._retries(network),
             hosted=hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts),
             tokens=token_counter,
             log=self.log,
         )
         self._open.append(client)
         return client
+
+    def _retries(self, network: Network) -> RetrySettings:
+        """Return the retries of a provider. Without a user to ask, `ask` means never; a flag overrides the setting."""
+        options = self._context.options
+        if options.limit_wait_s is not None:
+            return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.limit_wait_s)
+        retries = RetrySettings(network.max_retries, network.retry_after_max_s, network.wait_for_limit)
+        return retries if self._context.is_attended else retries.unasked
 
     def named(self, name: str) -> ModelClient:
         """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""
@@ -265,8 +276,10 @@ class Clients:
 
     def borrow(self, name: str, current: ModelClient) -> ModelClient:
         """Return a client of another model for one turn; raise `ValueError` with one line if there is no such model."""
-        if name in ("", current.name):
-            return current
+        return current if name in ("", current.name) else self.borrowed(name)
+
+    def borrowed(self, name: str) -> ModelClient:
+        """Return a client that is connected once and used for some turns; raise `ValueError` as `named` does."""
         if name not in self._borrowed:
             self._borrowed[name] = self.named(name)
         return self._borrowed[name]

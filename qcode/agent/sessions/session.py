@@ -37,7 +37,8 @@ from qcode.agent.sessions.records import (
     stored_to_json,
     to_line,
 )
-from qcode.protocol.events import AttemptRecord
+from qcode.engine.effects import Append, Compact
+from qcode.protocol.events import AttemptRecord, ToolFinished
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject
 
@@ -253,3 +254,44 @@ class Session:
         entry = stored.entry
         message = redacted(entry.message, self.redact)
         return replace(stored, entry=replace(entry, message=message, note=self.redact(entry.note)))
+
+
+class SessionTranscript:
+    """The messages of one session. `known` are the history of a session without a file."""
+
+    def __init__(self, session: Session, known: tuple[Message, ...] = ()) -> None:
+        self.session = session
+        self._messages: list[Message] = []
+        self._numbers: list[tuple[int, ...]] = []
+        self.read_again()
+        if not self._messages:
+            self._messages, self._numbers = list(known), [()] * len(known)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The current messages. The list may grow, or be replaced by another one."""
+        return self._messages
+
+    def read_again(self) -> None:
+        """Load the messages up to the current head of the session."""
+        entries = self.session.entries()
+        self._messages = [entry.message for entry in entries]
+        self._numbers = [entry.numbers for entry in entries]
+
+    def append(self, effect: Append, *, is_own: bool) -> None:
+        """Append a message and store it; `is_own`: the user typed it."""
+        number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)
+        self._messages.append(effect.message)
+        self._numbers.append((number,))
+
+    def compact(self, effect: Compact) -> None:
+        """Continue with the parts of a compaction: messages by their position, or new ones."""
+        parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
+        self._numbers = self.session.compact(parts)
+        self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
+
+    def keep_result(self, finished: ToolFinished) -> None:
+        """Store the result of a call at once, while other calls of its step have yet to run."""
+        call, outcome = finished.call, finished.outcome
+        result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
+        self.session.record_result(result)

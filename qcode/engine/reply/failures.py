@@ -15,25 +15,38 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
-from qcode.engine.effects import Effect, Emit, ReplyFailed, Wait
+from qcode.engine.effects import Effect, Emit, Fallback, ReplyFailed, SwitchModel, Wait
 from qcode.engine.model_facts import Learn, LearnedLimit, learn_limit
 from qcode.engine.reply import requests
 from qcode.engine.reply.assembler import Draft, ReplyShape, ends_early
 from qcode.engine.reply.attempt import Attempt
-from qcode.engine.reply.phase import AbortAfter, Backoff, EndWithoutRoom, Fallback, KeepTruncated, NeedsRoom, Streaming
+from qcode.engine.reply.phase import (
+    AbortAfter,
+    AtLimit,
+    Backoff,
+    EndWithoutRoom,
+    KeepTruncated,
+    NeedsModel,
+    NeedsRoom,
+    RoomFallback,
+    Streaming,
+)
 from qcode.engine.reply.recovery import Done
 from qcode.engine.reply.requests import continuing_request, text_of
 from qcode.engine.reply.seam import Seam
 from qcode.engine.reply.state import ReplyState, describe_cut, describe_no_room
 from qcode.engine.transcript import RefusedPart, is_lasting, refused_part, without_part
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
-from qcode.protocol.events import Notice, Retry, ToolPayloadRepair, Waiting
+from qcode.protocol.events import LimitReached, Notice, Retry, ToolPayloadRepair, Waiting
 from qcode.protocol.messages import Message
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import StopReason
 from qcode.text.json import DuplicateKeyError, parse_arguments
 
 if TYPE_CHECKING:
+    from qcode.engine.counting import PromptCounter
+    from qcode.engine.model_facts import KnownModel
+    from qcode.engine.reply.requests import ReplyPlan
     from qcode.protocol.model import RetrySettings
 
 _REFUSALS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW)
@@ -62,7 +75,7 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
 def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
     error = failure.error
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
-        return ask_for_room(state, AbortAfter(_info(error)), attempt)
+        return ask_for_room(state, AbortAfter(error.info), attempt)
     is_shorter = state.superseded is not None and attempt.shown_text <= len(state.superseded.text)
     # A call in a broken stream does not count, so its attempt is sent again, unless it continues a text.
     goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and not attempt.has_call
@@ -70,19 +83,85 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     # New text is progress, so earlier failures are no longer in a row with this one.
     state.failures = 1 if goes_on else state.failures + 1
     delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
-    if delay is None or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
-        return _abort(state, attempt, _info(error))
-    waiting: list[Effect] = [Emit(Waiting(delay, error.message, state.failures)), Wait(delay)]
+    if delay is None and state.plan.fallback is not None and may_fall_back(error, state.plan.fallback):
+        state.phase = NeedsModel(failure, attempt)
+        return [SwitchModel(error.info)]
+    limit_wait = None if delay is not None else wait_for_limit(error, state.limit_waits, state.plan.retries)
+    is_over = delay is None and limit_wait is None
+    if is_over or not state.is_affordable or (goes_on and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
+        return _abort(state, attempt, error.info)
     if goes_on:
         state.superseded = None
         state.absorb_text(attempt)
-        state.phase = Backoff("continue", attempt)
-        return waiting
-    if attempt.kind != "resume" and attempt.has_solid_text and not state.base:
-        state.supersede(attempt)
-    state.discard(attempt)
-    state.phase = Backoff("replay", attempt)
-    return waiting
+    else:
+        if attempt.kind != "resume" and attempt.has_solid_text and not state.base:
+            state.supersede(attempt)
+        state.discard(attempt)
+    backoff = Backoff("continue" if goes_on else "replay", attempt)
+    if delay is not None:
+        state.phase = backoff
+        return [Emit(Waiting(delay, error.message, state.failures)), Wait(delay)]
+    assert limit_wait is not None
+    state.failures = 0
+    state.limit_waits += 1
+    # A little later than the end of the limit, so that many clients do not return in the same second.
+    left = limit_wait + failure.jitter * min(MAX_LIMIT_JITTER_S, limit_wait / 10)
+    if state.plan.retries.wait_for_limit == "ask":
+        state.phase = AtLimit(backoff, error.info, left, is_question=True)
+        return [Emit(LimitReached(error.info, left, is_question=True))]
+    return _wait_for_limit(state, AtLimit(backoff, error.info, left, is_question=False))
+
+
+def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
+    """Continue the text so far with another model, or start again with it if there is no text.
+
+    Reasoning stays with the model that wrote it: its marks are valid on its own host only.
+    """
+    phase = state.phase
+    assert isinstance(phase, NeedsModel)
+    effects = state.salvage(phase.attempt)
+    state.switch_model(plan, model, counter)
+    if state.text.strip():
+        state.base = [draft for draft in state.base if draft.kind == "text"]
+        return effects + _continue_elsewhere(state, "fallback")
+    return effects + _begin_again(state, phase.attempt, "fallback")
+
+
+def resume_without_model(state: ReplyState) -> list[Effect]:
+    """Wait or end as without fallback models: none of them could be used."""
+    phase = state.phase
+    assert isinstance(phase, NeedsModel)
+    state.plan = replace(state.plan, fallback=None)
+    return _retry_or_abort(state, phase.attempt, phase.failure)
+
+
+def limit_answered(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:
+    """Wait for the end of the limit, or end the reply with the provider's error."""
+    if not waits:
+        # The attempt was absorbed or discarded before the question.
+        return _abort(state, None, phase.error)
+    return _wait_for_limit(state, replace(phase, is_question=False))
+
+
+def limit_wait_elapsed(state: ReplyState, phase: AtLimit, seconds: float) -> list[Effect]:
+    """Wait on, or send the request if the limit has ended.
+
+    After a long sleep of the machine the user is asked first: the work may no longer be wanted.
+    """
+    left = phase.left - seconds
+    if left < -MAX_OVERSLEPT_S and state.plan.retries.wait_for_limit == "ask":
+        state.phase = replace(phase, left=0.0, is_question=True)
+        return [Emit(LimitReached(phase.error, 0.0, is_question=True))]
+    if left > 0:
+        return _wait_for_limit(state, replace(phase, left=left))
+    return retry(state, phase.backoff)
+
+
+def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:
+    if phase.left <= 0:
+        return retry(state, phase.backoff)
+    state.phase = phase
+    return [Emit(LimitReached(phase.error, phase.left)), Wait(min(phase.left, LIMIT_REPORT_S))]
 
 
 def retry(state: ReplyState, backoff: Backoff) -> list[Effect]:
@@ -92,16 +171,16 @@ def retry(state: ReplyState, backoff: Backoff) -> list[Effect]:
     return _replay(state, backoff.failed)
 
 
-def ask_for_room(state: ReplyState, fallback: Fallback, attempt: Attempt | None = None) -> list[Effect]:
+def ask_for_room(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:
     """Request a compaction, once per reply; otherwise end as `fallback` says."""
     if not state.plan.can_make_room or state.has_made_room:
-        return fall_back(state, fallback, attempt)
+        return end_uncompacted(state, fallback, attempt)
     state.has_made_room = True
     state.phase = NeedsRoom(fallback, attempt)
     return []
 
 
-def fall_back(state: ReplyState, fallback: Fallback, attempt: Attempt | None = None) -> list[Effect]:
+def end_uncompacted(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:
     """End the reply because the window is full and could not be compacted."""
     match fallback:
         case AbortAfter():
@@ -119,10 +198,6 @@ def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list
         note = describe_cut(state.records, "error", error.message)
         return effects + state.finish("cut", StopReason.MAX_TOKENS, "", why="error", note=note)
     return effects + state.finish("failed", None, "", why="error", error=error)
-
-
-def _info(error: ProviderError) -> ErrorInfo:
-    return ErrorInfo(error.kind, error.message, error.status, error.request_id, error.retry_after)
 
 
 def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
@@ -251,15 +326,20 @@ def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[E
     state.plan = replace(state.plan, messages=messages)
     effects = state.salvage(phase.attempt)
     if not state.text.strip():
-        return effects + _begin_again(state, phase.attempt)
+        return effects + _begin_again(state, phase.attempt, "context")
+    return effects + _continue_elsewhere(state, "context")
+
+
+def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
+    """Continue the text so far over another history, or with another model."""
     wished = state.caps.continuation
     request = requests.continuing_request(state.plan, state.model, state.base, wished, is_broken=False)
     cap = state.fitted(request, wished)
     if cap is None:
-        return effects + end_without_room(state, request)
+        return end_without_room(state, request)
     state.parts += 1
-    told = Emit(Retry(is_continuation=True, reason="context", attempt=1, max_tokens=cap))
-    return [*effects, told, *state.send_continuation(cap, "retries", is_broken=False)]
+    told = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
+    return [told, *state.send_continuation(cap, "retries", is_broken=False)]
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
@@ -280,7 +360,7 @@ def _keep_truncated(state: ReplyState, kept: KeepTruncated) -> list[Effect]:
     return state.finish("failed", kept.stop, kept.raw_stop, why="error", error=error)
 
 
-def _begin_again(state: ReplyState, attempt: Attempt | None) -> list[Effect]:
+def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> list[Effect]:
     state.base = []
     request = requests.first_request(state.plan, state.model, state.caps.first)
     cap = state.fitted(request, request.max_tokens)
@@ -291,7 +371,7 @@ def _begin_again(state: ReplyState, attempt: Attempt | None) -> list[Effect]:
     if attempt is not None:
         state.discard(attempt)
         if attempt.has_shown_anything:
-            effects.append(state.start_over("context", 1, cap))
+            effects.append(state.start_over(reason, 1, cap))
     return effects + state.send("first", replace(request, max_tokens=cap), "initial" if is_first else "retries")
 
 
@@ -368,7 +448,34 @@ def _closed_object(text: str) -> str | None:
     return text[start:end]
 
 
+def may_fall_back(error: ProviderError, fallback: Fallback) -> bool:
+    """Return whether another model may help: the host is overloaded, broken, out of reach or at a limit.
+
+    Never after a bad key or request, a full window, or a failure of this machine's network.
+    """
+    if error.kind is ErrorKind.QUOTA:
+        return fallback.on_quota
+    return error.kind in (ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.RATE_LIMIT, ErrorKind.UNREACHABLE)
+
+
+def wait_for_limit(error: ProviderError, waits: int, settings: RetrySettings) -> float | None:
+    """Return the seconds until the end of a rate limit, or None if the reply must not wait for it.
+
+    `waits` counts the limits that this reply has already waited for. An empty account has no end to wait for.
+    """
+    if error.kind is not ErrorKind.RATE_LIMIT or not error.may_retry or error.resets_at is None:
+        return None
+    wait = error.retry_after
+    if settings.wait_for_limit == "never" or wait is None or waits >= MAX_LIMIT_WAITS:
+        return None
+    return wait if wait <= settings.limit_wait_max_s else None
+
+
 MAX_TRANSPORT_CONTINUATIONS = 3
+MAX_LIMIT_WAITS = 3
+MAX_LIMIT_JITTER_S = 30.0
+MAX_OVERSLEPT_S = 1_800.0
+LIMIT_REPORT_S = 60.0
 QUICK_RETRY_S = 0.5
 _MAX_STEP_S = 16.0
 
@@ -380,7 +487,9 @@ def delay_before_retry(error: ProviderError, failures: int, jitter: float, setti
     1, 2, 4, 8, then 16 seconds ("full jitter"), and at least what the server asks for. A refused connection gets one
     quick retry.
     """
-    if not error.kind.is_transient or failures > settings.max_retries:
+    if not error.kind.is_transient or not error.may_retry or failures > settings.max_retries:
+        return None
+    if error.retry_after is None and error.period in ("day", "plan"):
         return None
     if error.kind is ErrorKind.UNREACHABLE:
         return QUICK_RETRY_S if failures == 1 else None

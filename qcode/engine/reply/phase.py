@@ -1,18 +1,19 @@
 """The phases of a reply, and its result, as values that can be printed and compared.
 
-Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `NeedsRoom` or `Finished`; `Closed` and `Reopened`
-exist only while an input is handled. `reply` and `failures` decide what follows from a phase.
+Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `AtLimit`, `NeedsModel`, `NeedsRoom` or `Finished`;
+`Closed` and `Reopened` exist only while an input is handled. `reply` and `failures` decide what follows from a phase.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from qcode.engine.ledger import RequestCause
+from qcode.engine.effects import ReplyFailed
 from qcode.engine.reply.assembler import CallState, ReplyShape
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.recovery import Termination
 from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import RequestCause
 from qcode.protocol.messages import Message, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Limit, StopReason
@@ -85,13 +86,34 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
+class AtLimit:
+    """The host has reached a rate limit that ends in `left` seconds; then the request is sent as after a `Backoff`.
+
+    `is_question`: the user has not yet decided whether to wait.
+    """
+
+    backoff: Backoff
+    error: ErrorInfo
+    left: float
+    is_question: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsModel:
+    """The host failed with `failure` after all retries, and another model may take over from the closed attempt."""
+
+    failure: ReplyFailed
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
 class NeedsRoom:
     """The window is full. `fallback` ends the reply if the conversation cannot be compacted.
 
     `attempt` is the closed attempt that filled the window, None if its text is already part of the reply.
     """
 
-    fallback: Fallback
+    fallback: RoomFallback
     attempt: Attempt | None
 
 
@@ -102,7 +124,7 @@ class Finished:
     result: ReplyResult
 
 
-ReplyPhase: TypeAlias = Unsent | Streaming | Closed | Reopened | Backoff | NeedsRoom | Finished
+ReplyPhase: TypeAlias = Unsent | Streaming | Closed | Reopened | Backoff | AtLimit | NeedsModel | NeedsRoom | Finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +151,4 @@ class KeepTruncated:
     note: str
 
 
-Fallback: TypeAlias = AbortAfter | EndWithoutRoom | KeepTruncated
+RoomFallback: TypeAlias = AbortAfter | EndWithoutRoom | KeepTruncated

@@ -17,9 +17,11 @@ from qcode.engine.reply import failures, requests
 from qcode.engine.reply.assembler import ReplyShape
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
+    AtLimit,
     Backoff,
     Finished,
     KeepTruncated,
+    NeedsModel,
     NeedsRoom,
     Reopened,
     ReplyPhase,
@@ -82,7 +84,10 @@ class Reply:
 
     @property
     def phase(self) -> ReplyPhase:
-        """The current phase. After `NeedsRoom`, call `resume` or `abort_without_room`."""
+        """The current phase.
+
+        After `NeedsRoom`, call `resume` or `abort_without_room`, after `NeedsModel` one of the two methods for it.
+        """
         return self._state.phase
 
     @property
@@ -123,9 +128,29 @@ class Reply:
         decision = decide(phase.shape, self._budget(phase.attempt, phase.shape))
         return effects + self._carry_out(decision, phase.attempt, phase.shape)
 
-    def handle_wait_elapsed(self) -> list[Effect]:
+    def handle_wait_elapsed(self, seconds: float = 0.0) -> list[Effect]:
+        """Continue after a wait that took `seconds`."""
+        match self._state.phase:
+            case Backoff() as phase:
+                return failures.retry(self._state, phase)
+            case AtLimit(is_question=False) as phase:
+                return failures.limit_wait_elapsed(self._state, phase, seconds)
+            case _:
+                return []
+
+    def handle_limit_answered(self, *, waits: bool) -> list[Effect]:
         phase = self._state.phase
-        return failures.retry(self._state, phase) if isinstance(phase, Backoff) else []
+        if not isinstance(phase, AtLimit) or not phase.is_question:
+            return []
+        return failures.limit_answered(self._state, phase, waits=waits)
+
+    def resume_with_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
+        """Continue with another model after `NeedsModel`."""
+        return failures.resume_with_model(self._state, plan, model, counter)
+
+    def resume_without_model(self) -> list[Effect]:
+        """Wait or end after `NeedsModel`: no other model could be used."""
+        return failures.resume_without_model(self._state)
 
     def resume(self, messages: tuple[Message, ...]) -> list[Effect]:
         """Continue the text over a shorter history, or start again if there is none."""
@@ -134,7 +159,9 @@ class Reply:
     def abort_without_room(self) -> list[Effect]:
         """End as the fallback says: the conversation could not be compacted."""
         phase = self._state.phase
-        return failures.fall_back(self._state, phase.fallback, phase.attempt) if isinstance(phase, NeedsRoom) else []
+        return (
+            failures.end_uncompacted(self._state, phase.fallback, phase.attempt) if isinstance(phase, NeedsRoom) else []
+        )
 
     def cancel(self, *, is_unsent: bool = False) -> list[Effect]:
         """End now and keep the shown text. `is_unsent`: the last request was not sent."""
@@ -147,7 +174,7 @@ class Reply:
                 state.ledger.uncount(cause)
             case Streaming(attempt=attempt):
                 state.close_attempt(attempt, "cancelled")
-            case NeedsRoom(attempt=attempt):
+            case NeedsRoom(attempt=attempt) | NeedsModel(attempt=attempt):
                 pass
         effects = state.salvage(attempt)
         return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")
@@ -382,12 +409,13 @@ class Reply:
             truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
             if not has_room:
                 return failures.ask_for_room(state, truncated)
-            return failures.fall_back(state, truncated)
+            return failures.end_uncompacted(state, truncated)
         effects: list[Effect] = []
         if shape.stop is StopReason.UNKNOWN:
             reason = f'"{shape.raw_stop}"' if shape.raw_stop else "none"
-            text = f"The reply ended with an unknown stop reason ({reason}); its text is kept."
-            effects.append(Emit(Notice("warning", text)))
+            model = state.model.title
+            text = f"{model}: the reply ended with an unknown stop reason ({reason}); its text is kept."
+            effects.append(Emit(Notice("warning", text, is_once=True)))
         return effects + state.finish("done", shape.stop, shape.raw_stop)
 
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:

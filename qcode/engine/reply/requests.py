@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from qcode.engine import synthetic
 from qcode.engine.caps import OutputSettings
+from qcode.engine.effects import Fallback
 from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.assembler import Draft
 from qcode.engine.transcript import sendable_blocks
@@ -24,8 +25,9 @@ from qcode.values import dataclass
 class ReplyPlan:
     """The inputs of a reply, shared by all its attempts. `messages` is a valid history for every provider.
 
-    `can_make_room`: the conversation may be compacted once if the window is full. `note` goes with the first request
-    and with the same request at a larger cap; the other ones end in a text that asks for something else.
+    `can_make_room`: the conversation may be compacted once if the window is full. `fallback` as in `TurnSettings`.
+    `note` goes with the first request and with the same request at a larger cap; the other ones end in a text that asks
+    for something else.
     """
 
     system: str
@@ -36,6 +38,7 @@ class ReplyPlan:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_budget_usd: Decimal | None = None
     can_make_room: bool = False
+    fallback: Fallback | None = None
     note: str = ""
 
     @property

@@ -14,7 +14,7 @@ from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import Append, Effect, Emit, SendRequest
-from qcode.engine.ledger import Ledger, RequestCause
+from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply import requests
 from qcode.engine.reply.assembler import Draft, ReplyShape
@@ -34,7 +34,14 @@ from qcode.engine.reply.recovery import Termination
 from qcode.engine.reply.requests import ReplyPlan, stored_blocks, stored_call, text_of
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.events import AttemptKind, ContinuationTerminated, PartialRestored, ReplyFinished, Retry
+from qcode.protocol.events import (
+    AttemptKind,
+    ContinuationTerminated,
+    PartialRestored,
+    ReplyFinished,
+    RequestCause,
+    Retry,
+)
 from qcode.protocol.events import AttemptRecord as AttemptRecord
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
@@ -78,6 +85,7 @@ class ReplyState:
         self.nudges_left = 1
         self.resumed_calls = 0
         self.failures = 0
+        self.limit_waits = 0
         self.breaks = 0
         """How often a shown text was continued after its stream broke; limited by `MAX_TRANSPORT_CONTINUATIONS`."""
         self.resends = 0
@@ -88,6 +96,16 @@ class ReplyState:
     def _plan_caps(self) -> caps.Caps:
         model = self.model
         return caps.caps_for(self.plan.output, model.output_limit, is_silently_capped=model.host.is_silently_capped)
+
+    def switch_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> None:
+        """Continue the reply with another model; its requests are priced by its own price."""
+        self.plan, self.model, self.counter = plan, model, counter
+        self.tools = plan.tools_by_name
+        self.caps = self._plan_caps()
+        self.has_escalated = False
+        self.failures = self.limit_waits = self.breaks = 0
+        self.relearned.clear()
+        self.ledger.price = model.facts.price
 
     @property
     def is_affordable(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
@@ -58,6 +59,11 @@ _PACE = 0.01
 _CHUNKS = 180
 _MIN_CHUNK = 14
 _RETRY_AFTER = 3.0
+LIMIT_MODEL = "limit"
+"""Refuses each request once, with a limit that ends after `LIMIT_S` seconds."""
+LIMIT_S = 5.0
+OVERLOADED_MODEL = "overloaded"
+"""Refuses every request."""
 
 
 class DemoProvider:
@@ -77,10 +83,7 @@ class DemoProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield one reply; raise `ProviderError` for an unknown model and for the simulated rate limit."""
-        if request.model != DEMO_MODEL:
-            raise ProviderError(
-                ErrorKind.UNKNOWN_MODEL, f"The demo provider has no model `{request.model}`; use `{DEMO_MODEL}`."
-            )
+        self._refuse_by_model(request)
         script = self._script(request)
         kept = cut_at(script, request.max_tokens)
         is_cut = size_of(kept) < size_of(script)
@@ -103,6 +106,21 @@ class DemoProvider:
         yield UsageReported(usage)
         stop = _stop(kept, is_cut=is_cut)
         yield ReplyEnded(stop, stop.value)
+
+    def _refuse_by_model(self, request: ModelRequest) -> None:
+        """Raise the error that a model simulates, or that of a model that does not exist."""
+        if request.model == OVERLOADED_MODEL:
+            raise ProviderError(ErrorKind.OVERLOADED, "Overloaded (simulated by the demo model).", status=529)
+        if request.model == LIMIT_MODEL:
+            if request.messages not in self._refused:
+                self._refused.add(request.messages)
+                resets_at = round(time.time() + LIMIT_S)
+                text = "Rate limit reached (simulated by the demo model)."
+                raise ProviderError(ErrorKind.RATE_LIMIT, text, status=429, retry_after=LIMIT_S, resets_at=resets_at)
+        elif request.model != DEMO_MODEL:
+            raise ProviderError(
+                ErrorKind.UNKNOWN_MODEL, f"The demo provider has no model `{request.model}`; use `{DEMO_MODEL}`."
+            )
 
     async def model_names(self) -> tuple[str, ...]:
         return (DEMO_MODEL,)

@@ -20,7 +20,7 @@ from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
-    from qcode.agent.reports import ContextReport, TurnUsage
+    from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
@@ -227,7 +227,9 @@ SESSIONS: tuple[Command, ...] = (
         "cost",
         "Show usage and cost",
         "Show tokens, API calls and cost of this session.",
-        lambda context, _: context.view.show_panel("Usage", cost_text_of(context.agent.conversation.usage())),
+        lambda context, _: context.view.show_panel(
+            "Usage", cost_text_of(context.agent.conversation.usage(), context.agent.conversation.metrics)
+        ),
         ("cost", "usage", "stats"),
     ),
     Command(
@@ -298,8 +300,8 @@ def advice(report: ContextReport) -> list[str]:
     return said
 
 
-def cost_text_of(turns: Sequence[TurnUsage]) -> str:
-    """Return the usage of the session: in total, by model, and of its last turns."""
+def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
+    """Return the usage of the session: in total, by model, and of its last turns; and what recovery did since start."""
     if not turns:
         return "No requests yet."
     usage, calls = Usage(), ApiCalls()
@@ -315,6 +317,7 @@ def cost_text_of(turns: Sequence[TurnUsage]) -> str:
         f"discarded {tokens_text(discarded)})",
         f"API calls   {calls.total} ({_calls(calls)})",
     ]
+    lines += recovery_lines(metrics) if metrics is not None else []
     models = list(dict.fromkeys(turn.model for turn in turns))
     if len(models) > 1:
         lines += ["", "By model"]
@@ -322,6 +325,18 @@ def cost_text_of(turns: Sequence[TurnUsage]) -> str:
     lines += ["", f"Last turns of {len(turns)}" if len(turns) > _TURNS else "Turns"]
     lines += [_turn_line(turn) for turn in turns[-_TURNS:]]
     return "\n".join(lines)
+
+
+def recovery_lines(metrics: RecoveryMetrics) -> list[str]:
+    """Return what the small output caps saved, and how often replies were continued."""
+    lines = []
+    if metrics.saved_output_tokens > 0:
+        whole = metrics.reserved_output_tokens + metrics.saved_output_tokens
+        saved = f"{tokens_text(metrics.saved_output_tokens)} of {tokens_text(whole)} reserved output tokens"
+        lines.append(f"Saved       by adaptive caps: {saved}")
+    if total := sum(metrics.continuations.values()):
+        lines.append(f"Continued   {count_text(total, 'time')}")
+    return lines
 
 
 def _turn_line(turn: TurnUsage) -> str:

@@ -17,6 +17,7 @@ from qcode.protocol.approvals import (
     Decision,
     Deny,
     ImpossibleCall,
+    LimitApproval,
     PlanApproval,
     Question,
     RepeatedCall,
@@ -76,6 +77,10 @@ _PLAN_OPTIONS = (
     Option("No, keep planning", "n", Deny(), "stops the turn"),
     Option("No, and say what to change", "t"),
 )
+_LIMIT_OPTIONS = (
+    Option("Yes, wait and continue", "y", Allow()),
+    Option("No", "n", Deny(), "stops the turn; /model chooses another model"),
+)
 _SERVER_OPTIONS = (
     Option("Yes, from now on", "y", Allow()),
     Option("No, not in this session", "n", Deny()),
@@ -97,6 +102,8 @@ def form_of(approval: Approval) -> Form:
         case PlanApproval():
             hint = "What should change in the plan? Enter send · Esc back"
             return Form(_PLAN_OPTIONS, "markdown", hint=hint)
+        case LimitApproval():
+            return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval():
             return Form(_SERVER_OPTIONS)
 

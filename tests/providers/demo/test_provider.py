@@ -12,7 +12,7 @@ from qcode.engine import synthetic
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Message, Text, ToolCall, assistant, user
 from qcode.protocol.reply import ReplyStarted, StopReason, ToolCallStarted
-from qcode.providers.demo.provider import DEMO_FACTS, DemoProvider
+from qcode.providers.demo.provider import DEMO_FACTS, LIMIT_MODEL, LIMIT_S, OVERLOADED_MODEL, DemoProvider
 from qcode.providers.demo.scenarios import HUGE_CHARS, SCENARIOS, VERY_LONG_CHARS, Scenario, guide
 from qcode.text.json import parse_object
 from tests.providers.demo.asking import UNCUT, Reply, reply_to, request, result
@@ -138,6 +138,24 @@ def test_a_cut_write_is_split_after_its_rejection() -> None:
     assert names == ["write", "edit", "edit", "edit"]
     assert reply.stop is StopReason.END_TURN
     assert all(f"Part {part}, line {line}." in file for part in (1, 2, 3) for line in range(1, 6))
+
+
+def test_limit_model_refuses_a_request_once_and_names_the_end() -> None:
+    provider = DemoProvider(pace=0)
+    asked = replace(request([user("hello")]), model=LIMIT_MODEL)
+    with pytest.raises(ProviderError) as caught:
+        reply_to(asked, provider)
+    assert (caught.value.kind, caught.value.retry_after) == (ErrorKind.RATE_LIMIT, LIMIT_S)
+    assert caught.value.resets_at is not None
+    assert reply_to(asked, provider).text
+
+
+def test_overloaded_model_refuses_every_request() -> None:
+    provider = DemoProvider(pace=0)
+    for _ in range(3):
+        with pytest.raises(ProviderError) as caught:
+            reply_to(replace(request([user("hello")]), model=OVERLOADED_MODEL), provider)
+        assert caught.value.kind is ErrorKind.OVERLOADED
 
 
 def test_a_rate_limit_is_raised_once_for_each_time_it_is_asked_for() -> None:

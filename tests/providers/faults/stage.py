@@ -17,15 +17,18 @@ from qcode.engine.effects import (
     AskApproval,
     CancelRequested,
     Compact,
+    ModelSwitched,
+    NoModelLeft,
     TurnSettings,
     UserSubmitted,
 )
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.turn import Turn
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolCall, user
 from qcode.protocol.model import RetrySettings
+from qcode.protocol.provider import Provider
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.providers.connection import Timeouts
@@ -51,6 +54,9 @@ class Nobody:
     def append(self, effect: Append) -> None: ...
     def learn(self, effect: Learn) -> None: ...
     def about_to_run(self, call: ToolCall) -> None: ...
+
+    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        return NoModelLeft(), None
 
     async def explain(self, error: ProviderError) -> ProviderError:
         return error

@@ -54,6 +54,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp mod
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -s m -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l model -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l fallback-model -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l system-prompt -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l append-system-prompt -r
@@ -63,6 +64,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp mod
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l max-turns -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l max-tool-calls -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l wait-for-limit
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l allowed-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions themes trust' -l disallowed-tools -r

@@ -120,10 +120,10 @@ _qcode() {
         --reasoning-effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --completion) found="bash zsh fish" ;;
-        -f|--file|--json-schema|-m|--model|--base-url|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log) ;;
+        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --completion --version -h --help" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --completion --version -h --help" ;;
           esac ;;
       esac
       ;;

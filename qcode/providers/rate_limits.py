@@ -1,0 +1,233 @@
+"""When a rate limit of a provider ends, read from the headers and the body of its response.
+
+Every provider says it differently: seconds, `6m0s`, milliseconds, a date, or the seconds since 1970, and some headers
+name the time at which a budget is *full* again. `read_reset` returns one answer for all of them. It loads with the
+first refused request.
+
+Sources: platform.claude.com "Rate limits" (`anthropic-ratelimit-…-reset`, RFC 3339), platform.openai.com "Rate limits"
+(`x-ratelimit-reset-…`, a duration), console.groq.com "Rate limits" (`2m59.56s`), ai.google.dev "Rate limits" (requests
+per day reset at midnight Pacific time) and google.rpc.RetryInfo, openrouter.ai "Limits" (milliseconds since 1970).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+from qcode.protocol.errors import LimitPeriod
+from qcode.text.json import Json, JsonObject, object_in, text_in
+from qcode.values import dataclass
+
+MAX_RESET = timedelta(days=35)
+"""A later time is not believed. The longest real one is a free monthly plan."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s))?")
+_NAMED_WAIT = re.compile(
+    r"(?:try again|retry|resets?|available again) (?:in|after) (?:about )?"
+    r"(?:(?P<short>(?:\d{1,6}(?:\.\d{1,6})?(?:ms|[smhd]))+)"
+    r"|(?P<number>\d{1,6}(?:\.\d{1,6})?) ?(?P<unit>second|minute|hour|day)s?)\b",
+    re.IGNORECASE,
+)
+_DAY = re.compile(r"per[ _-]?day\b|perday|(?<![a-z])daily(?![a-z])|\b[rt]pd\b", re.IGNORECASE)
+_MINUTE = re.compile(r"per[ _-]?minute\b|perminute|\b[rt]pm\b", re.IGNORECASE)
+_PLAN = re.compile(r"usage limit|\bweekly\b|\bmonthly\b", re.IGNORECASE)
+_BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The end of a limit: in `after` seconds, at the time `at` (seconds since 1970); None if the response does not say.
+
+    `at` is also None for a time that is not believed. `period` is empty if unknown.
+    """
+
+    after: float | None
+    at: int | None = None
+    period: LimitPeriod = ""
+
+
+def read_reset(
+    headers: Mapping[str, str], error: JsonObject, message: str, quota_ids: tuple[str, ...], *, now: datetime
+) -> Reset:
+    """Return the end of the rate limit in a refused request.
+
+    `error` is the error object of the body, `quota_ids` are the limits that Gemini names, `now` has a zone. A clock
+    that differs from the server's is corrected by the `Date` of the response. A time in the past is ignored.
+    """
+    served = _date(headers.get("date", "")) or now
+    period = _period(headers, error, message, quota_ids)
+    # Gemini sends a `retryDelay` beside its limit per day that is right on some days and 38 seconds on others.
+    is_per_day = period == "day" and bool(quota_ids)
+    candidates = iter([_until_midnight_pacific(served)]) if is_per_day else _candidates(headers, error, message, served)
+    after = next((wait for wait in candidates if wait >= 0), None)
+    return Reset(after, _moment(now, after), period)
+
+
+def read_retry_after(headers: Mapping[str, str], error: JsonObject, *, now: datetime) -> Reset:
+    """Return the wait that a server asks for after a failure that is not a rate limit."""
+    served = _date(headers.get("date", "")) or now
+    waits = (*_explicit(headers, served), *_of_details(error))
+    return Reset(next((wait for wait in waits if wait >= 0), None))
+
+
+def _moment(now: datetime, after: float | None) -> int | None:
+    if after is None or after > MAX_RESET.total_seconds():
+        return None
+    return math.ceil(now.timestamp() + after)
+
+
+def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, served: datetime) -> Iterator[float]:
+    """Yield the seconds that each place of the response names, the most reliable place first."""
+    metadata = object_in(error.get("metadata"))
+    named = {key.lower(): str(value) for key, value in object_in(metadata.get("headers")).items()}
+    for fields in (headers, named):
+        yield from _explicit(fields, served)
+    yield from _of_details(error)
+    for key in ("resets_in_seconds", "retry_after_seconds"):
+        yield from _positive(_seconds(error.get(key)) or _seconds(metadata.get(key)))
+    yield from _since_1970(error.get("resets_at"), served)
+    for fields in (headers, named):
+        for name in ("anthropic-ratelimit-unified-reset", "x-codex-primary-reset-at", "x-codex-secondary-reset-at"):
+            yield from _since_1970(fields.get(name), served)
+        yield from _exhausted_budgets(fields, served)
+        yield from _since_1970(fields.get("x-ratelimit-reset"), served)
+    if (found := _NAMED_WAIT.search(message)) is not None:
+        yield from _positive(_named_wait(found))
+
+
+def _explicit(headers: Mapping[str, str], served: datetime) -> Iterator[float]:
+    """Yield the wait of `retry-after-ms` or `Retry-After`, which is a number of seconds or a date."""
+    milliseconds = _seconds(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        yield milliseconds / 1000
+    wish = headers.get("retry-after", "")
+    seconds = _seconds(wish)
+    if seconds is not None:
+        yield seconds
+    elif (date := _date(wish)) is not None:
+        yield max(0.0, (date - served).total_seconds())
+
+
+def _of_details(error: JsonObject) -> Iterator[float]:
+    """Yield the `retryDelay` of a google.rpc.RetryInfo, such as `34.07s`."""
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else []:
+        if isinstance(detail, dict) and (seconds := _duration(text_in(detail.get("retryDelay")))) is not None:
+            yield seconds
+
+
+def _exhausted_budgets(headers: Mapping[str, str], served: datetime) -> Iterator[float]:
+    """Yield the longest wait of the budgets of which nothing remains.
+
+    Example: with `x-ratelimit-remaining-requests: 0`, `…-reset-requests: 2m59.56s` and 900 tokens remaining, the wait
+    is 179.56 s, whatever the reset of the tokens.
+    """
+    waits: list[float] = []
+    for prefix, suffix in (("anthropic-ratelimit-{}-", ""), ("x-ratelimit-", "-{}")):
+        for budget in _BUDGETS:
+            remaining = headers.get((prefix + "remaining" + suffix).format(budget))
+            reset = headers.get((prefix + "reset" + suffix).format(budget), "")
+            if not reset or (remaining is not None and _seconds(remaining) != 0):
+                continue
+            date = _date(reset)
+            wait = _duration(reset) if date is None else (date - served).total_seconds()
+            if wait is not None and wait > 0 and (remaining is not None or suffix):
+                waits.append(wait)
+    if waits:
+        yield max(waits)
+
+
+def _period(headers: Mapping[str, str], error: JsonObject, message: str, quota_ids: tuple[str, ...]) -> LimitPeriod:
+    source = text_in(object_in(error.get("metadata")).get("limit_source"))
+    words = " ".join((*quota_ids, text_in(error.get("type")), text_in(error.get("code")), source, message))
+    if "usage_limit_reached" in words or "anthropic-ratelimit-unified-reset" in headers:
+        return "plan"
+    if _DAY.search(words):
+        return "day"
+    if _PLAN.search(words):
+        return "plan"
+    return "minute" if _MINUTE.search(words) else ""
+
+
+def _named_wait(found: re.Match[str]) -> float | None:
+    if found["short"]:
+        return _duration(found["short"])
+    return float(found["number"]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found["unit"][0].lower()]
+
+
+def _duration(text: str) -> float | None:
+    """Return the seconds of `12ms`, `7.66s`, `6m0s`, `2m59.56s`, `1h2m3s` or a plain number; None for other text.
+
+    Azure sends plain seconds, of which 0 and -1 mean nothing.
+    """
+    plain = _seconds(text)
+    if plain is not None:
+        return plain if plain > 0 else None
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        return None
+    days, hours, minutes, rest, unit = found.groups()
+    whole = sum(float(value) * _UNITS[name] for value, name in ((days, "d"), (hours, "h"), (minutes, "m")) if value)
+    return whole + (float(rest) * _UNITS[unit] if rest else 0.0)
+
+
+def _since_1970(value: Json, served: datetime) -> Iterator[float]:
+    """Yield the seconds until a time in seconds or milliseconds since 1970, or an RFC 3339 time."""
+    number = _seconds(value)
+    if number is not None:
+        yield from _positive((number / 1000 if number > 1e11 else number) - served.timestamp())
+    elif isinstance(value, str) and (date := _date(value)) is not None:
+        yield from _positive((date - served).total_seconds())
+
+
+def _positive(seconds: float | None) -> Iterator[float]:
+    if seconds is not None and seconds > 0:
+        yield seconds
+
+
+def _seconds(value: Json) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if -float("inf") < number < float("inf") else None
+
+
+def _date(text: str) -> datetime | None:
+    """Return an RFC 3339 or HTTP date; None for other text."""
+    text = text.strip()
+    if len(text) < 16 or not any(sign in text for sign in ":,"):
+        return None
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        # Imported here because it loads half of the email package.
+        from email.utils import parsedate_to_datetime
+
+        try:
+            date = parsedate_to_datetime(text)
+        except ValueError:
+            return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+
+
+def _until_midnight_pacific(now: datetime) -> float:
+    """Return the seconds until the next midnight in California, where Gemini's day begins."""
+    zone = _pacific()
+    local = now.astimezone(zone)
+    midnight = datetime(local.year, local.month, local.day, tzinfo=zone) + timedelta(days=1)
+    return (midnight.astimezone(UTC) - now).total_seconds()
+
+
+def _pacific() -> tzinfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo("America/Los_Angeles")
+    except ZoneInfoNotFoundError:  # a machine without time zones; an hour late in summer is better than early
+        return timezone(timedelta(hours=-8))

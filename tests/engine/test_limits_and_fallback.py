@@ -1,0 +1,262 @@
+"""A turn at a rate limit: it waits, asks, fails, or continues with another model. The clock is the test's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import (
+    CancelRequested,
+    Effect,
+    Fallback,
+    LimitAnswered,
+    ModelSwitched,
+    NoModelLeft,
+    SwitchModel,
+    TurnSettings,
+    WaitElapsed,
+)
+from qcode.engine.model_facts import KnownModel
+from qcode.protocol import events as ev
+from qcode.protocol.errors import ErrorKind, LimitPeriod, ProviderError
+from qcode.protocol.messages import Text
+from qcode.protocol.model import LimitWait, ModelFacts, RetrySettings
+from qcode.protocol.reply import Outcome, ReasoningDelta, ReplyStarted, TextDelta
+from qcode.protocol.usage import Price
+from tests.engine.play import TOOLS, Player, Script, broken, calls, play, retries, text
+
+END = 1_792_499_400
+HOUR = 3_600.0
+OTHER = KnownModel("other", "n", ModelFacts(max_output_tokens=9_000, price=Price(Decimal(3), Decimal(5))))
+
+
+def limited(
+    wait: float | None = HOUR,
+    *,
+    period: LimitPeriod = "",
+    may_retry: bool = True,
+    kind: ErrorKind = ErrorKind.RATE_LIMIT,
+) -> Script:
+    """A request refused because of a limit that ends after `wait` seconds."""
+    ends = None if wait is None else END
+    return [ProviderError(kind, "limit", retry_after=wait, resets_at=ends, period=period, may_retry=may_retry)]
+
+
+def settings(wait: LimitWait = "never", *, most: float = 86_400, fallback: Fallback | None = None) -> TurnSettings:
+    return TurnSettings("Be brief.", TOOLS, retries=RetrySettings(0, 120, wait, most), fallback=fallback)
+
+
+class Switching(Player):
+    """A player whose turn may switch to `others`, one after another."""
+
+    def __init__(self, *scripts: Script, others: tuple[KnownModel, ...] = (OTHER,), wait: LimitWait = "never") -> None:
+        super().__init__(*scripts, settings=settings(wait, fallback=Fallback()))
+        self.others = list(others)
+
+    def _perform(self, effect: Effect) -> None:
+        if not isinstance(effect, SwitchModel):
+            super()._perform(effect)
+        elif self.others:
+            left = replace(self.turn.settings, fallback=Fallback() if len(self.others) > 1 else None)
+            self._inputs.append(ModelSwitched(self.others.pop(0), left, PromptCounter(), ("a/x skipped",)))
+        else:
+            self._inputs.append(NoModelLeft(("a/x skipped",)))
+
+
+# Waiting
+
+
+def test_limit_is_waited_for_in_minutes_and_the_same_request_is_sent_again() -> None:
+    played = play(limited(150), text("done"), settings=settings("always"))
+    # Half of a tenth of the wait is added, so that not everybody returns at once.
+    assert played.waits == [60, 60, 37.5]
+    assert [(event.seconds, event.is_question) for event in played.of(ev.LimitReached)] == [
+        (157.5, False), (97.5, False), (37.5, False)
+    ]  # fmt: skip
+    assert played.requests[0] == played.requests[1]
+    assert played.end.text == "done"
+    assert played.end.api_calls.retries == 1
+
+
+def test_limit_within_the_ordinary_wait_is_an_ordinary_retry() -> None:
+    chosen = TurnSettings("Be brief.", TOOLS, retries=RetrySettings(5, 120, "always"))
+    played = play(limited(100), text("done"), settings=chosen)
+    assert played.waits == [100]
+    assert not played.of(ev.LimitReached)
+
+
+@pytest.mark.parametrize(
+    ("script", "chosen"),
+    [
+        (limited(), settings("never")),
+        (limited(HOUR), settings("always", most=60)),
+        (limited(None), settings("always")),
+        (limited(may_retry=False), settings("always")),
+        (limited(kind=ErrorKind.QUOTA), settings("always")),
+    ],
+    ids=["never", "too far", "no time", "forbidden", "empty account"],
+)
+def test_limit_that_may_not_be_waited_for_ends_the_turn(script: Script, chosen: TurnSettings) -> None:
+    played = play(script, settings=chosen)
+    assert played.end.outcome is Outcome.ERROR
+    assert played.waits == []
+
+
+def test_limit_per_day_without_a_time_is_not_retried_in_vain() -> None:
+    played = play(limited(None, period="day"), settings=TurnSettings("Be brief.", TOOLS))
+    assert (len(played.requests), played.end.outcome) == (1, Outcome.ERROR)
+
+
+def test_limit_that_returns_at_once_is_waited_for_three_times() -> None:
+    played = play(*[limited(130)] * 4, settings=settings("always"))
+    assert len(played.requests) == 4
+    assert played.end.error is not None
+    assert played.end.error.resets_at == END
+
+
+def test_sleep_of_the_machine_counts_as_waiting() -> None:
+    player = Player(limited(HOUR), text("done"), settings=settings("always"))
+    player.play_until(ev.LimitReached)
+    player.drop_queued()
+    player.give(WaitElapsed(2 * HOUR))
+    assert len(player.played.requests) == 2
+
+
+# Asking
+
+
+def test_user_who_waits_gets_the_reply() -> None:
+    player = Player(limited(30 * 60), text("done"), settings=settings("ask"))
+    player.play()
+    (asked,) = player.played.of(ev.LimitReached)
+    assert asked.is_question
+    assert player.played.waits == []
+    player.give(LimitAnswered(waits=True))
+    while player.step():
+        pass
+    assert player.played.end.text == "done"
+    assert sum(player.played.waits) == pytest.approx(30 * 60 + 15)
+
+
+def test_user_who_does_not_wait_ends_the_turn_with_the_error() -> None:
+    player = Player(limited(), settings=settings("ask"))
+    player.play()
+    player.give(LimitAnswered(waits=False))
+    assert player.played.end.outcome is Outcome.ERROR
+    assert player.played.end.error is not None
+    assert player.played.end.error.message == "limit"
+
+
+def test_long_sleep_past_the_end_of_a_limit_asks_first() -> None:
+    player = Player(limited(), text("done"), settings=settings("ask"))
+    player.play()
+    player.give(LimitAnswered(waits=True))
+    player.drop_queued()
+    player.give(WaitElapsed(12 * HOUR))
+    assert [event.is_question for event in player.played.of(ev.LimitReached)] == [True, False, True]
+    player.give(LimitAnswered(waits=True))
+    assert len(player.played.requests) == 2
+
+
+@pytest.mark.parametrize("wait", ["ask", "always"])
+def test_cancel_ends_a_turn_at_a_limit(wait: LimitWait) -> None:
+    player = Player(limited(), settings=settings(wait))
+    player.play_until(ev.LimitReached)
+    player.drop_queued()
+    player.give(CancelRequested())
+    assert player.played.end.outcome is Outcome.CANCELLED
+
+
+def test_answer_without_a_question_is_ignored() -> None:
+    player = Player(limited(), text("done"), settings=settings("always"))
+    player.play_until(ev.LimitReached)
+    player.give(LimitAnswered(waits=False))
+    assert not player.played.is_over
+    while player.step():
+        pass
+    assert player.played.end.text == "done"
+
+
+def test_shown_text_is_continued_after_a_limit() -> None:
+    cut_off = [ReplyStarted("m", "r1"), TextDelta(0, "The first half of it, "), *limited(200)]
+    played = play(cut_off, text("and the second."), settings=settings("always"))
+    assert played.end.text == "The first half of it, and the second."
+    assert played.shown == played.end.text
+
+
+# Falling back
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.RATE_LIMIT, ErrorKind.UNREACHABLE])
+def test_failed_model_is_replaced_within_the_step(kind: ErrorKind) -> None:
+    player = Switching(limited(kind=kind), text("done"))
+    played = player.play()
+    assert [request.model for request in played.requests] == ["m", "n"]
+    (changed,) = played.of(ev.ModelFellBack)
+    assert (changed.from_model, changed.to_model) == ("test/m", "other/n")
+    assert played.end.text == "done"
+    assert [event.step for event in played.of(ev.StepStarted)] == [1]
+    assert "a/x skipped" in [event.text for event in played.of(ev.Notice)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ErrorKind.AUTH, ErrorKind.BAD_REQUEST, ErrorKind.UNKNOWN_MODEL, ErrorKind.QUOTA, ErrorKind.CONTEXT_OVERFLOW],
+)
+def test_failure_that_another_model_does_not_help_never_switches(kind: ErrorKind) -> None:
+    player = Switching([ProviderError(kind, "no")])
+    assert player.play().end.outcome is Outcome.ERROR
+    assert len(player.others) == 1
+
+
+def test_empty_account_switches_only_if_that_is_set() -> None:
+    player = Switching(limited(kind=ErrorKind.QUOTA), text("done"))
+    player.turn.settings = replace(player.turn.settings, fallback=Fallback(on_quota=True))
+    assert player.play().end.text == "done"
+
+
+def test_shown_text_is_continued_by_the_next_model_without_the_reasoning_of_the_first() -> None:
+    cut_off: Script = [ReplyStarted("m", "r1"), ReasoningDelta(0, "hm"), TextDelta(1, "The first half of it, ")]
+    player = Switching([*cut_off, *limited()], text("and the second."))
+    played = player.play()
+    assert played.end.text == "The first half of it, and the second."
+    assert played.shown == played.end.text
+    assert retries(played) == [(True, "fallback")]
+    assert all(isinstance(block, Text) for block in played.messages[-1].blocks)
+
+
+def test_each_model_is_priced_by_its_own_price() -> None:
+    player = Switching(calls(("read", '{"path": "a"}'), output=1_000_000), limited(), text("done", output=1_000_000))
+    player.turn.model = KnownModel("test", "m", ModelFacts(price=Price(Decimal(0), Decimal(2))))
+    player.turn.tally.ledger.price, player.turn.tally.ledger.cost = player.turn.model.facts.price, Decimal(0)
+    # 2 dollars for the first model's output, 5 for the other's, and 100 tokens of input at 3 dollars a million.
+    assert player.play().end.cost == Decimal("7.0003")
+
+
+def test_next_step_uses_the_model_that_took_over() -> None:
+    played = Switching(calls(("read", '{"path": "a"}')), limited(), text("done")).play()
+    assert [request.model for request in played.requests] == ["m", "m", "n"]
+    assert len(played.ran) == 1
+
+
+def test_last_fallback_model_waits_for_its_limit() -> None:
+    player = Switching(limited(), limited(200), text("done"), wait="always")
+    played = player.play()
+    assert [request.model for request in played.requests] == ["m", "n", "n"]
+    assert sum(played.waits) == 210
+
+
+def test_without_a_usable_model_the_turn_ends_with_the_first_error() -> None:
+    player = Switching(limited(), others=())
+    played = player.play()
+    assert played.end.error is not None
+    assert (played.end.error.message, played.end.error.resets_at) == ("limit", END)
+
+
+def test_dropped_connection_after_text_is_no_reason_to_switch() -> None:
+    player = Switching(broken(TextDelta(0, "half "), kind=ErrorKind.CONNECTION))
+    assert player.play().end.outcome is Outcome.ERROR
+    assert len(player.others) == 1

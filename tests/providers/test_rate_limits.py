@@ -1,0 +1,160 @@
+"""The end of a rate limit, as each provider says it in headers and body. Times are relative to 2026-03-01 12:00 UTC."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers.connection import ConnectionOrigin
+from qcode.providers.errors import from_answer, from_stream
+from qcode.text.json import Json, JsonObject
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+EPOCH = int(NOW.timestamp())
+DAY_ID = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
+
+
+def refused(body: Json = None, status: int = 429, **headers: str) -> ProviderError:
+    """Return the error of a response; underscores in the names of `headers` are dashes."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    origin = ConnectionOrigin("p", "http://host/v1", "", "", "")
+    return from_answer(origin, status, named, json.dumps(body).encode(), now=NOW)
+
+
+def error(message: str = "slow down", **fields: Json) -> JsonObject:
+    return {"error": {"message": message, **fields}}
+
+
+def google(*details: JsonObject, message: str = "You exceeded your current quota") -> JsonObject:
+    return {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": message, "details": list(details)}}
+
+
+def quota(name: str) -> JsonObject:
+    return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": name}]}
+
+
+def delay(text: str) -> JsonObject:
+    return {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": text}
+
+
+@pytest.mark.parametrize(
+    ("found", "seconds", "period"),
+    [
+        pytest.param(refused(error(), retry_after="90"), 90, "", id="retry-after"),
+        pytest.param(refused(error(), retry_after_ms="1500", retry_after="90"), 1.5, "", id="retry-after-ms"),
+        pytest.param(
+            refused(error(), anthropic_ratelimit_tokens_reset="2026-03-01T12:05:00Z",
+                    anthropic_ratelimit_tokens_remaining="0",
+                    anthropic_ratelimit_requests_reset="2026-03-01T13:00:00Z",
+                    anthropic_ratelimit_requests_remaining="40"), 300, "", id="anthropic"),
+        pytest.param(
+            refused(error(), anthropic_ratelimit_tokens_reset="2026-03-01T12:05:00Z",
+                    anthropic_ratelimit_tokens_remaining="0", retry_after="12"), 12, "", id="anthropic, asked"),
+        pytest.param(
+            refused(error(), anthropic_ratelimit_unified_reset=str(EPOCH + 7200)), 7200, "plan", id="anthropic plan"),
+        pytest.param(
+            refused(error("Rate limit reached for requests per minute (RPM)"), x_ratelimit_reset_requests="6m0s",
+                    x_ratelimit_remaining_requests="0", x_ratelimit_reset_tokens="9h",
+                    x_ratelimit_remaining_tokens="10"), 360, "minute", id="openai"),
+        pytest.param(
+            refused(error(), x_ratelimit_reset_requests="12ms", x_ratelimit_remaining_requests="0"), 0.012, "",
+            id="openai milliseconds"),
+        pytest.param(refused(error(), x_ratelimit_reset_tokens="45"), 45, "", id="azure"),
+        pytest.param(refused(error(), x_ratelimit_reset_tokens="-1"), None, "", id="azure without a time"),
+        pytest.param(
+            refused(error("The usage limit has been reached", type="usage_limit_reached", resets_at=EPOCH + 3600)),
+            3600, "plan", id="codex plan"),
+        pytest.param(
+            refused(error(type="usage_limit_reached", resets_in_seconds=500)), 500, "plan", id="codex plan, seconds"),
+        pytest.param(refused(error(), x_codex_primary_reset_at=str(EPOCH + 60)), 60, "", id="codex header"),
+        pytest.param(
+            refused(google(quota("GenerateRequestsPerMinute"), delay("34.07s"))), 34.07, "minute", id="gemini minute"),
+        pytest.param(refused(google(quota(DAY_ID), delay("38s"))), 20 * 3600, "day", id="gemini day, useless delay"),
+        pytest.param(refused(google(message="Please retry in 34.07s.")), 34.07, "", id="gemini text"),
+        pytest.param(
+            refused(error(metadata={"headers": {"X-RateLimit-Reset": str((EPOCH + 30) * 1000)},
+                                    "limit_source": "openrouter_free_tier_daily"})), 30, "day", id="openrouter"),
+        pytest.param(
+            refused(error(metadata={"retry_after_seconds": 8})), 8, "", id="openrouter metadata"),
+        pytest.param(
+            refused(error("requests per day"), x_ratelimit_reset_requests="2m59.56s",
+                    x_ratelimit_remaining_requests="0"), 179.56, "day", id="groq"),
+        pytest.param(refused(error("Rate limit: try again in 20s")), 20, "", id="text, seconds"),
+        pytest.param(refused(error("Please try again in 7m12s.")), 432, "", id="text, minutes"),
+        pytest.param(refused(error("Limit reached. Try again in 2 hours")), 7200, "", id="text, hours"),
+        pytest.param(refused(error("Rate limit exceeded")), None, "", id="nothing"),
+    ],
+)  # fmt: skip
+def test_end_of_a_limit_is_read_from_every_place(found: ProviderError, seconds: float | None, period: str) -> None:
+    assert found.kind is ErrorKind.RATE_LIMIT
+    assert found.period == period
+    if seconds is None:
+        assert (found.retry_after, found.resets_at) == (None, None)
+        return
+    assert found.retry_after == pytest.approx(seconds, abs=0.001)
+    assert found.resets_at is not None
+    assert 0 <= found.resets_at - EPOCH - seconds < 1
+
+
+def test_clock_that_differs_from_the_server_is_corrected() -> None:
+    late = refused(error(type="usage_limit_reached", resets_at=EPOCH - 3600 + 60), date="Sun, 01 Mar 2026 11:00:00 GMT")
+    assert late.retry_after == 60
+    assert late.resets_at == EPOCH + 60
+
+
+@pytest.mark.parametrize(
+    "resets_at",
+    [EPOCH - 5, "soon", True, None, 1e400, {"in": 5}],
+    ids=["past", "word", "bool", "none", "inf", "object"],
+)
+def test_unusable_time_is_no_time(resets_at: Json) -> None:
+    assert refused(error(type="usage_limit_reached", resets_at=resets_at)).resets_at is None
+
+
+def test_time_over_35_days_ahead_is_not_believed() -> None:
+    far = refused(error(), retry_after=str(36 * 86_400))
+    assert (far.retry_after, far.resets_at) == (36 * 86_400, None)
+
+
+def test_pacific_midnight_follows_summer_time() -> None:
+    summer = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    origin = ConnectionOrigin("p", "http://host/v1", "", "", "")
+    found = from_answer(origin, 429, {}, json.dumps(google(quota(DAY_ID))).encode(), now=summer)
+    assert found.resets_at == datetime(2026, 7, 2, 7, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(402, error("Insufficient credits")), (429, error(code="insufficient_quota", type="insufficient_quota"))],
+)
+def test_empty_account_has_no_time_to_wait_for(status: int, body: JsonObject) -> None:
+    found = refused(body, status, x_ratelimit_reset_requests="6m0s", x_ratelimit_remaining_requests="0")
+    assert (found.kind, found.resets_at) == (ErrorKind.QUOTA, None)
+
+
+def test_overload_takes_only_the_wait_that_is_asked_for() -> None:
+    found = refused(error("Overloaded"), 529, anthropic_ratelimit_tokens_reset="2026-03-01T12:05:00Z")
+    assert (found.kind, found.retry_after) == (ErrorKind.OVERLOADED, None)
+    assert refused(error("Overloaded"), 529, retry_after="5").retry_after == 5
+
+
+def test_server_can_forbid_another_attempt() -> None:
+    assert not refused(error(), x_should_retry="false").may_retry
+    assert refused(error(), x_should_retry="true").may_retry
+
+
+def test_limit_inside_a_stream_has_its_end() -> None:
+    found = from_stream(error("limit", type="usage_limit_reached", resets_in_seconds=500))
+    assert (found.kind, found.retry_after, found.period) == (ErrorKind.RATE_LIMIT, 500, "plan")
+
+
+def test_reading_hostile_text_is_linear() -> None:
+    """The wait is searched in the provider's words, which may be anything."""
+    started = time.process_time()
+    for text in ("try again in " * 50, "retry in " + "1m" * 300, "9" * 600):
+        refused(error(text))
+    assert time.process_time() - started < 0.5
