@@ -237,7 +237,7 @@ class Conversation:
             async with aclosing(self._driver.run(first)) as events:
                 async for event in events:
                     self._transcript.session.partial.handle(event)
-                    if type(event) is TextDelta:  # most events are these, and nothing below is about them
+                    if type(event) is TextDelta:  # most events are these, and they need no notice
                         yield self._logged(event)
                         continue
                     for told in self._with_notices(event, prompt):

@@ -21,11 +21,13 @@ from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import InputError
+from qcode.protocol.usage import Price
 from qcode.safety.redaction import Redactor, named_secrets
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import count_text
 
 _SESSIONS = "use: qcode sessions list [WORDS], show ID, export ID, or delete ID"
+_STATS = "use: qcode stats [--all] [--json] [-C DIR]"
 _EXPORT = "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]"
 
 
@@ -39,6 +41,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         "models": _models,
         "permissions": _permissions,
         "sessions": _sessions,
+        "stats": _stats,
         "themes": _themes,
         "trust": _trust,
     }
@@ -153,6 +156,31 @@ def _sessions(rest: Sequence[str]) -> int:
             return _out(f"deleted {store.delete(wanted)}")
         case _:
             raise CommandLineError(_SESSIONS)
+
+
+def _stats(rest: Sequence[str]) -> int:
+    """Print the totals of this folder's sessions, or of all sessions."""
+    options, words, given = parse_subcommand("stats", rest, _STATS)
+    if words:
+        raise CommandLineError(_STATS)
+    import json
+
+    from qcode.agent.models.client import facts_of
+    from qcode.agent.sessions.stats import Stats
+
+    paths, root = _paths(), find_project_root(working_folder(options.cwd))
+    settings = load(paths, os.environ, {}, root, is_trusted=TrustStore(paths.state_dir).is_trusted(root))
+
+    def price_of(name: str) -> Price | None:
+        provider, _, model = name.partition("/")
+        return facts_of(provider, model, settings.models.get(name)).price
+
+    stats = Stats(price_of)
+    own = SessionStore(paths.state_dir, root).folder
+    stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in given else own.glob("*.jsonl")))
+    if "json" in given:
+        return _out(json.dumps(stats.as_json()))
+    return _out(*(clean(line) for line in stats.lines()))
 
 
 def _listed(store: SessionStore, words: str) -> int:

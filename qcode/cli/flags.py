@@ -246,6 +246,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("-o, --output FILE", "path"),
         ),
     ),
+    "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
     "themes": Subcommand(),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
 }
@@ -260,6 +261,7 @@ Usage:
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
   qcode sessions list [WORDS]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
+  qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
   qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it

@@ -92,6 +92,15 @@ _qcode() {
           esac ;;
       esac
       ;;
+    stats)
+      case $prev in
+        -C|--cwd) ;;
+        *)
+          case $cur in
+            -*) found="--all --json -C --cwd" ;;
+          esac ;;
+      esac
+      ;;
     themes)
       case $prev in
         *)
@@ -128,7 +137,7 @@ _qcode() {
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="auth config doctor mcp models permissions sessions themes trust"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="auth config doctor mcp models permissions sessions stats themes trust"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }

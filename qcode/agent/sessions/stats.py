@@ -1,0 +1,183 @@
+"""Totals over stored sessions: turns, tokens, cost and recoveries, by day and model.
+
+Loads apart, for `qcode stats`. Files are read line by line, without building a conversation; a line that cannot be read
+is skipped. Tokens are those that the provider reported. The cost is at today's prices, because sessions store none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from qcode.agent.sessions.records import attempts_from_json
+from qcode.protocol.events import AttemptRecord
+from qcode.protocol.usage import Price, Usage, cost_of
+from qcode.text.json import JsonObject, parse_object
+from qcode.text.numbers import cost_text, tokens_text
+from qcode.values import dataclass
+
+_RESULT = "result"
+_KINDS = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "model", "message", "agent", "compaction"))
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over some sessions. `cost` leaves out requests of unknown price, which are counted in `unpriced`."""
+
+    turns: int = 0
+    requests: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    discarded_output: int = 0
+    escalations: int = 0
+    continuations: int = 0
+    cost: Decimal = Decimal(0)
+    unpriced: int = 0
+
+    def add(self, attempt: AttemptRecord, price: Price | None) -> None:
+        usage: Usage = attempt.usage
+        self.requests += 1
+        self.input += usage.input or 0
+        self.output += usage.output or 0
+        self.cache_read += usage.cache_read or 0
+        self.discarded_output += (usage.output or 0) if attempt.is_discarded else 0
+        self.escalations += attempt.kind == "escalated"
+        self.continuations += attempt.kind == "continuation"
+        cost = cost_of(usage, price)
+        self.unpriced += cost is None
+        self.cost += cost or Decimal(0)
+
+    def as_json(self) -> JsonObject:
+        return {
+            "turns": self.turns,
+            "requests": self.requests,
+            "input_tokens": self.input,
+            "output_tokens": self.output,
+            "cache_read_input_tokens": self.cache_read,
+            "discarded_output_tokens": self.discarded_output,
+            "escalations": self.escalations,
+            "continuations": self.continuations,
+            "cost_usd": float(self.cost),
+            "requests_without_price": self.unpriced,
+        }
+
+
+class Stats:
+    """The totals of sessions, by day (`2026-11-22`, local time) and model. `price_of` is given `provider/model`."""
+
+    def __init__(self, price_of: Callable[[str], Price | None]) -> None:
+        self.sessions = 0
+        self.by: dict[tuple[str, str], Totals] = {}
+        self._price_of = price_of
+        self._prices: dict[str, Price | None] = {}
+
+    def read(self, files: Iterable[Path]) -> None:
+        """Add session files; one that cannot be read is left out."""
+        for path in files:
+            try:
+                with path.open("rb") as stream:
+                    self._read_lines(stream)
+            except OSError:
+                continue
+            self.sessions += 1
+
+    def _read_lines(self, lines: Iterable[bytes]) -> None:
+        model, day = "", ""
+        for line in lines:
+            if not line.startswith(_KINDS):
+                continue
+            record = parse_object(line.decode("utf-8", "replace"))
+            if record is None:
+                continue
+            day = _day(record.get("at")) or day
+            named = record.get("model")
+            if isinstance(named, str) and named:
+                model = named
+            elif record["kind"] == "message":
+                self._add_message(record, day, model)
+            elif record["kind"] == "agent":
+                self._add(record, day, model)
+
+    def _add_message(self, record: JsonObject, day: str, model: str) -> None:
+        if _is_turn(record):
+            self._totals(day, model).turns += 1
+        self._add(record, day, model)
+
+    def _add(self, record: JsonObject, day: str, model: str) -> None:
+        for attempt in attempts_from_json(record.get("attempts")):
+            if model not in self._prices:
+                self._prices[model] = self._price_of(model)
+            self._totals(day, model).add(attempt, self._prices[model])
+
+    def _totals(self, day: str, model: str) -> Totals:
+        return self.by.setdefault((day, model), Totals())
+
+    @property
+    def whole(self) -> Totals:
+        return _sum(self.by.values())
+
+    def as_json(self) -> JsonObject:
+        rows = [{"day": day, "model": model, **found.as_json()} for (day, model), found in sorted(self.by.items())]
+        return {"sessions": self.sessions, "total": self.whole.as_json(), "by_day_and_model": list(rows)}
+
+    def lines(self) -> list[str]:
+        """Return a table with a row for each day and model, and the total."""
+        if not self.by:
+            return ["no sessions yet"]
+        rows = [_HEADER, *(_row(day, model, found) for (day, model), found in sorted(self.by.items()))]
+        rows.append(_row("total", f"{self.sessions:,} sessions", self.whole))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+        table = [
+            "  ".join(
+                cell.ljust(width) if column < _TEXT_COLUMNS else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        unpriced = self.whole.unpriced
+        return [*table, f"{unpriced:,} requests have no known price"] if unpriced else table
+
+
+_TEXT_COLUMNS = 2
+_HEADER = ("day", "model", "turns", "requests", "input", "cached", "output", "recovered", "cost")
+
+
+def _row(day: str, model: str, found: Totals) -> tuple[str, ...]:
+    recovered = found.escalations + found.continuations
+    tokens = (tokens_text(count) for count in (found.input, found.cache_read, found.output))
+    cost = "-" if found.unpriced == found.requests and found.requests else cost_text(found.cost)
+    return (day or "-", model or "-", f"{found.turns:,}", f"{found.requests:,}", *tokens, f"{recovered:,}", cost)
+
+
+def _sum(parts: Iterable[Totals]) -> Totals:
+    whole = Totals()
+    for part in parts:
+        whole.turns += part.turns
+        whole.requests += part.requests
+        whole.input += part.input
+        whole.output += part.output
+        whole.cache_read += part.cache_read
+        whole.discarded_output += part.discarded_output
+        whole.escalations += part.escalations
+        whole.continuations += part.continuations
+        whole.cost += part.cost
+        whole.unpriced += part.unpriced
+    return whole
+
+
+def _is_turn(record: JsonObject) -> bool:
+    """Return whether a message is a prompt that began a turn: no tool result, and not added during a turn."""
+    blocks = record.get("blocks")
+    if record.get("role") != "user" or record.get("is_own") is False or not isinstance(blocks, list):
+        return False
+    return not any(isinstance(block, dict) and block.get("type") == _RESULT for block in blocks)
+
+
+def _day(at: object) -> str:
+    try:
+        return datetime.fromisoformat(str(at)).astimezone().strftime("%Y-%m-%d")
+    except ValueError:
+        return ""

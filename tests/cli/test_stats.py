@@ -1,0 +1,117 @@
+"""`qcode stats`: totals over stored sessions, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.sessions.session import Session
+from qcode.agent.sessions.store import SessionStore
+from qcode.cli.main import main
+from qcode.protocol.events import AttemptKind, AttemptRecord
+from qcode.protocol.messages import Message, Text, ToolResult, assistant, user
+from qcode.protocol.usage import Usage
+
+DAYS = (datetime(2026, 11, 20, 12, tzinfo=UTC), datetime(2026, 11, 21, 12, tzinfo=UTC))
+OPUS = "anthropic/claude-opus-4-5"  # 5 and 25 dollars a million tokens in the catalog
+
+
+def attempt(kind: AttemptKind, output: int, *, is_discarded: bool = False) -> AttemptRecord:
+    return AttemptRecord(kind, 8_000, "end_turn", Usage(input=1_000, output=output), is_discarded=is_discarded)
+
+
+def write_turn(session: Session, *attempts: AttemptRecord) -> None:
+    session.append(user("go"), is_own=True)
+    session.append(assistant(Text("done")), attempts)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two sessions of one folder and one of another."""
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TZ", "UTC")
+    for name in ("work", "other"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    clock = iter([DAYS[0]] * 7 + [DAYS[1]] * 60)
+    store = SessionStore(tmp_path / "home" / "state", tmp_path / "work", clock=lambda: next(clock))
+    session = store.create(OPUS, tmp_path / "work")
+    write_turn(session, attempt("first", 8_000, is_discarded=True), attempt("escalated", 20_000))
+    session.close()
+    session = store.create(OPUS, tmp_path / "work")
+    write_turn(session, attempt("first", 100))
+    session.switch_model("nobody/unknown")
+    write_turn(session, attempt("first", 8_000), attempt("continuation", 50))
+    session.append(Message("user", (ToolResult("c1", "shell", "ok"),)))
+    session.close()
+    elsewhere = SessionStore(tmp_path / "home" / "state", tmp_path / "other", clock=lambda: next(clock))
+    session = elsewhere.create(OPUS, tmp_path / "other")
+    write_turn(session, attempt("first", 7))
+    session.close()
+    return tmp_path
+
+
+def stats(capfd: pytest.CaptureFixture[str], *flags: str) -> dict[str, object]:
+    assert main(["stats", "--json", *flags]) == 0
+    found: dict[str, object] = json.loads(capfd.readouterr().out)
+    return found
+
+
+def test_stats_sum_the_sessions_of_the_folder(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = stats(capfd)
+    assert found["sessions"] == 2
+    assert found["total"] == {
+        "turns": 3,
+        "requests": 5,
+        "input_tokens": 5_000,
+        "output_tokens": 36_150,
+        "cache_read_input_tokens": 0,
+        "discarded_output_tokens": 8_000,
+        "escalations": 1,
+        "continuations": 1,
+        "cost_usd": pytest.approx(3 * 0.005 + 28_100 * 25e-6),
+        "requests_without_price": 2,
+    }
+
+
+def test_stats_have_a_row_for_each_day_and_model(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = stats(capfd)["by_day_and_model"]
+    assert isinstance(rows, list)
+    assert {(row["model"], row["turns"], row["requests"]) for row in rows if row["model"] != OPUS} == {
+        ("nobody/unknown", 1, 2)
+    }
+    assert sum(row["turns"] for row in rows) == 3
+    assert {row["day"] for row in rows} <= {"2026-11-20", "2026-11-21"}
+
+
+def test_stats_of_all_folders_include_the_others(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert stats(capfd, "--all")["sessions"] == 3
+    assert stats(capfd, "-C", str(home / "other"))["sessions"] == 1
+
+
+def test_stats_print_an_aligned_table_with_a_total(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["stats"]) == 0
+    header, *rows, total, note = capfd.readouterr().out.splitlines()
+    assert header.split() == ["day", "model", "turns", "requests", "input", "cached", "output", "recovered", "cost"]
+    assert total.split()[:4] == ["total", "2", "sessions", "3"]
+    assert note == "2 requests have no known price"
+    ends = {len(line) for line in (header, *rows, total)}
+    assert len(ends) == 1
+
+
+def test_damaged_lines_are_skipped(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for path in (home / "home" / "state" / "sessions").rglob("*.jsonl"):
+        path.write_bytes(path.read_bytes() + b'{"kind":"message","attempts":[7,{}],"blocks":"\n{"kind":"model"\n')
+    assert stats(capfd)["sessions"] == 2
+
+
+def test_stats_of_a_folder_without_sessions_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["stats"]) == 0
+    assert capfd.readouterr().out == "no sessions yet\n"
