@@ -21,7 +21,9 @@ from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refus
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage, context_report, earlier_usage, turn_usage
-from qcode.agent.sessions.session import Session, SessionTranscript
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
+from qcode.agent.sessions.records import is_a_prompt
+from qcode.agent.sessions.session import Session, SessionTranscript, ShownRecorder
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import Background, Toolbox
@@ -234,14 +236,16 @@ class Conversation:
         self._waiting.complaints += self._clients.problems
         try:
             self._waiting.complaints += await self._prepare(turn, first)
+            recorder = ShownRecorder(self._transcript.session.record_shown, time.monotonic, options.shown)
             async with aclosing(self._driver.run(first)) as events:
-                async for event in events:
+                async for driven in events:
+                    event = driven if isinstance(driven, Notice) else recorder.see(driven)
                     self._transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # most events are these, and they need no notice
                         yield self._logged(event)
                         continue
                     for told in self._with_notices(event, prompt):
-                        yield self._seen(told)
+                        yield self._seen(recorder.see(told) if isinstance(told, Notice) else told)
         finally:
             self._driver = self._agents = self._turn = None
             self._calls.clear()
@@ -361,6 +365,14 @@ class Conversation:
     @property
     def session(self) -> Session:
         return self._transcript.session
+
+    @property
+    def stored(self) -> tuple[StoredMessage, ...]:
+        """All messages that led to the current state with what was shown with them, also those that were compacted."""
+        history = self._transcript.session.history
+        if history.stored:
+            return tuple(history.stored[number] for number in history.all_numbers())
+        return tuple(StoredMessage(HistoryEntry(one), is_a_prompt(one)) for one in self._transcript.messages)
 
     @property
     def is_busy(self) -> bool:

@@ -216,7 +216,7 @@ def limit_approval(event: LimitReached) -> LimitApproval:
     if event.seconds <= 0:
         return LimitApproval("The limit has ended. Continue this turn?", event.error.message)
     ends = f"{time_text(event.error)} (in {duration_text(event.seconds)})"
-    return LimitApproval(f"Limit reached until {ends}. Wait and continue?", event.error.message)
+    return LimitApproval(f"Wait until {ends} and continue?", event.error.message)
 
 
 def fallback_text(event: ModelFellBack) -> str:

@@ -207,15 +207,14 @@ class TurnOptions:
     """Options of one turn. `model` is `provider/model`, empty for the current one.
 
     `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt, as
-    start
-    and end, that came from a file of the project and not from the user: `@path` in them attaches only files that the
-    model
-    may read without asking.
+    start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
+    the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
     """
 
     model: str = ""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Spans = ()
+    shown: str = ""
 
 
 NO_OPTIONS = TurnOptions()

@@ -22,6 +22,7 @@ from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 Level: TypeAlias = Literal["info", "warning", "error"]
+CallState: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
 AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", "resume", "repair"]
 
 
@@ -120,11 +121,15 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call has its result. `state`: `done`, `failed`, `denied` (by the user or a rule), `rejected` (never run)."""
+    """A call has its result. `state`: `done`, `failed`, `denied` (by the user or a rule), `rejected` (never run).
+
+    `seconds` is how long it ran, None if it did not or that is not known.
+    """
 
     call: ToolCall
     outcome: ToolOutcome
-    state: Literal["done", "failed", "denied", "rejected", "cancelled"]
+    state: CallState
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +318,8 @@ class AgentEvent:
 class TurnEnded:
     """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
 
-    `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None.
+    `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None. `seconds` is how long the
+    turn took, None if that is not known.
     """
 
     outcome: Outcome
@@ -330,6 +336,7 @@ class TurnEnded:
     limit: Limit | None = None
     error: ErrorInfo | None = None
     is_answered: bool = field(default=True)
+    seconds: float | None = None
 
 
 TurnEvent: TypeAlias = (

@@ -92,13 +92,17 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff."""
+    """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff.
+
+    `shown` is the output as the user sees it, without notes to the model; None: it is `content`.
+    """
 
     content: str
     is_error: bool = False
     summary: str = ""
     diff: str = ""
     images: tuple[Image, ...] = ()
+    shown: str | None = None
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure

@@ -212,7 +212,7 @@ def _outcome(
         notes.append(f"[it ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
-    return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary)
+    return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary, shown=text)
 
 
 _LIVE_EVERY_S = 0.05
@@ -387,8 +387,9 @@ def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:
     """Return the result of a call that started a background command."""
     where = f" Its output is kept in {job.path}." if job.path is not None else ""
     text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
-    output(f"job {job.number} runs in the background\n")
-    return ToolOutcome(text, summary=f"job {job.number}")
+    shown = f"job {job.number} runs in the background\n"
+    output(shown)
+    return ToolOutcome(text, summary=f"job {job.number}", shown=shown)
 
 
 def left_behind(job: Job, text: str) -> ToolOutcome:
@@ -399,4 +400,4 @@ def left_behind(job: Job, text: str) -> ToolOutcome:
         f"(read, {job.number}).{where}]"
     )
     body = text.removesuffix("\n") if text.strip() else "[no output so far]"
-    return ToolOutcome(f"{body}\n{note}", summary=f"running in the background (job {job.number})")
+    return ToolOutcome(f"{body}\n{note}", summary=f"running in the background (job {job.number})", shown=text)

@@ -396,9 +396,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Show the messages of a resumed conversation, and the notices of the start."""
         transcript, conversation = self.parts.transcript, self.agent.conversation
         if conversation.messages:
-            from qcode.tui.presenter import replay
+            from qcode.tui.presenter import show_resumed
 
-            replay(conversation.messages, transcript)
+            self.view.replay()
+            show_resumed(conversation, transcript)
         if conversation.mode == "bypass":
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
         for notice in notices:

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qcode.agent.outcomes import BROKE_OFF
@@ -39,7 +40,7 @@ from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.choices import Form, Option, asked_by, choice_line, form_of, option_of, question_line, risk_line
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
-from qcode.tui.presenter import Presenter, replay
+from qcode.tui.presenter import Presenter, replay, show_resumed
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.turns import close_events
@@ -96,7 +97,7 @@ class LinearCommandView:
         self.say("info", "The reply is above; select it in the terminal to copy it.")
 
     def send(self, text: str, shown: str, options: TurnOptions) -> None:
-        self._app.waiting = (text, options)
+        self._app.waiting = (text, replace(options, shown=shown))
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
         self._app.following.append(Failures(self._app.agent.report_crash, self.say).guard(work))
@@ -127,6 +128,7 @@ class LinearApp:
         self.is_over = False
         self.todos: tuple[TodoItem, ...] = ()
         self._lines = lines
+        self._clock = clock
         self._commands = LinearCommandView(self)
         offered = tuple(command for command in commands if not command.needs_screen)
         model_use = ModelUse(agent, say=self._commands.say, shown=lambda: None)
@@ -182,7 +184,9 @@ class LinearApp:
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
             self.view.add_notice(notice.level, notice.text)
-        replay(self.agent.conversation.messages, self.view)
+        if self.agent.conversation.messages:
+            replay(self.agent.conversation, self.view, self._clock)
+            show_resumed(self.agent.conversation, self.view)
         self.todos = todos_in(self.agent.conversation.messages)
         if not is_over(self.todos):
             self.view.add_mark(f"todos: {in_short(self.todos)}")

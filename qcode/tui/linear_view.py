@@ -79,6 +79,11 @@ class LinearView:
         if self._show_thinking == "expanded":
             self._take(text)
 
+    def end_reasoning(self, seconds: float) -> None:
+        if self._thinking_since is not None:
+            self._thinking_since = self._clock() - seconds
+            self._end_thinking()
+
     def settle(self) -> None:
         self._end_thinking()
         self.pause()

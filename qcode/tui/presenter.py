@@ -1,16 +1,17 @@
-"""Turn the events of a turn, and stored messages, into calls of the transcript and the status line.
+"""Turn the events of a turn into calls of the transcript and the status line.
 
 App and linear mode share it. `Presenter` keeps the display state of one turn (open cards, whether the reply has shown
 text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call; `replay` shows the
-messages of a resumed session.
+stored conversation as it was seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
+from datetime import datetime
 from decimal import Decimal
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from qcode.agent.context.attachments import split_attached
 from qcode.agent.outcomes import (
@@ -22,6 +23,8 @@ from qcode.agent.outcomes import (
     retry_text,
     time_text,
 )
+from qcode.agent.sessions.history import Thought
+from qcode.agent.sessions.replay import UserSaid, has_unfinished_turn, replayed
 from qcode.protocol.approvals import CallApproval, ImpossibleCall, RepeatedCall, ToolApproval, TurnApproval
 from qcode.protocol.events import (
     AgentEvent,
@@ -52,15 +55,19 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
-from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Text, ToolCall
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tui.shell_lines import line_state, without_code
-from qcode.tui.status import Activity
+from qcode.tui.status import Activity, closing_text
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
+from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
 
 
 class StatusView(Protocol):
@@ -114,6 +121,7 @@ class Presenter:
         self._restarting: Retry | None = None
         self._recovery = ""
         self._doing = ""
+        self._changes = DiffCount()
         self.background_key = ""
 
     def present(self, event: TurnEvent) -> None:
@@ -123,6 +131,7 @@ class Presenter:
         match event:
             case TurnStarted():
                 self._has_said_why = False
+                self._changes = DiffCount()
                 self._set_activity("starting")
             case StepStarted():
                 self._start_reply()
@@ -315,21 +324,28 @@ class Presenter:
         self._interaction.withdraw(call.call_id)
         self._card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
-        content = plan_of(call) or outcome.content
+        content = plan_of(call) or (outcome.content if outcome.shown is None else outcome.shown)
         has_output = not outcome.diff and call.call_id not in self._streamed
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
         summary = outcome.summary if has_run else ""
         if event.state == "denied" and outcome.diff:
             summary = content.partition(": ")[2]  # the reason of the user; the card shows the diff in place of the text
+        summary = one_line(summary)
+        first, _, rest = content.partition("\n")
+        if has_output and summary == one_line(first) and not summary.endswith("…"):
+            content = rest  # the summary says the first line
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
-                summary=one_line(summary) or None,
+                summary=summary or None,
+                seconds=event.seconds,
             ),
         )
+        if event.state == "done" and outcome.diff:
+            self._changes.add(outcome.diff)
         self._open_cards.pop(call.call_id, None)
         self._streamed.discard(call.call_id)
         self._set_activity("waiting for the model")
@@ -351,6 +367,8 @@ class Presenter:
         if note := requests_note(event.api_calls, event.discarded_output_tokens):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event.usage, event.cost)
+        if closing := closing_text(event, self._changes):
+            self._transcript.add_mark(closing)
         self._doing = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
@@ -509,37 +527,42 @@ def searched_text(search: WebSearched) -> str:
     return "\n".join(lines)
 
 
-def replay(messages: Iterable[Message], transcript: TranscriptView) -> None:
-    """Add stored `messages` to `transcript`, each call with its result."""
-    plans: dict[str, str] = {}
-    for message in messages:
-        if message.role == "user":
-            _show_user(message, transcript)
-        for block in message.blocks:
-            match block:
-                case Text(text=text) if message.role == "assistant":
-                    transcript.append_text(text)
-                case Reasoning(text=text):
-                    transcript.append_reasoning(text)
-                case ToolCall():
-                    transcript.settle()
-                    plans[block.call_id] = plan_of(block)
-                    transcript.add_card(block.call_id, one_line(block.name, 60), main_argument(block))
-                    transcript.update_card(block.call_id, CardUpdate(state="cancelled"))
-                case ToolResult():
-                    state: CardState = "failed" if block.is_error else "done"
-                    transcript.update_card(
-                        block.call_id, CardUpdate(state=state, output=plans.get(block.call_id) or block.content)
-                    )
-                case _:
-                    pass
-        transcript.settle()
+UNFINISHED = "The last turn did not finish: qcode ended while it ran. Send a message to continue."
 
 
-def _show_user(message: Message, transcript: TranscriptView) -> None:
-    """Show a prompt and the shell lines the user ran. The prompt itself names attached files."""
+def replay(
+    conversation: Conversation, transcript: TranscriptView, clock: Callable[[], float], *, max_continuations: int = 3
+) -> None:
+    """Add the messages of `conversation`, and what was shown with them, to `transcript`."""
+    presenter = Presenter(transcript, _Nothing(), _Nothing(), clock, max_continuations=max_continuations)
+    for item in replayed(conversation.stored):
+        match item:
+            case UserSaid():
+                _show_user(item, transcript)
+            case Thought(seconds=seconds):
+                transcript.end_reasoning(seconds)
+            case _:
+                presenter.present(item)
+    transcript.settle()
+
+
+def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None:
+    """Say when the session was used last, and whether its last turn finished."""
+    stored = conversation.stored
+    try:
+        when = datetime.fromisoformat(stored[-1].entry.at).astimezone()
+    except (ValueError, IndexError):
+        transcript.add_mark("resumed")
+    else:
+        transcript.add_mark(f"resumed from {when:%Y-%m-%d %H:%M}")
+    if has_unfinished_turn(stored):
+        transcript.add_notice("warning", UNFINISHED)
+
+
+def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
+    """Show a prompt and the shell lines the user ran before it."""
     typed: list[str] = []
-    for number, block in enumerate(message.blocks):
+    for number, block in enumerate(said.message.blocks):
         if not isinstance(block, Text):
             continue
         attached = split_attached(block.text)
@@ -547,8 +570,20 @@ def _show_user(message: Message, transcript: TranscriptView) -> None:
             typed.append(block.text)
         elif attached.kind == "shell":
             # This card is never updated, so its id need not match a call.
-            transcript.add_card(f"!{number}", "!", one_line(attached.name))
-            state = line_state(attached.result)
-            transcript.update_card(f"!{number}", CardUpdate(state=state, output=without_code(attached.content)))
-    if typed:
-        transcript.add_user("\n\n".join(typed))
+            card, state = f"!{number}", line_state(attached.result)
+            transcript.add_card(card, "!", one_line(attached.name))
+            result = one_line(attached.result) if state != "cancelled" else None
+            transcript.update_card(card, CardUpdate(state=state, output=without_code(attached.content), summary=result))
+    for text in [said.shown] if said.shown else typed:
+        transcript.add_user(text)
+
+
+class _Nothing:
+    """The status line and the user of a replay: what was running and asked is over."""
+
+    def show_activity(self, activity: Activity | None) -> None: ...
+    def show_usage(self, event: UsageUpdated) -> None: ...
+    def add_turn(self, usage: Usage, cost: Decimal | None) -> None: ...
+    def ask(self, approval: TurnApproval, position: str) -> None: ...
+    def withdraw(self, approval_id: str) -> None: ...
+    def take_steering(self, text: str) -> None: ...

@@ -17,15 +17,16 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from qcode.text.clean import one_line
-from qcode.text.numbers import cost_text, duration_text, retry_countdown, tokens_text
+from qcode.text.numbers import cost_text, count_text, duration_text, retry_countdown, tokens_text
 from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qcode.protocol.events import UsageUpdated
+    from qcode.protocol.events import TurnEnded, UsageUpdated
     from qcode.protocol.usage import Usage
+    from qcode.tui.transcript.diff import DiffCount
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 8
@@ -209,6 +210,19 @@ def _cost(status: Status) -> str:
     if status.cost is None:
         return ""
     return cost_text(status.cost) + ("+" if status.has_unknown_cost else "")
+
+
+def closing_text(event: TurnEnded, changes: DiffCount) -> str:
+    """Return the line that closes a turn, such as `34 s · 2 files +9 -4 · $0.03`; empty if nothing is worth it."""
+    if event.seconds is None:
+        return ""
+    files = count_text(len(changes.files), "file")
+    parts = (
+        duration_text(event.seconds) if event.seconds >= 1 else "",
+        f"{files} +{changes.added} -{changes.removed}" if changes.files else "",
+        cost_text(event.cost) if event.cost else "",
+    )
+    return " · ".join(filter(None, parts))
 
 
 class StatusLine(Widget):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.outcomes import BROKE_OFF
@@ -76,7 +77,9 @@ class Turns:
         self._idle = asyncio.Event()
         self._is_cancelling = False
         self._announce("working")
-        events = self._conversation.submit(submission.text, submission.images, submission.options)
+        shown = submission.shown if submission.shown != submission.text else ""
+        options = replace(submission.options, shown=shown)
+        events = self._conversation.submit(submission.text, submission.images, options)
         self._spawn(self._run(events))
 
     def take_back(self) -> str:

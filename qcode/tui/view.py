@@ -7,6 +7,7 @@ rewind or quit. Each key performs the first action that applies; a hint announce
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -32,7 +33,7 @@ from qcode.tui.panels.choices import asked_by
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
-from qcode.tui.presenter import replay
+from qcode.tui.presenter import replay, show_resumed
 from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
@@ -195,18 +196,31 @@ class AppView:
         self._widgets.transcript.add_welcome(self._welcome.lines())
 
     def show_conversation(self) -> None:
-        transcript = self._widgets.transcript
+        transcript, conversation = self._widgets.transcript, self._agent.conversation
         transcript.clear()
-        if self._session_id != self._agent.conversation.session_id:
-            self._session_id = self._agent.conversation.session_id
-            self._widgets.status.forget_session()
         transcript.add_welcome(self._welcome.lines())
-        replay(self._agent.conversation.messages, transcript)
-        self._widgets.todos.become(todos_in(self._agent.conversation.messages))
+        self.replay()
+        if self._session_id != conversation.session_id:
+            self._session_id = conversation.session_id
+            show_resumed(conversation, transcript)
+        self._widgets.todos.become(todos_in(conversation.messages))
         self.session_name.refresh()
         transcript.scroll_end(animate=False)
-        context = self._agent.conversation.context()
-        self._widgets.status.change(context_tokens=context.used, context_window=context.window)
+
+    def replay(self) -> None:
+        """Show the conversation as it was seen, and what it has used so far."""
+        most = self._agent.context.settings.output.max_continuations
+        replay(self._agent.conversation, self._widgets.transcript, self._clock, max_continuations=most)
+        self.run_later(self._show_usage())
+
+    async def _show_usage(self) -> None:
+        """Fill the status line. Counting a long conversation takes a while, so it is done in a thread."""
+        conversation, status = self._agent.conversation, self._widgets.status
+        context = await asyncio.to_thread(conversation.context)
+        status.forget_session()
+        for turn in conversation.usage():
+            status.add_turn(turn.usage, turn.cost)
+        status.change(model=conversation.model, context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:
         if self._widgets.prompt.is_empty:

@@ -133,7 +133,7 @@ def test_the_results_of_a_step_are_on_disk_one_by_one(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": "echo built"}), text_reply("Ok."), mode="bypass")
     asyncio.run(it.play("run"))
     kinds = [line.split('"')[3] for line in next(it.store.folder.glob("*.jsonl")).read_text().splitlines()]
-    assert kinds == ["session", "message", "message", "intent", "result", "message", "message"]
+    assert kinds == ["session", "message", "message", "intent", "result", "message", "message", "shown"]
     results = [
         block for message in it.conversation.messages for block in message.blocks if isinstance(block, ToolResult)
     ]

@@ -64,6 +64,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # Whether the host's list of models arrives in time is up to the load of the machine.
         (r"; nearest: \S+/fake-1, \S+/fake-2\b", ""),
         (r'("emitted_at": ?)[^,}]+', r"\g<1>0"),
+        (r'("seconds":)[\d.]+', r"\g<1>0"),
         (r"\bBotocore/.*", "Botocore/<VERSION>"),
         (r"\b\d{8}T\d{6}Z\b", "<TIME>"),
         (r"/\d{8}/(eu-test-1)", r"/<DATE>/\1"),

@@ -10,9 +10,11 @@ from decimal import Decimal
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.agent.conversation import Conversation
-from qcode.agent.reports import RecoveryMetrics, TurnUsage
+from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 from qcode.agent.sessions.export import ExportRequest
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
 from qcode.agent.sessions.library import Library, SessionInfo
+from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.toolbox import Background
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.errors import ErrorInfo
@@ -43,6 +45,9 @@ class UntilAnswered:
 
 Step = TurnEvent | Gate | UntilAnswered | Exception
 Script = Iterable[Step]
+
+STORED_AT = "2026-11-20T14:03:00"
+"""When the messages of a scripted conversation were stored, in local time."""
 
 
 class ScriptedConversation(Conversation):
@@ -79,6 +84,7 @@ class ScriptedConversation(Conversation):
         self.library = ScriptedLibrary()
         self.thinking_models: tuple[str, ...] = ()
         self.effort: Effort | None = None
+        self.used: tuple[TurnUsage, ...] = ()
         self.cancels = 0
         self.clears = 0
         self._answered = asyncio.Event()
@@ -87,6 +93,18 @@ class ScriptedConversation(Conversation):
     @property
     def thinks(self) -> bool:
         return self.model in self.thinking_models
+
+    @property
+    def stored(self) -> tuple[StoredMessage, ...]:
+        return tuple(
+            StoredMessage(HistoryEntry(message, at=STORED_AT), is_a_prompt(message)) for message in self.messages
+        )
+
+    def context(self) -> ContextReport:
+        return ContextReport(self.model, 100_000, 1_000, 0, 1_000, 100 * len(self.messages), 0, 8_000)
+
+    def usage(self) -> tuple[TurnUsage, ...]:
+        return self.used
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         self.kept += blocks

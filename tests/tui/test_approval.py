@@ -241,7 +241,7 @@ def test_limit_question_names_the_end_and_is_answered_like_every_other(key: str,
         await _until_asked(run)
         asked = run.app.parts.approval.request
         assert asked is not None
-        assert asked.question.endswith("(in 2 h 10 min). Wait and continue?")
+        assert asked.question.endswith("(in 2 h 10 min) and continue?")
         run.clock.now += GUARD_SECONDS
         await run.pilot.press(key)
         await run.until_idle()
@@ -474,10 +474,10 @@ def test_every_changed_line_of_a_four_line_edit_is_visible_while_yes_is_chosen(s
         assert any("› 1 Yes (y)" in row for row in shown)
         assert "@@" not in text
         assert "+++" not in text
-        assert "edit src/cart.py" not in run.text
+        assert "Edit   src/cart.py" not in run.text
         await run.pilot.press("escape")
         await run.until_idle()
-        assert "edit src/cart.py" in run.text
+        assert "Edit   src/cart.py" in run.text
 
     drive(test, conversation, size=size)
 

@@ -161,7 +161,7 @@ def test_a_resumed_session_shows_what_was_said() -> None:
     )
 
     async def test(run: Running) -> None:
-        for words in ("look around", "I look.", "shell", "ls -la", "a.py", "There is a.py."):
+        for words in ("look around", "I look.", "Run", "ls -la", "a.py", "There is a.py."):
             assert words in run.text
 
     drive(test, ScriptedConversation(messages=messages))

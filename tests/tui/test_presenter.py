@@ -54,6 +54,9 @@ class Recorder:
     def append_reasoning(self, text: str) -> None:
         self.calls.append(("reasoning", text))
 
+    def end_reasoning(self, seconds: float) -> None:
+        self.calls.append(("thought", seconds))
+
     def settle(self) -> None:
         self.calls.append(("settle",))
 
@@ -310,3 +313,51 @@ def test_the_argument_that_matters_is_one_line_with_nothing_invisible() -> None:
     assert main_argument(call(arguments='{"depth": 2, "what": "this"}')) == "this"
     assert main_argument(call(arguments="{}")) == ""
     assert main_argument(call(arguments='{"command": ["git", "log"]}')) == "git log"
+
+
+def last_update(*events: TurnEvent) -> dict[str, Any]:
+    found: dict[str, Any] = present(*events).of("update")[-1][2]
+    return found
+
+
+def test_a_failed_call_and_an_answer_say_nothing_twice() -> None:
+    shell = call()
+    failed = ToolOutcome("no such file", is_error=True, summary="no such file")
+    assert last_update(ToolStarted(shell), ToolFinished(shell, failed, "failed")) == {"summary": "no such file"}
+    longer = ToolOutcome("no passage\nnearest: line 3", is_error=True, summary="no passage")
+    assert last_update(ToolStarted(shell), ToolFinished(shell, longer, "failed")) == {
+        "summary": "no passage",
+        "output": "nearest: line 3",
+    }
+    question = call("ask_person", '{"question": "Which?"}', "c2")
+    assert last_update(ToolFinished(question, ToolOutcome("blue", summary="blue"), "done")) == {"summary": "blue"}
+
+
+def test_notes_to_the_model_are_not_shown() -> None:
+    shell = call()
+    outcome = ToolOutcome("one\n[exit code 3]", is_error=True, summary="exit 3", shown="one\n")
+    assert last_update(ToolStarted(shell), ToolFinished(shell, outcome, "failed"))["output"] == "one\n"
+
+
+def test_a_search_shows_its_pattern_and_where_it_looks() -> None:
+    found = main_argument(call("grep", '{"path": "src", "pattern": "TODO|FIXME", "glob": "*.py"}'))
+    assert found == "TODO|FIXME in src (*.py)"
+    assert main_argument(call("glob", '{"path": ".", "pattern": "**/*.py"}')) == "**/*.py"
+
+
+DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-old\n--- dashes\n+new\n same\n"
+NEW = "--- /dev/null\n+++ b/b.py\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+
+
+def test_a_turn_closes_with_its_time_its_files_and_its_cost() -> None:
+    one, two, lost = call(call_id="c1"), call(call_id="c2"), call(call_id="c3")
+    done = [
+        ToolFinished(one, ToolOutcome("x", diff=DIFF), "done"),
+        ToolFinished(two, ToolOutcome("x", diff=NEW), "done"),
+    ]
+    failed = ToolFinished(lost, ToolOutcome("x", is_error=True, diff=NEW), "denied")
+    shown = present(*done, failed, replace(ended(cost="0.031"), seconds=34.2))
+    assert shown.of("mark") == [("mark", "34 s · 2 files +3 -2 · $0.0310")]
+    assert present(replace(ended(cost=None), seconds=0.2)).of("mark") == []
+    shown = present(*done, ended(), TurnStarted("again"), replace(ended(cost=None), seconds=2.0))
+    assert shown.of("mark") == [("mark", "2 s")]

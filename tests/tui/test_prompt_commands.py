@@ -227,7 +227,7 @@ def test_a_command_from_a_file_is_in_the_menu_and_the_help_and_sends_its_prompt(
         await run.pilot.press("enter")
         await run.until_idle()
         assert conversation.prompts == ["Review src\nand tests."]
-        assert conversation.options == [TurnOptions("", {"max_tokens": 99})]
+        assert conversation.options == [TurnOptions("", {"max_tokens": 99}, shown="/git:review src\nand tests")]
         assert "/git:review src" in run.text
         await run.send("/help git:review")
         await run.pilot.pause()

@@ -163,7 +163,7 @@ STATES = {
     ),
     "help": State(("/help [topic]", "Show the commands, or help"), "/help", _has_panel),
     "resumed": State(
-        ("✗ ! make", "no rule", "> why does it fail?", "✓ read Makefile", "There is no rule for it."),
+        ("✗ ! make", "no rule", "> why does it fail?", "✓ Read Makefile", "There is no rule for it."),
         make=lambda: _Conversation(messages=TALK),
     ),
     "connect": State(

@@ -97,11 +97,10 @@ def test_the_panel_opens_by_itself_and_folds_when_the_turn_ends() -> None:
     drive(test, conversation)
 
 
-def test_todo_panel_stays_folded_after_user_folds_it() -> None:
-    first, second = Gate(), Gate()
+def test_a_dismissed_list_stays_away_until_it_is_opened_again() -> None:
+    first, second, again = Gate(), Gate(), Gate()
     script: Script = [listed(("a", "pending")), first, listed(("a", "in_progress")), second, ended()]
-    again = Gate()
-    conversation = ScriptedConversation(script, [listed(("a", "done")), ended()], [listed(("b", "pending")), again])
+    conversation = ScriptedConversation(script, [listed(("a", "done")), listed(("b", "pending")), again])
 
     async def test(run: Running) -> None:
         await run.send("go")
@@ -110,31 +109,31 @@ def test_todo_panel_stays_folded_after_user_folds_it() -> None:
         first.open()
         await second.reached.wait()
         await run.pilot.pause()
-        assert panel(run) == ["todos 0/1 · doing: a  Ctrl+T"]
+        assert panel(run) == []
         second.open()
         await run.until_idle()
-        await run.send("finish")
-        await run.until_idle()
-        assert panel(run) == ["todos 1/1 · all done  Ctrl+T"]
         await run.send("more")
         await again.reached.wait()
         await run.pilot.pause()
-        assert panel(run) == ["todos 0/1 · next: b  Ctrl+T"]
+        assert panel(run) == []
+        await run.pilot.press("ctrl+t")
+        await run.pilot.pause()
+        assert panel(run) == ["todos 0/1 · next: b  Ctrl+T", "○ b"]
 
     drive(test, conversation)
 
 
-def test_a_finished_list_goes_with_the_next_turn() -> None:
+def test_a_finished_list_leaves_with_its_turn() -> None:
     gate = Gate()
-    conversation = ScriptedConversation([listed(("a", "done")), ended()], [gate])
+    conversation = ScriptedConversation([listed(("a", "done")), gate, ended()])
 
     async def test(run: Running) -> None:
         await run.send("go")
-        await run.until_idle()
-        assert panel(run) == ["todos 1/1 · all done  Ctrl+T"]
-        await run.send("more")
         await gate.reached.wait()
         await run.pilot.pause()
+        assert panel(run) == ["todos 1/1 · all done  Ctrl+T"]
+        gate.open()
+        await run.until_idle()
         assert panel(run) == []
 
     drive(test, conversation)

@@ -12,8 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
-from qcode.protocol.events import AttemptRecord
+from qcode.protocol.events import (
+    AttemptRecord,
+    CallState,
+    Compacted,
+    Notice,
+    OutputEscalated,
+    PartialRestored,
+    Retry,
+    TurnEnded,
+)
 from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.protocol.reply import WebSearched
 from qcode.values import dataclass
 
 Run: TypeAlias = "tuple[int, int]"
@@ -59,11 +69,50 @@ class Inner:
         return tuple(call for one in self.messages for call in one.message.calls if call.call_id in self.intents)
 
 
+@dataclass(frozen=True, slots=True)
+class ShownResult:
+    """How the result of a call was shown. `output` is what the user saw of it, None if that is its content."""
+
+    state: CallState
+    summary: str = ""
+    diff: str = ""
+    seconds: float | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPrompt:
+    """How a prompt was shown, if not as it was sent, such as `/review src`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """A stretch of reasoning that took `seconds`."""
+
+    seconds: float
+
+
+ShownEvent: TypeAlias = (
+    Notice | Retry | OutputEscalated | PartialRestored | Compacted | WebSearched | TurnEnded | ShownPrompt | Thought
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An event that was shown with a message, after `at` characters of its text."""
+
+    event: ShownEvent
+    at: int = 0
+
+
 @dataclass(slots=True)
 class StoredMessage:
     """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
     `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
+    `shown` and `shown_results` are what was seen with it, for a replay.
     """
 
     entry: HistoryEntry
@@ -72,6 +121,8 @@ class StoredMessage:
     intents: set[str] = field(default_factory=set)
     results: dict[str, ToolResult] = field(default_factory=dict)
     inner: dict[str, Inner] = field(default_factory=dict)
+    shown: list[Shown] = field(default_factory=list)
+    shown_results: dict[str, ShownResult] = field(default_factory=dict)
 
     @property
     def paid(self) -> HistoryEntry:
@@ -214,6 +265,15 @@ class SessionHistory:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
             last.inner.setdefault(call_id, Inner()).messages.append(said)
+
+    def show(self, items: Iterable[Shown]) -> None:
+        """Add what was shown with the latest message."""
+        if (last := self.stored.get(self._latest)) is not None:
+            last.shown += items
+
+    def show_result(self, call_id: str, shown: ShownResult) -> None:
+        if (last := self.stored.get(self._latest)) is not None:
+            last.shown_results[call_id] = shown
 
     def intend_inner(self, call_id: str, inner_call: str) -> None:
         if (last := self.stored.get(self._latest)) is not None:

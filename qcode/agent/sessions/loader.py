@@ -16,7 +16,9 @@ from qcode.agent.sessions.records import (
     inner_from,
     move_from,
     new_messages_from,
+    result_from,
     runs_from,
+    shown_from,
     stored_from,
     text,
     whole,
@@ -31,8 +33,9 @@ __all__ = ["HistoryEntry", "LoadedSession", "rebuild"]
 
 _SHOWN_CALLS = 20
 _SHOWN_CHARS = 200
+INTERRUPTED_TEXT = "interrupted, outcome unknown"
 INTERRUPTED = (
-    "interrupted, outcome unknown: qcode ended while this call was running. It may have taken effect or not; "
+    f"{INTERRUPTED_TEXT}: qcode ended while this call was running. It may have taken effect or not; "
     "look before you run it again."
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
@@ -99,7 +102,7 @@ class _SessionReader:
             case "session":
                 self.header = self.header or record
                 self._use(self.model or text(record, "model"))
-            case "message" | "intent" | "result" | "note" | "compaction":
+            case "message" | "intent" | "result" | "note" | "compaction" | "shown":
                 self._said(record)
             case "agent":
                 self._agent(record)
@@ -134,10 +137,22 @@ class _SessionReader:
                 result = block_from_json(record)
                 if last is not None and isinstance(result, ToolResult):
                     last.results[result.call_id] = result
+                    self._show_result(result, record)
+            case "shown":
+                self._show(record)
             case "note" if last is not None:
                 last.entry = _with_note(last.entry, text(record, "text"))
             case _:
                 pass
+
+    def _show_result(self, result: ToolResult, record: JsonObject) -> None:
+        if (shown := result_from(record.get("shown"), result.content)) is not None:
+            self.history.show_result(result.call_id, shown)
+
+    def _show(self, record: JsonObject) -> None:
+        items = record.get("items")
+        found = map(shown_from, items if isinstance(items, list) else ())
+        self.history.show([one for one in found if one is not None])
 
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")

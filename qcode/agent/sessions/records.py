@@ -8,9 +8,10 @@ escaped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from qcode.agent.sessions.history import (
@@ -23,10 +24,27 @@ from qcode.agent.sessions.history import (
     RecordedChange,
     Run,
     SessionHistory,
+    Shown,
+    ShownPrompt,
+    ShownResult,
     StoredMessage,
+    Thought,
     Why,
 )
-from qcode.protocol.events import AttemptKind, AttemptRecord
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import (
+    ApiCalls,
+    AttemptKind,
+    AttemptRecord,
+    CallState,
+    Compacted,
+    Level,
+    Notice,
+    OutputEscalated,
+    PartialRestored,
+    Retry,
+    TurnEnded,
+)
 from qcode.protocol.messages import (
     Block,
     Image,
@@ -38,8 +56,9 @@ from qcode.protocol.messages import (
     ToolCall,
     ToolResult,
 )
+from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.usage import Usage
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.json import Json, JsonObject, parse_object, text_in
 from qcode.values import dataclass
 
 VERSION = 1
@@ -353,6 +372,146 @@ def _at(value: Json) -> int:
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED = ("\x85", "\u2028", "\u2029")
+_SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
+    "notice": (Notice, {"level": str, "text": str}),
+    "retry": (Retry, {"is_continuation": bool, "reason": str, "attempt": int, "max_tokens": int}),
+    "escalated": (OutputEscalated, {"from_tokens": int, "to_tokens": int}),
+    "restored": (PartialRestored, {"text": str}),
+    "compacted": (Compacted, {"before_tokens": int, "after_tokens": int, "kind": str}),
+    "thought": (Thought, {"seconds": float}),
+    "prompt": (ShownPrompt, {"text": str}),
+}
+"""Items whose fields are plain values, by their name in the file."""
+_SHOWN_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
+
+
+def result_to_json(shown: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
+    """Return the display of a result whose redacted content is `content`."""
+    found: JsonObject = {"state": shown.state}
+    if shown.summary:
+        found["summary"] = redact(shown.summary)
+    if shown.diff:
+        found["diff"] = redact(shown.diff)
+    if shown.seconds is not None:
+        found["seconds"] = round(shown.seconds, 3)
+    if shown.output is not None:
+        output = redact(shown.output)
+        start = output.removesuffix("\n")
+        # Mostly the start of the content, and then not written twice.
+        found["output"] = len(start) if content.startswith(start) else output
+    return found
+
+
+def result_from(value: Json, content: str) -> ShownResult | None:
+    """Return the display of a result, None if there is none or it is invalid: the result itself is still used."""
+    if not isinstance(value, dict):
+        return None
+    state, seconds, output = value.get("state"), value.get("seconds"), value.get("output")
+    if state not in get_args(CallState):
+        return None
+    shown = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
+    took = float(seconds) if isinstance(seconds, (int, float)) else None
+    return ShownResult(cast("CallState", state), text_in(value.get("summary")), text_in(value.get("diff")), took, shown)
+
+
+def shown_to_json(shown: Shown, redact: Callable[[str], str]) -> JsonObject:
+    event = shown.event
+    found: JsonObject
+    match event:
+        case TurnEnded():
+            found = _turn_to_json(event, redact)
+        case WebSearched():
+            sources: list[Json] = [[source.url, source.title] for source in event.sources]
+            found = {"type": "searched", "queries": [redact(query) for query in event.queries], "sources": sources}
+        case _:
+            name = _SHOWN_NAMES[type(event)]
+            values = {field: getattr(event, field) for field in _SHOWN_FIELDS[name][1]}
+            found = {"type": name, **{key: redact(v) if isinstance(v, str) else v for key, v in values.items()}}
+    return {**found, "at": shown.at} if shown.at else found
+
+
+def shown_from(value: Json) -> Shown | None:
+    """Return an item; None if it is of an unknown type. Raise `ValueError` if it is invalid."""
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    at = value.get("at", 0)
+    if not isinstance(at, int):
+        raise ValueError("at is no number")
+    name = text_in(value.get("type"))
+    if name == "turn":
+        return Shown(_turn_from(value), at)
+    if name == "searched":
+        return Shown(_searched_from(value), at)
+    if name not in _SHOWN_FIELDS:
+        return None
+    cls, kinds = _SHOWN_FIELDS[name]
+    found = {field: value.get(field) for field in kinds}
+    for field, kind in kinds.items():
+        if not isinstance(found[field], (int, float) if kind is float else kind):
+            raise ValueError(f"{field} is missing or of the wrong kind")
+    if cls is Notice and found["level"] not in get_args(Level):
+        raise ValueError("no such level")
+    return Shown(cls(**found), at)
+
+
+def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:
+    usage = {one.name: getattr(ended.usage, one.name) for one in fields(Usage)}
+    found: JsonObject = {
+        "type": "turn",
+        "outcome": ended.outcome,
+        "usage": {name: count for name, count in usage.items() if count is not None},
+        "api_calls": {name: count for name, count in asdict(ended.api_calls).items() if count},
+    }
+    if ended.seconds is not None:
+        found["seconds"] = round(ended.seconds, 3)
+    if ended.cost is not None:
+        found["cost"] = str(ended.cost)
+    if ended.discarded_output_tokens:
+        found["discarded"] = ended.discarded_output_tokens
+    if ended.limit is not None:
+        found["limit"] = ended.limit
+    if ended.error is not None:
+        found["error"] = {"kind": ended.error.kind, "message": redact(ended.error.message)}
+    return found
+
+
+def _turn_from(value: JsonObject) -> TurnEnded:
+    error, limit, cost, seconds = (value.get(name) for name in ("error", "limit", "cost", "seconds"))
+    try:
+        spent = Decimal(cost) if isinstance(cost, str) else None
+    except InvalidOperation:
+        raise ValueError("cost is no number") from None
+    discarded = value.get("discarded")
+    return TurnEnded(
+        Outcome(text_in(value.get("outcome"))),
+        None,
+        "",
+        "",
+        0,
+        Usage(**_counts(value.get("usage"), Usage)),
+        spent,
+        ApiCalls(**_counts(value.get("api_calls"), ApiCalls)),
+        discarded_output_tokens=discarded if isinstance(discarded, int) else 0,
+        limit=Limit(limit) if isinstance(limit, str) else None,
+        error=ErrorInfo(text_in(error.get("kind")), text_in(error.get("message"))) if isinstance(error, dict) else None,
+        seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
+    )
+
+
+def _searched_from(value: JsonObject) -> WebSearched:
+    queries, sources = value.get("queries"), value.get("sources")
+    if not isinstance(queries, list) or not isinstance(sources, list):
+        raise ValueError("a search without its lists")
+    pages = [Source(*map(str, one[:2])) for one in sources if isinstance(one, list) and one]
+    return WebSearched(tuple(map(str, queries)), tuple(pages))
+
+
+def _counts(value: Json, cls: type[Any]) -> dict[str, int]:
+    known = {one.name for one in fields(cls)}
+    found = value.items() if isinstance(value, dict) else ()
+    return {name: count for name, count in found if name in known and isinstance(count, int)}
+
+
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in _ESCAPED}
 
 

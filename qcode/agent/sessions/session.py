@@ -1,7 +1,8 @@
 """One open session: the interface through which a conversation writes to its file.
 
-No method raises for a disk error; `take_warnings` returns lines for the user. A file change may be recorded from a
-thread while the conversation continues.
+`ShownRecorder` writes the display of a turn beside its messages, for a replay. No method raises for a disk error;
+`take_warnings` returns lines for the user. A file change may be recorded from a thread while the conversation
+continues.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from qcode.agent.sessions.history import (
     Move,
     RecordedChange,
     SessionHistory,
+    Shown,
+    ShownPrompt,
+    ShownResult,
     StoredMessage,
+    Thought,
     runs_of,
 )
 from qcode.agent.sessions.partial import PartialReply
@@ -33,14 +38,36 @@ from qcode.agent.sessions.records import (
     redacted,
     redacted_block,
     redacted_call,
+    result_to_json,
     runs_to_json,
+    shown_to_json,
     stored_to_json,
     to_line,
 )
 from qcode.engine.effects import Append, Compact
-from qcode.protocol.events import AttemptRecord, ToolFinished
+from qcode.protocol.events import (
+    AgentEvent,
+    AttemptRecord,
+    Compacted,
+    Notice,
+    OutputEscalated,
+    PartialRestored,
+    ReplyFinished,
+    Retry,
+    StepStarted,
+    ToolCallProgress,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnEvent,
+    TurnStarted,
+)
 from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.text.json import Json, JsonObject
+
+MAX_DIFF_CHARS = 400_000
+"""A longer diff is cut at a line. The checkpoints have both versions of the file."""
 
 
 class Session:
@@ -190,13 +217,28 @@ class Session:
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
         self._write({**record, "name": clean.name, "arguments": clean.arguments})
 
-    def record_result(self, result: ToolResult) -> None:
+    def record_result(self, result: ToolResult, shown: ShownResult | None = None) -> None:
         """Record the result of a call while other calls of the step still run, so that a crash does not lose it.
 
         The message with all results of the step is appended later, and replaces this record when the file is loaded.
+        `shown` is how the user saw it.
         """
-        block = block_to_json(redacted_block(result, self.redact))
-        self._write({"kind": "result", "at": self._now(), **block})
+        with self._lock:
+            clean = redacted_block(result, self.redact)
+            record: JsonObject = {"kind": "result", "at": self._now(), **block_to_json(clean)}
+            if shown is not None:
+                if len(shown.diff) > MAX_DIFF_CHARS:
+                    shown = replace(shown, diff=shown.diff[: shown.diff.rindex("\n", 0, MAX_DIFF_CHARS) + 1])
+                record["shown"] = result_to_json(shown, self.redact(result.content), self.redact)
+                self.history.show_result(result.call_id, shown)
+            self._write(record)
+
+    def record_shown(self, items: Sequence[Shown]) -> None:
+        """Record items that were shown with the last message, beside its text."""
+        with self._lock:
+            found: list[Json] = [shown_to_json(one, self.redact) for one in items]
+            self._write({"kind": "shown", "at": self._now(), "items": found})
+            self.history.show(items)
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
@@ -294,4 +336,92 @@ class SessionTranscript:
         """Store the result of a call at once, while other calls of its step have yet to run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
-        self.session.record_result(result)
+        shown = ShownResult(finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown)
+        self.session.record_result(result, shown)
+
+
+class ShownRecorder:
+    """Records, of the events of one turn, those that no message holds. `prompt` is how the prompt was shown.
+
+    `record` is called once the message that the items belong to is stored.
+    """
+
+    def __init__(self, record: Callable[[list[Shown]], None], clock: Callable[[], float], prompt: str = "") -> None:
+        self._record = record
+        self._clock = clock
+        self._prompt = prompt
+        self._begun = clock()
+        self._running: dict[str, float] = {}
+        self._pending: list[Shown] = []
+        self._chars = 0
+        self._thinking_since: float | None = None
+        self._has_shown = False
+
+    def see(self, event: TurnEvent) -> TurnEvent:
+        """Record an event, and return it with the time it took."""
+        match event:
+            case TurnStarted() if self._prompt:
+                self._record([Shown(ShownPrompt(self._prompt))])
+            case ToolStarted(call=call):
+                self._running[call.call_id] = self._clock()
+            case ToolFinished(call=call) if call.call_id in self._running:
+                return replace(event, seconds=self._clock() - self._running.pop(call.call_id))
+            case Notice() | Compacted():
+                self._record([Shown(event)])
+            case TurnEnded():
+                ended = replace(event, seconds=self._clock() - self._begun)
+                self._record([Shown(ended)])
+                return ended
+            case AgentEvent():
+                pass
+            case _:
+                self._see_reply(event)
+        return event
+
+    def _see_reply(self, event: TurnEvent) -> None:
+        match event:
+            case StepStarted():
+                self._start_reply()
+                self._has_shown = False
+            case ReasoningDelta():
+                self._has_shown = True
+                self._thinking_since = self._clock() if self._thinking_since is None else self._thinking_since
+            case TextDelta(text=text):
+                self._end_thought()
+                self._has_shown = True
+                self._chars += len(text)
+            case ToolCallProgress():
+                self._end_thought()
+                self._has_shown = True
+            case Retry() | PartialRestored():
+                self._see_retry(event)
+            case OutputEscalated() | WebSearched():
+                self._pending.append(Shown(event, self._chars))
+            case ReplyFinished(message=message):
+                self._end_thought()
+                if message is not None and self._pending:
+                    self._record(self._pending)
+                self._start_reply()
+            case _:
+                pass
+
+    def _see_retry(self, event: Retry | PartialRestored) -> None:
+        if isinstance(event, PartialRestored):
+            self._start_reply()
+            self._chars = len(event.text)
+            self._pending = [Shown(PartialRestored(""), self._chars)]
+        elif event.is_continuation:
+            self._pending.append(Shown(event, self._chars))
+        else:
+            self._start_reply()
+            # A label over text that the new attempt replaced is gone when the reply is finished.
+            if not self._has_shown:
+                self._pending.append(Shown(event))
+
+    def _start_reply(self) -> None:
+        self._pending, self._chars, self._thinking_since = [], 0, None
+
+    def _end_thought(self) -> None:
+        if self._thinking_since is not None:
+            seconds, self._thinking_since = self._clock() - self._thinking_since, None
+            self._pending.append(Shown(Thought(round(seconds, 3)), self._chars))

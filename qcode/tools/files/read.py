@@ -111,10 +111,12 @@ def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: li
         raise Refused(f"{place.shown} has {len(lines):,} lines; offset {first:,} is beyond its end")
     shown = _numbered(lines[first - 1 : first - 1 + limit], first)
     last = first + len(shown) - 1
+    summary = count_text(len(shown), "line")
     if first > 1 or last < len(lines):
         rest = f"; read on with offset {last + 1}" if last < len(lines) else ""
         notes = [f"[lines {first}-{last} of {len(lines)}{rest}]", *notes]
-    return ToolOutcome("\n".join([*shown, *notes]), summary=count_text(len(shown), "line"))
+        summary = f"lines {first}-{last} of {len(lines):,}"
+    return ToolOutcome("\n".join([*shown, *notes]), summary=summary)
 
 
 def _numbered(lines: list[str], first: int) -> list[str]:
@@ -144,7 +146,7 @@ def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspac
     last = first + len(shown) - 1
     rest = "" if part.is_end and len(shown) == len(lines) else f"; read on with offset {last + 1}, or search with grep"
     note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{rest}]"
-    return ToolOutcome("\n".join([*shown, note]), summary=f"{len(shown):,} lines")
+    return ToolOutcome("\n".join([*shown, note]), summary=f"lines {first}-{last}")
 
 
 def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -> ToolOutcome:

@@ -1,8 +1,8 @@
 """The model's to-do list: read from calls and messages, formatted as text, shown in a panel above the prompt.
 
-The panel is open, folded to one line, or hidden; it takes no focus. It opens when the model starts a list, unless the
-user has folded it before, and folds when the turn ends. Finished items disappear with the next turn. The functions
-below the panel are pure; the linear mode uses them without it.
+The panel is open, folded to one line, or hidden; it takes no focus. It opens when the model starts a list and folds
+when the turn ends; a finished list leaves then. The user opens it, and dismisses it until it is opened again. The
+functions below the panel are pure; the linear mode uses them without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textual.events import Click
 from textual.geometry import Region
 from textual.widgets import Static
 
-from qcode.protocol.events import ToolFinished, TurnEnded, TurnEvent, TurnStarted
+from qcode.protocol.events import ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line
@@ -32,14 +32,14 @@ _SHARE = 0.334
 
 
 class TodoPanel(Vertical):
-    """The panel of the to-do list. `items` is the list, `key` the key that opens and folds it, such as `Ctrl+T`."""
+    """The panel of the to-do list. `items` is the list, `key` the key that opens and dismisses it, such as `Ctrl+T`."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.items: tuple[TodoItem, ...] = ()
         self.key = ""
         self._is_open = False
-        self._is_kept_folded = False
+        self._is_dismissed = False
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -55,15 +55,13 @@ class TodoPanel(Vertical):
     def handle(self, event: TurnEvent) -> None:
         """Update the list from an event of the turn."""
         match event:
-            case TurnStarted() if is_over(self.items):
-                self._show((), is_open=False)
             case ToolFinished(call=call, state="done"):
                 items = todos_of(call)
                 if items is not None:
-                    is_new = is_over(self.items) and not is_over(items) and not self._is_kept_folded
+                    is_new = is_over(self.items) and not is_over(items) and not self._is_dismissed
                     self._show(items, is_open=is_new or self._is_open)
             case TurnEnded():
-                self._show(self.items, is_open=False)
+                self.become(self.items)
             case _:
                 pass
 
@@ -72,10 +70,10 @@ class TodoPanel(Vertical):
         self._show(() if is_over(items) else tuple(items), is_open=False)
 
     def toggle(self) -> bool:
-        """Open or fold at the user's request; return False if there is no list."""
+        """Open or dismiss at the user's request; return False if there is no list."""
         if not self.items:
             return False
-        self._is_kept_folded = self._is_open
+        self._is_dismissed = self._is_open
         self._show(self.items, is_open=not self._is_open)
         return True
 
@@ -97,8 +95,8 @@ class TodoPanel(Vertical):
         self._paint()
 
     def _paint(self) -> None:
-        self.display = bool(self.items)
-        if not self.is_mounted or not self.items:
+        self.display = bool(self.items) and not self._is_dismissed
+        if not self.is_mounted or not self.display:
             return
         width = max(8, (self.size.width or 80) - len(_LABEL) - 2)
         hint = f"  {self.key}" if self.key and width >= _ROOM_FOR_HINT else ""

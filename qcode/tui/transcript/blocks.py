@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _MIN_BLOCK_CELLS = 8
+MAX_PROSE_CELLS = 110
+"""The width of paragraphs on a wide screen. Code and tables may be wider."""
 _BULLETS = "•◦▪"
 _TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _MAX_LEVELS = 40
@@ -69,7 +71,7 @@ class ProseView:
         """Return the rows of a long chunk that still grows."""
         if self._lines is None:
             if self._paragraph is None:
-                self._paragraph = GrowingParagraph(self._width, _paragraph_spans)
+                self._paragraph = GrowingParagraph(min(self._width, MAX_PROSE_CELLS), _paragraph_spans)
             rows = self._paragraph.grow("\n".join(chunk.lines))
             if rows is not None:
                 return rows
@@ -142,13 +144,12 @@ class _TokenPass:
         return inline_spans(token.children or [], base) if token.type == "inline" else []
 
     def _paragraph(self, index: int, _close: int, width: int, base: Ink) -> list[Line]:
-        return wrap(self._spans(index + 1, base), width)
+        return wrap(self._spans(index + 1, base), min(width, MAX_PROSE_CELLS))
 
     def _heading(self, index: int, _close: int, width: int, base: Ink) -> list[Line]:
         paint = over(base, "heading")
-        if self.tokens[index].tag in ("h1", "h2"):
-            paint = over(paint, f"heading-{self.tokens[index].tag[1]}")
-        return wrap(self._spans(index + 1, paint), width)
+        paint = over(paint, f"heading-{min(int(self.tokens[index].tag[1]), 3)}")
+        return wrap(self._spans(index + 1, paint), min(width, MAX_PROSE_CELLS))
 
     def _rule(self, _index: int, _close: int, width: int, base: Ink) -> list[Line]:
         return [Line((("─" * width, over(base, "rule")),), is_mark=True)]

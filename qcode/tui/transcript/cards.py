@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, get_args
 
+from rich.cells import cell_len
+
 from qcode import values
 from qcode.protocol.events import Level
 from qcode.protocol.messages import ToolCall
-from qcode.text.clean import shown_line
-from qcode.text.json import Json, parse_object
+from qcode.text.clean import clean, shown_line
+from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import duration_text
 from qcode.tools.dialog import EXIT_PLAN_MODE
+from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, painted, pen_after
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line, Span, crop, ink, keep_tabs, prefix, spread, tidy, wrap
@@ -43,6 +46,29 @@ _WORDS = {
     "rejected": "not run",
     "cancelled": "cancelled",
 }
+VERBS = {
+    "shell": "Run",
+    "edit": "Edit",
+    "multi_edit": "Edit",
+    "apply_patch": "Edit",
+    "notebook_edit": "Edit",
+    "write": "Write",
+    "read": "Read",
+    "grep": "Search",
+    "glob": "Find",
+    "ls": "List",
+    "fetch": "Fetch",
+    "web_search": "Web",
+    "ask_person": "Ask",
+    "exit_plan_mode": "Plan",
+    "agent": "Task",
+    "todo": "Todo",
+    "jobs": "Jobs",
+    "diagnostics": "Check",
+}
+"""The names of tools for people. A tool of a server is shown by its own name."""
+_VERB_CELLS = max(map(len, VERBS.values()))
+_READING = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
 _ARGUMENT_ROWS = 3
@@ -62,7 +88,8 @@ class CardUpdate:
 
     `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
     the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `is_hidden`:
-    the card has no rows until its next state, because a question shows the same call.
+    the card has no rows until its next state, because a question shows the same call. `seconds` is the duration of the
+    call, if the card is not to measure it.
     """
 
     state: CardState | None = None
@@ -73,6 +100,7 @@ class CardUpdate:
     summary: str | None = None
     hint: str | None = None
     detail: str | None = None
+    seconds: float | None = None
     is_hidden: bool | None = None
 
 
@@ -82,6 +110,7 @@ class TranscriptView(Protocol):
     def add_user(self, text: str) -> None: ...
     def append_text(self, text: str) -> None: ...
     def append_reasoning(self, text: str) -> None: ...
+    def end_reasoning(self, seconds: float) -> None: ...
     def settle(self) -> None: ...
     def restart(self, label: str) -> None: ...
     def restore(self, text: str, reasoning: str = "") -> None: ...
@@ -97,7 +126,9 @@ class Card(Foldable):
     def __init__(self, name: str, argument: str, clock: Callable[[], float]) -> None:
         super().__init__()
         self.state: CardState = "waiting"
-        self._name = tidy(name).replace("\n", " ") or "tool"
+        self._name = f"{VERBS[name]:<{_VERB_CELLS}}" if name in VERBS else tidy(name).replace("\n", " ") or "tool"
+        self.is_reading = name in _READING
+        """Whether the folded card is one row, because its output is read by the model only."""
         self._argument = tidy(argument)
         self._clock = clock
         self._begun: float | None = None
@@ -107,6 +138,8 @@ class Card(Foldable):
         self._is_hidden = False
         self._output: list[str] = []
         self._rest = ""
+        self._pen = PLAIN_PEN
+        self._pens: dict[int, Pen] = {}
         self._long: list[str] = []
         self._long_rest = ""
         self._diff: list[DiffRow] = []
@@ -120,6 +153,7 @@ class Card(Foldable):
             self._argument = tidy(update.argument)
         if update.output is not None:
             self._output, self._rest = [], ""
+            self._pen, self._pens = PLAIN_PEN, {}
             self._unfolded_rows.clear()
             self._take(update.output)
         if update.append is not None:
@@ -129,6 +163,8 @@ class Card(Foldable):
             self._long += complete
         if update.diff is not None:
             self._diff = parse_diff(update.diff) if update.diff else []
+        if update.seconds is not None:
+            self._seconds = update.seconds
         if update.hint is not None:
             self._hint = update.hint
         if update.state is not None or update.is_hidden is not None:
@@ -140,16 +176,20 @@ class Card(Foldable):
     def size(self) -> tuple[int, int]:
         if self.is_unfolded:
             return len(self._argument), len(self._long or self._output) + len(self._diff)
+        if self.is_reading:
+            return 0, 0
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
         return min(len(self._argument), 80), folded
 
     def source(self) -> str:
         output = self._source()
-        return "\n".join([self._argument, *output[0], output[1], *(row.text for row in self._diff)])
+        return clean("\n".join([self._argument, *output[0], output[1], *(row.text for row in self._diff)]))
 
     def lay_out(self, width: int) -> list[Line]:
         if self._is_hidden:
             return []
+        if self.is_reading and not self.is_unfolded:
+            return [self._row(width)]
         lines = self._title(width)
         room = max(1, width - len(_INDENT[0]))
         if self._diff:
@@ -168,7 +208,12 @@ class Card(Foldable):
 
     def _take(self, text: str) -> None:
         *complete, self._rest = (self._rest + text).split("\n")
-        self._output += complete
+        for line in complete:
+            self._output.append(line)
+            if has_sequences(line):
+                self._pen = pen_after(line, self._pen)
+            if self._pen != PLAIN_PEN:
+                self._pens[len(self._output)] = self._pen
 
     def _slot(self) -> str:
         return _SLOTS.get(self.state, f"card-{self.state}")
@@ -186,6 +231,18 @@ class Card(Foldable):
         if self._seconds is not None and self._seconds >= _NOTABLE:
             parts.append(duration_text(self._seconds))
         return " · ".join(parts)
+
+    def _row(self, width: int) -> Line:
+        """Return the whole card in one row: the status stays, the argument is cut."""
+        status = self._status()
+        status = crop(f"  {status}", max(0, width - 2 - cell_len(self._name))) if status else ""
+        spans: list[Span] = [(f"{_ICONS[self.state]} ", ink(self._slot())), (self._name, ink("card-title"))]
+        room = width - 3 - cell_len(self._name) - cell_len(status)
+        if self._argument and room > 1:
+            spans.append((f" {crop(self._argument.replace(chr(10), ' '), room)}", ink("card-argument")))
+        if status:
+            spans.append((status, ink("card-failed" if self._slot() == "card-failed" else "dim")))
+        return Line(tuple(spans), lead=2)
 
     def _title(self, width: int) -> list[Line]:
         """Return icon, name and argument, and the status on the same row if it fits, otherwise below."""
@@ -223,12 +280,15 @@ class Card(Foldable):
         if self.is_unfolded:
             rows = [row for rows in self._all_rows(source, width)[first:last] for row in rows]
         elif count <= _HEAD + _TAIL + _MIN_FOLD:
-            rows = [row for text in source[first:last] for row in self._output_line(text, width)]
+            rows = self._some_rows(source, first, last, width)
         else:
-            rows = [row for text in source[first : first + _HEAD] for row in self._output_line(text, width)]
+            rows = self._some_rows(source, first, first + _HEAD, width)
             rows.append(_fold_line(count - _HEAD - _TAIL, "line"))
-            rows += [row for text in source[last - _TAIL : last] for row in self._output_line(text, width)]
+            rows += self._some_rows(source, last - _TAIL, last, width)
         return prefix(rows, _GUTTER, _GUTTER)
+
+    def _some_rows(self, source: Sequence[str], first: int, last: int, width: int) -> list[Line]:
+        return [row for at in range(first, last) for row in self._output_line(source[at], width, at)]
 
     def _all_rows(self, source: Sequence[str], width: int) -> list[list[Line]]:
         """Return the rows of every line. Rows of complete lines are cached, so the cost depends only on new output."""
@@ -236,15 +296,23 @@ class Card(Foldable):
         if width != self._unfolded_width:
             kept.clear()
             self._unfolded_width = width
-        kept += [self._output_line(text, width) for text in source[len(kept) : len(self._source()[0])]]
-        return [*kept, *(self._output_line(text, width) for text in source[len(kept) :])]
+        for at in range(len(kept), len(self._source()[0])):
+            kept.append(self._output_line(source[at], width, at))
+        return [*kept, *(self._output_line(source[at], width, at) for at in range(len(kept), len(source)))]
 
-    def _output_line(self, text: str, width: int) -> list[Line]:
-        """Return the rows of one line of output. As in a terminal, a carriage return overwrites the text before it."""
-        shown = keep_tabs(text.rstrip("\r").rpartition("\r")[2])
-        if not self.is_unfolded:
-            shown = shown[: width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL]
-        rows = wrap(spread([(shown, ink("output"))]), width, is_code=True)
+    def _output_line(self, text: str, width: int, at: int) -> list[Line]:
+        """Return the rows of the line `at` of output. As in a terminal, a carriage return overwrites the text before.
+
+        Colours are kept, also those that an earlier line began.
+        """
+        before, _, shown = text.rstrip("\r").rpartition("\r")
+        limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
+        pen = PLAIN_PEN if self.is_unfolded and self._long else self._pens.get(at, PLAIN_PEN)
+        if pen == PLAIN_PEN and not has_sequences(text):
+            spans = [(keep_tabs(shown)[:limit], ink("output"))]
+        else:
+            spans = painted(shown, ink("output"), pen_after(before, pen), limit)
+        rows = wrap(spread(spans), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
         kept = rows[:_ROWS_PER_LINE]
@@ -287,11 +355,19 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
     if plan:
         return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
     arguments = parse_object(call.arguments) or {}
+    if call.name in ("grep", "glob"):
+        return shown_line(_searched(arguments), limit)
     for key in _MAIN_ARGUMENTS:
         text = _argument_text(arguments.get(key))
         if text:
             return shown_line(text, limit)
     return next((shown_line(text, limit) for text in map(_argument_text, arguments.values()) if text), "")
+
+
+def _searched(arguments: JsonObject) -> str:
+    """Return what a search looks for and where: `TODO in src (*.py)`."""
+    pattern, path, glob = (_argument_text(arguments.get(name)) for name in ("pattern", "path", "glob"))
+    return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"
 
 
 def _argument_text(value: Json) -> str:

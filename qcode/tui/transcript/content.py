@@ -34,15 +34,13 @@ class Content:
     """The entries of a transcript. `take_changed` returns the first entry that must be laid out again.
 
     While a new attempt replaces a reply, `held` is the rest of the old text; the new attempt precedes it, starting at
-    the index `held_at`. `arrivals` counts additions, for the label that reports new text below. With
-    `folds_at_once` False, finished reasoning stays unfolded, because the user may be reading it.
+    the index `held_at`. `arrivals` counts additions, for the label that reports new text below.
     """
 
     def __init__(self, clock: Callable[[], float], thinking: Thoughts = "folded") -> None:
         self.thinking: Thoughts = thinking
         self.entries: list[Entry] = []
         self.is_unfolded = False
-        self.folds_at_once = True
         self.arrivals = 0
         self.held: Held | None = None
         self.held_at = 0
@@ -50,11 +48,10 @@ class Content:
         self._changed: int | None = None
         self._has_moved = False
         self._cards: dict[str, Card] = {}
-        self._running: set[Card] = set()
+        self._running: set[Entry] = set()
         self._live: list[Entry] = []
         self._text: ReplyEntry | None = None
         self._thinking: Thinking | None = None
-        self._late_folds: list[Thinking] = []
         self._goes_on = False
 
     def take_changed(self) -> int | None:
@@ -79,7 +76,10 @@ class Content:
         self._add(WelcomeEntry(lines))
 
     def add_user(self, text: str) -> None:
-        self._add(Prompted(text, ink("user"), "> ", ink("user-mark")))
+        if self.entries and isinstance(self.entries[0], WelcomeEntry):
+            self.entries[0].collapse()
+            self._note(0)
+        self._add(Prompted(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
 
     def add_notice(self, level: Level, text: str) -> None:
         slot = f"notice-{level}"
@@ -104,11 +104,19 @@ class Content:
         if not self._goes_on:
             self._text = None
         if self._thinking is None:
-            self._thinking = Thinking(self._clock())
+            self._thinking = Thinking(self._clock)
+            self._thinking.is_unfolded = self.thinking == "expanded"
+            self._running.add(self._thinking)
             self._add_live(self._thinking)
         self.arrivals += 1
         self._thinking.append(text)
         self._touch(self._thinking)
+
+    def end_reasoning(self, seconds: float) -> None:
+        """End the reasoning, which took `seconds`."""
+        if self._thinking is not None:
+            self._thinking.finish_after(seconds)
+            self._end_thinking()
 
     def add_mark(self, text: str) -> None:
         """Add a mark inside the live text, which continues below it, or as a separate row if there is no live text."""
@@ -143,9 +151,9 @@ class Content:
         """Replace the live blocks with this text, which is live in turn."""
         at, _ = self._take_live()
         if reasoning and self.thinking != "hidden":
-            thinking = Thinking(self._clock())
+            thinking = Thinking(self._clock)
             thinking.append(reasoning)
-            thinking.finish(self._clock())
+            thinking.finish()
             thinking.unfold(self.thinking == "expanded")
             self._add_live(thinking, at)
             at += 1
@@ -170,7 +178,10 @@ class Content:
 
         card = Card(name, argument, self._clock)
         self._cards[call_id] = card
-        self._add(card, at=None if self.held is None else self.entries.index(self.held))
+        at = len(self.entries) if self.held is None else self.entries.index(self.held)
+        above = self.entries[at - 1] if at else None
+        is_grouped = card.is_reading and isinstance(above, Card) and above.is_reading
+        self._add(card, gap=0 if is_grouped else 1, at=at)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         """Change a card, unless it was removed with its attempt. Raise `ValueError` for an unknown state."""
@@ -191,14 +202,13 @@ class Content:
         self._touch(card)
 
     def tick(self) -> None:
-        """Update the elapsed time on running cards."""
-        for card in self._running:
-            card.touch()
-            self._touch(card)
+        """Update the elapsed time on running cards and live reasoning."""
+        for entry in self._running:
+            entry.touch()
+            self._touch(entry)
 
     def toggle_folds(self) -> None:
         self.is_unfolded = not self.is_unfolded
-        self._late_folds.clear()
         for entry in self.entries:
             if isinstance(entry, Foldable):
                 entry.unfold(self.is_unfolded)
@@ -209,23 +219,12 @@ class Content:
         entry.unfold(is_unfolded)
         self._touch(entry)
 
-    def fold_late(self) -> None:
-        """Fold the reasoning that stayed unfolded while the user was reading."""
-        for thinking in self._late_folds:
-            thinking.unfold(self.is_unfolded)
-            self._touch(thinking)
-        self._late_folds.clear()
-
     def _end_thinking(self) -> None:
         thinking, self._thinking = self._thinking, None
         if thinking is None:
             return
-        thinking.finish(self._clock())
-        if self.thinking == "expanded":
-            thinking.unfold(True)
-        elif not self.folds_at_once and not thinking.is_unfolded:
-            thinking.unfold(True)
-            self._late_folds.append(thinking)
+        thinking.finish()
+        self._running.discard(thinking)
         self._touch(thinking)
 
     def _take_live(self) -> tuple[int, list[Entry]]:
@@ -233,8 +232,8 @@ class Content:
         old = [*self._live, *([self.held] if self.held is not None else [])]
         at = min((self.entries.index(entry) for entry in old), default=len(self.entries))
         self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
-        self._late_folds = [thinking for thinking in self._late_folds if thinking not in old]
         for entry in old:
+            self._running.discard(entry)
             self._remove(entry)
         self.held = None
         self._forget_live()

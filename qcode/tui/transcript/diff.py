@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from difflib import SequenceMatcher
 from typing import Literal
 
@@ -140,6 +141,22 @@ def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
         elif result and result[-1].kind not in ("hunk", "file"):
             result.append(DiffRow("hunk", ""))
     return result[:-1] if result and result[-1].kind == "hunk" else result
+
+
+@dataclass(slots=True)
+class DiffCount:
+    """The files of several diffs, each once, and their added and removed lines."""
+
+    files: set[str] = field(default_factory=set)
+    added: int = 0
+    removed: int = 0
+
+    def add(self, diff: str) -> None:
+        for line in diff_lines(diff.split("\n")):
+            if line.kind == "outside" and line.text.startswith(("+++ ", "--- ")) and "/dev/null" not in line.text:
+                self.files.add(line.text[4:].split("\t")[0].partition("/")[2])
+            self.added += line.kind == "add"
+            self.removed += line.kind == "remove"
 
 
 def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:

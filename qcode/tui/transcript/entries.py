@@ -6,13 +6,15 @@ An entry is laid out only when its rows are needed; until then its height is an 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
+from rich.cells import cell_len
+
 from qcode.text.numbers import duration_text
-from qcode.tui.transcript.line import Ink, Line, Span, ink, prefix, repaint, tidy, wrap
+from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, prefix, repaint, tidy, wrap
 
 if TYPE_CHECKING:
     from qcode.tui.transcript.markdown import MarkdownStream
@@ -130,15 +132,31 @@ class TextEntry(Entry):
 
 
 class Prompted(TextEntry):
-    """A prompt of the user."""
+    """A prompt of the user, on a band across the width, so that turns are found by eye."""
+
+    def lay_out(self, width: int) -> list[Line]:
+        lines = super().lay_out(width)
+        for line in lines:
+            line.fill = ink("user-band")
+        return lines
 
 
 class WelcomeEntry(Entry):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()
         self._texts = [tidy(line) for line in lines]
+        self._is_collapsed = False
+
+    def collapse(self) -> None:
+        """Show only the first two lines, joined: the conversation has begun."""
+        self._is_collapsed = True
+        self.touch()
 
     def lay_out(self, width: int) -> list[Line]:
+        if self._is_collapsed:
+            facts = [text[len(label[0]) :] if (label := _LABEL.match(text)) else text for text in self._texts[1:2]]
+            spans = [(self._texts[0], ink("welcome-title")), *((f" · {fact}", ink("welcome")) for fact in facts)]
+            return wrap(spans, width)[:1]
         spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]
         return [row for text, paint in spans for row in _hanging(text, paint, width)]
 
@@ -224,11 +242,12 @@ class ReplyEntry(Entry):
 
 
 class Thinking(Foldable):
-    """Reasoning of the model: shown in full while it streams, then folded to one line with its duration."""
+    """Reasoning of the model: one row with its duration and, while it streams, its last words; unfolded, all of it."""
 
-    def __init__(self, begun: float) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._begun = begun
+        self._clock = clock
+        self._begun = clock()
         self._seconds: float | None = None
         self._parts: list[str] = []
         self._fed = 0
@@ -240,7 +259,7 @@ class Thinking(Foldable):
         return self._seconds is None
 
     def size(self) -> tuple[int, int]:
-        if not self.is_live and not self.is_unfolded:
+        if not self.is_unfolded:
             return 0, 0
         return sum(map(len, self._parts)), 1 + sum(part.count("\n") for part in self._parts)
 
@@ -248,23 +267,34 @@ class Thinking(Foldable):
         self._parts.append(text)
         self._is_current = False
 
-    def finish(self, now: float) -> None:
+    def finish(self) -> None:
         """End the reasoning. Idempotent."""
+        self.finish_after(self._clock() - self._begun)
+
+    def finish_after(self, seconds: float) -> None:
+        """End the reasoning, which took `seconds`. Idempotent."""
         if self._seconds is None:
-            self._seconds = now - self._begun
+            self._seconds = seconds
             self._parts = ["".join(self._parts)]
             self.touch()
 
+    def unfold(self, is_unfolded: bool) -> None:
+        if self.is_unfolded != is_unfolded:
+            self._lines = []
+        super().unfold(is_unfolded)
+
     def update(self, width: int) -> int:
-        if not self.is_live or self._width != width or not self._lines:
+        if not self.is_live or not self.is_unfolded:
+            return super().update(width)
+        if self._width != width or not self._lines:
             self._fed, self._rest, self._settled = 0, "", 1
-            if not self.is_live:
-                return super().update(width)
-            self._lines = [self._header()]
+            self._lines = [self._header(width)]
         elif self._is_current:
             return self.gap + len(self._lines)
-        first = self._settled
-        del self._lines[first:]
+        header = self._header(width)
+        first = self._settled if header.text == self._lines[0].text else 0
+        self._lines[0] = header
+        del self._lines[self._settled :]
         *complete, self._rest = (self._rest + "".join(self._parts[self._fed :])).split("\n")
         self._fed = len(self._parts)
         for line in complete:
@@ -278,23 +308,44 @@ class Thinking(Foldable):
         if self._rest.strip():
             self._lines += self._body(self._rest, width)
         self._width, self._is_current = width, True
-        return self.gap + first
+        return self.gap + first if first else 0
 
     def source(self) -> str:
         return "".join(self._parts)
 
     def lay_out(self, width: int) -> list[Line]:
-        lines = [self._header()]
+        lines = [self._header(width)]
         if self.is_unfolded:
             lines += [row for line in "".join(self._parts).strip("\n").split("\n") for row in self._body(line, width)]
         return lines
 
-    def _header(self) -> Line:
-        if self._seconds is None:
-            text = "Thinking…"
-        else:
-            text = f"Thought for {duration_text(self._seconds)}" if self._seconds >= _NOTABLE else "Thought"
-        return Line(((f"∴ {text}", ink("thinking-title")),), is_mark=True)
+    def _header(self, width: int) -> Line:
+        seconds = self._clock() - self._begun if self._seconds is None else self._seconds
+        if self._seconds is not None:
+            text = f"∴ thought for {duration_text(seconds)}" if seconds >= _NOTABLE else "∴ thought"
+            return Line(((text, ink("thinking-title")),), is_mark=True)
+        text = f"∴ thinking {duration_text(seconds)}" if seconds >= 1 else "∴ thinking"
+        words = "" if self.is_unfolded else self._last_words(width - len(text) - 4)
+        return Line(
+            ((crop(f"{text} · {words}…" if words else f"{text}…", width), ink("thinking-title")),), is_mark=True
+        )
+
+    def _last_words(self, width: int) -> str:
+        """Return the end of the text in at most `width` cells, from the start of a word."""
+        tail = ""
+        for part in reversed(self._parts):
+            tail = part + tail
+            if len(tail) > 2 * width:
+                break
+        words = tidy(tail[-2 * max(1, width) :]).split()
+        kept: list[str] = []
+        room = width
+        for word in reversed(words):
+            room -= cell_len(word) + bool(kept)
+            if room < 0:
+                break
+            kept.append(word)
+        return " ".join(reversed(kept))
 
     def _body(self, line: str, width: int) -> list[Line]:
         return prefix(wrap([(tidy(line), ink("thinking"))], max(1, width - 2)), _THINKING_GUTTER, _THINKING_GUTTER)

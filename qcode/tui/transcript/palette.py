@@ -13,6 +13,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.widget import Widget
 
+from qcode.tui.transcript.ansi import SLOT
 from qcode.tui.transcript.line import Ink
 
 
@@ -32,6 +33,7 @@ class Look(NamedTuple):
 _LOOKS: dict[str, Look] = {
     "welcome-title": Look(attributes="bold"),
     "welcome": Look("text-muted"),
+    "user-band": Look(ground="foreground", ground_share=9),
     "user": Look("foreground", attributes="bold"),
     "user-mark": Look("accent", attributes="bold"),
     "thinking": Look("text-muted", attributes="italic"),
@@ -45,6 +47,7 @@ _LOOKS: dict[str, Look] = {
     "heading": Look("primary", attributes="bold"),
     "heading-1": Look(attributes="bold underline"),
     "heading-2": Look(),
+    "heading-3": Look(attributes="not bold italic"),
     "strong": Look(attributes="bold"),
     "emphasis": Look(attributes="italic"),
     "strike": Look(attributes="strike"),
@@ -85,6 +88,7 @@ _LOOKS: dict[str, Look] = {
 
 # For the theme that uses the terminal's 16 colours, which cannot be blended.
 _TERMINAL_LOOKS: dict[str, Look] = {
+    "user-band": Look(),
     "welcome": Look("text-muted", attributes="dim"),
     "thinking-title": Look("text-muted", attributes="dim"),
     "mark": Look("text-muted", attributes="dim"),
@@ -159,6 +163,9 @@ class Palette:
         if style is None:
             app = self._widget.app
             is_terminal = app.current_theme.ansi
+            if slot.startswith(SLOT):
+                style = self._slots[slot] = _sgr_style(slot.removeprefix(SLOT))
+                return style
             look = _LOOKS[slot]
             if is_terminal:
                 look = _TERMINAL_LOOKS.get(slot, look)
@@ -178,6 +185,22 @@ class Palette:
             return color.rich_color if color.a else None
         strength = color.a * share / 100 * float(own_share.rstrip("%") or 100) / 100
         return self._widget.background_colors[1].blend(color, strength, alpha=1).rich_color
+
+
+_SGR_ATTRIBUTES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "7": "reverse", "9": "strike"}
+
+
+def _sgr_style(parameters: str) -> Style:
+    """Return the style of SGR parameters: an attribute, or a colour of the text or of its ground."""
+    if parameters in _SGR_ATTRIBUTES:
+        return Style.parse(_SGR_ATTRIBUTES[parameters])
+    code, *values = map(int, parameters.split(";"))
+    if values:
+        color = RichColor.from_ansi(values[1]) if values[0] == 5 else RichColor.from_rgb(*values[1:])
+        return Style(color=color) if code == 38 else Style(bgcolor=color)
+    is_bright, is_ground = code >= 90, code // 10 in (4, 10)
+    color = RichColor.from_ansi(code % 10 + 8 * is_bright)
+    return Style(bgcolor=color) if is_ground else Style(color=color)
 
 
 def painted_over(segments: list[Segment], start: int, end: int, marked: Style) -> list[Segment]:

@@ -92,7 +92,6 @@ class Pane(ScrollView):
         """Show `place` at the top of the view, or follow the end if too little text is below it."""
         self._seen = self.content.arrivals if self._place is None else self._seen
         self._place = place
-        self.content.folds_at_once = False
         self.flush()
         if self.scroll_y >= self.max_scroll_y:
             self.follow()
@@ -302,8 +301,6 @@ class Pane(ScrollView):
         """Follow the end from now on."""
         self._place = None
         self._seen = self.content.arrivals
-        self.content.folds_at_once = True
-        self.content.fold_late()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """React to the user's scrolling; scrolling by the pane itself is ignored."""
@@ -317,8 +314,7 @@ class Pane(ScrollView):
             if self._place is None:
                 self._seen = self.content.arrivals
             self._place = ReadingPosition(self.column.entries[index], row)
-            self.content.folds_at_once = False
-        self._show_changes()
+            self._show_changes()
 
     def reveal(self, y: int) -> None:
         """Scroll just far enough to show row `y`, a few rows away from the edge."""

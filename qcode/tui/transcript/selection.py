@@ -17,7 +17,7 @@ from textual.timer import Timer
 
 from qcode import values
 from qcode.tui.transcript.content import Content
-from qcode.tui.transcript.entries import Entry
+from qcode.tui.transcript.entries import Entry, Foldable
 from qcode.tui.transcript.line import Line, extract, href_at
 from qcode.tui.transcript.pane import Pane, word_at
 
@@ -110,8 +110,23 @@ class MarkingPane(Pane):
                 self.select(Offset(begin, first), Offset(end if last == y else self._length(last), last))
                 self._tell()
             return
-        if self.text_selection is None and line is not None and (href := href_at(line, x)):
+        if self.text_selection is not None or line is None:
+            return
+        if href := href_at(line, x):
             self.post_message(self.LinkClicked(href))
+            return
+        index, row = self.column.find(y)
+        entry = self.column.entries[index]
+        if isinstance(entry, Foldable) and (row == entry.gap or line.is_mark):
+            self.toggle(entry)
+
+    def toggle(self, entry: Foldable) -> None:
+        """Unfold one entry, or fold it again; the rows above it stay where they are."""
+        self.hold()
+        self.content.unfold(entry, not entry.is_unfolded)
+        place = self.place
+        if place is not None:
+            self.go_to(place)
 
     def select(self, start: Offset, end: Offset) -> None:
         """Select from the character at `start` up to, not including, the one at `end`."""

@@ -203,6 +203,11 @@ class Transcript(SearchingPane):
         self.content.restore(text, reasoning)
         self.schedule()
 
+    def end_reasoning(self, seconds: float) -> None:
+        """End the reasoning, which took `seconds`, if the transcript is not to measure that."""
+        self.content.end_reasoning(seconds)
+        self.schedule()
+
     def add_mark(self, text: str) -> None:
         """Insert a thin line labelled `text` into the live text, which continues below it."""
         self.content.add_mark(text)

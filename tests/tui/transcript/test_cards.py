@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.tui.transcript.cards import Card, CardState, CardUpdate
+from qcode.tools.registry import specs
+from qcode.tui.transcript.cards import VERBS, Card, CardState, CardUpdate
 from qcode.tui.transcript.line import extract, join
 
 
@@ -48,10 +49,10 @@ def test_a_running_card_counts_and_a_finished_one_tells_how_long_it_took() -> No
     card = running(clock)
     clock.now += 62
     card.touch()
-    assert rows(card) == ["● shell make test  running 1 min 02 s"]
+    assert rows(card) == ["● Run    make test  running 1 min 02 s"]
     card.change(CardUpdate(state="done", summary="12 passed"))
     clock.now += 100
-    assert rows(card) == ["✓ shell make test  12 passed · 1 min 02 s"]
+    assert rows(card) == ["✓ Run    make test  12 passed · 1 min 02 s"]
 
 
 def test_output_is_folded_to_head_and_tail() -> None:
@@ -100,7 +101,7 @@ def test_a_diff_is_shown_under_its_card() -> None:
     card.change(
         CardUpdate(state="done", diff="--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n", summary="1 line")
     )
-    assert rows(card) == ["✓ edit x.py  1 line", "  1 - a = 1", "  1 + a = 2"]
+    assert rows(card) == ["✓ Edit   x.py  1 line", "  1 - a = 1", "  1 + a = 2"]
 
 
 def test_a_long_diff_is_folded() -> None:
@@ -122,3 +123,55 @@ def test_copied_output_has_no_gutter() -> None:
     card = running(Clock())
     card.change(CardUpdate(output="first\n  second"))
     assert extract(card.rows(60)[1:]) == "first\n  second"
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"), [("shell", "Run"), ("multi_edit", "Edit"), ("ask_person", "Ask"), ("agent", "Task")]
+)
+def test_tools_have_names_for_people_in_a_column(name: str, verb: str) -> None:
+    card = Card(name, "it", Clock())
+    assert rows(card) == [f"○ {verb:<6} it  waiting"]
+    assert rows(Card("github__search", "it", Clock())) == ["○ github__search it  waiting"]
+
+
+def test_every_tool_has_a_name_for_people() -> None:
+    assert {spec.name for spec in specs()} - set(VERBS) == set()
+
+
+def test_a_reading_call_is_one_row_and_unfolds_to_its_output() -> None:
+    card = Card("grep", "a long pattern " * 8, Clock())
+    card.change(CardUpdate(state="done", output="a.py:1\nb.py:2", summary="2 matches in 2 files"))
+    assert rows(card) == ["✓ Search a long pattern a long patter…  2 matches in 2 files"]
+    assert len(rows(card, 40)) == 1
+    card.unfold(True)
+    assert rows(card)[-2:] == ["  │ a.py:1", "  │ b.py:2"]
+    failed = Card("read", "x.py", Clock())
+    failed.change(CardUpdate(state="failed", summary="x.py does not exist"))
+    assert rows(failed) == ["✗ Read   x.py  failed · x.py does not exist"]
+
+
+def test_colours_of_output_are_kept_over_rows_and_other_sequences_removed() -> None:
+    card = running(Clock())
+    card.change(CardUpdate(append="\x1b[1;31mFAILED\x1b[0m a\x1b]0;title\x07\x1b[2J\n\x1b[38;5;208mstill\n"))
+    card.change(CardUpdate(append="orange\x1b[m plain\x1b[8mseen"))
+    spans = [line.spans[1:] for line in card.rows(60)[1:]]
+    assert [[(text, ink.slots[1:]) for text, ink in row] for row in spans] == [
+        [("FAILED", ("sgr-1", "sgr-31")), (" a", ())],
+        [("still", ("sgr-38;5;208",))],
+        [("orange", ("sgr-38;5;208",)), (" plain", ()), ("seen", ())],
+    ]
+    assert extract(card.rows(60)[1:]) == "FAILED a\nstill\norange plainseen"
+    assert "FAILED a" in card.source()
+
+
+def test_text_in_the_colour_of_its_ground_stays_legible() -> None:
+    card = running(Clock())
+    card.change(CardUpdate(append="\x1b[31;41mred\x1b[38;2;1;2;3;48;2;1;2;3mdark"))
+    slots = [ink.slots for _, ink in card.rows(60)[1].spans[1:]]
+    assert slots == [("output", "sgr-31"), ("output", "sgr-38;2;1;2;3")]
+
+
+def test_a_flood_of_sequences_costs_no_more_than_its_length() -> None:
+    card = running(Clock())
+    card.change(CardUpdate(append="\x1b[31mx\x1b[m" * 200_000))
+    assert len(card.rows(60)) == 3

@@ -17,38 +17,66 @@ def rows(stage: Stage) -> list[str]:
     return stage.transcript.plain_text().split("\n")
 
 
-def test_thinking_is_shown_while_it_lasts_and_folds_when_text_begins() -> None:
+def test_thinking_is_one_live_row_with_its_last_words_and_unfolds() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
-        shown.append_reasoning("first *thought*\nsec")
-        shown.append_reasoning("ond")
-        assert rows(stage) == ["∴ Thinking…", "│ first *thought*", "│ second"]
-        stage.now += 125
+        shown.append_reasoning("first *thought* " * 9 + "\nsec")
+        shown.append_reasoning("ond and last")
+        assert rows(stage) == ["∴ thinking · *thought* first *thought* second and last…"]
+        await settle(stage, pilot)
+        assert stage.is_ticking()
+        stage.now += 12
+        shown._tick()
+        assert rows(stage) == ["∴ thinking 12 s · first *thought* second and last…"]
+        shown.toggle_folds()
+        assert rows(stage)[0] == "∴ thinking 12 s…"
+        assert rows(stage)[-1] == "│ second and last"
+        shown.append_reasoning("\nmore")
+        assert rows(stage)[-2:] == ["│ second and last", "│ more"]
+        shown.toggle_folds()
+        stage.now += 113
         shown.append_text("Answer")
-        assert rows(stage) == ["∴ Thought for 2 min 05 s", "", "Answer"]
+        assert rows(stage) == ["∴ thought for 2 min 05 s", "", "Answer"]
+        await settle(stage, pilot)
+        assert not stage.is_ticking()
         shown.toggle_folds()
-        assert rows(stage)[:3] == ["∴ Thought for 2 min 05 s", "│ first *thought*", "│ second"]
-        shown.toggle_folds()
-        assert rows(stage) == ["∴ Thought for 2 min 05 s", "", "Answer"]
+        assert rows(stage)[0] == "∴ thought for 2 min 05 s"
+        assert rows(stage)[-4:] == ["│ second and last", "│ more", "", "Answer"]
 
     play(scene)
 
 
-def test_thinking_somebody_reads_does_not_fold_before_they_are_done() -> None:
+def test_long_thinking_never_takes_more_than_its_row_so_nothing_disappears_at_its_end() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
-        shown.append_reasoning("\n".join(f"thought {number}" for number in range(40)))
-        await settle(stage, pilot)
-        shown.scroll_page_up()
-        await pilot.pause()
-        before = stage.view()
+        for number in range(40):
+            shown.append_reasoning(f"thought {number}\n")
+            await settle(stage, pilot)
+            assert len(rows(stage)) == 1
+        assert stage.view()[0].endswith("thought 39…")
         shown.append_text("Answer")
-        shown.settle()
+        assert rows(stage) == ["∴ thought", "", "Answer"]
+
+    play(scene)
+
+
+def test_a_click_on_its_row_unfolds_one_entry_and_the_row_stays_in_place() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        for number in range(8):
+            shown.add_card(str(number), "shell", f"n{number}")
+            shown.update_card(str(number), CardUpdate(state="done", output="\n".join(map(str, range(40)))))
         await settle(stage, pilot)
-        assert stage.view() == before
-        shown.scroll_end()
+        at = next(row for row, text in enumerate(stage.view()) if "n7" in text)
+        folded = rows(stage)
+        await pilot.click(offset=(4, at))
         await settle(stage, pilot)
-        assert rows(stage) == ["∴ Thought", "", "Answer"]
+        assert stage.view()[at] == "✓ Run    n7"
+        assert len(rows(stage)) == len(folded) + 31
+        assert rows(stage)[: len(folded) - 10] == folded[:-10]
+        await pilot.click(offset=(4, at))
+        await settle(stage, pilot)
+        assert rows(stage) == folded
 
     play(scene)
 
@@ -60,7 +88,7 @@ def test_text_after_thinking_is_a_block_of_its_own() -> None:
         shown.append_reasoning("hm")
         shown.append_text("two")
         shown.settle()
-        assert rows(stage) == ["one", "", "∴ Thought", "", "two"]
+        assert rows(stage) == ["one", "", "∴ thought", "", "two"]
 
     play(scene)
 
@@ -74,7 +102,7 @@ def test_continued_text_goes_on_in_its_block_also_after_more_thinking() -> None:
         shown.append_text("o\n```\nend")
         shown.settle()
         text = [row for row in rows(stage) if not row.startswith("──")]
-        assert text == [" one", " two", "end", "", "∴ Thought"]
+        assert text == [" one", " two", "end", "", "∴ thought"]
 
     play(scene)
 
@@ -202,10 +230,10 @@ def test_restored_text_replaces_both_attempts_and_may_continue() -> None:
         shown.restart("again")
         shown.append_text("new")
         shown.restore("old 0 and", "hm")
-        assert rows(stage) == ["> go", "", "∴ Thought", "", "old 0 and"]
+        assert rows(stage) == ["> go", "", "∴ thought", "", "old 0 and"]
         shown.append_text(" more")
         shown.settle()
-        assert rows(stage) == ["> go", "", "∴ Thought", "", "old 0 and more"]
+        assert rows(stage) == ["> go", "", "∴ thought", "", "old 0 and more"]
 
     play(scene)
 
@@ -248,7 +276,7 @@ def test_a_card_counts_its_seconds_while_it_runs() -> None:
         stage.now += 5
         shown._tick()
         await settle(stage, pilot)
-        assert stage.view()[0] == "● shell sleep 9  running 5 s"
+        assert stage.view()[0] == "● Run    sleep 9  running 5 s"
 
     play(scene)
 
@@ -259,7 +287,7 @@ def test_calls_that_share_an_id_have_cards_of_their_own() -> None:
         for argument in ("a", "b"):
             shown.add_card("call_1", "read", argument)
             shown.update_card("call_1", CardUpdate(state="done"))
-        assert rows(stage) == ["✓ read a", "", "✓ read b"]
+        assert rows(stage) == ["✓ Read   a", "✓ Read   b"]
 
     play(scene)
 
@@ -282,7 +310,7 @@ def test_folds_open_and_close_without_losing_the_place() -> None:
         await settle(stage, pilot)
         shown.scroll_to(y=stage.end // 2)
         await pilot.pause()
-        place = next(row for row in stage.view() if "shell" in row)
+        place = next(row for row in stage.view() if "Run" in row)
         at = stage.view().index(place)
         shown.scroll_to(y=stage.top + at)
         await pilot.pause()
@@ -297,7 +325,7 @@ def test_folds_open_and_close_without_losing_the_place() -> None:
 def test_thinking_may_stay_open_or_never_show() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         cases: list[tuple[Thoughts, list[str]]] = [
-            ("expanded", ["∴ Thought", "│ because", "", "yes"]),
+            ("expanded", ["∴ thought", "│ because", "", "yes"]),
             ("hidden", ["yes"]),
         ]
         for thinking, seen in cases:
@@ -309,6 +337,6 @@ def test_thinking_may_stay_open_or_never_show() -> None:
             stage.transcript.append_reasoning("half")
             stage.transcript.restore("first", "why")
             stage.transcript.settle()
-            assert rows(stage) == [*seen, *(["", "∴ Thought", "│ why"] if thinking == "expanded" else []), "", "first"]
+            assert rows(stage) == [*seen, *(["", "∴ thought", "│ why"] if thinking == "expanded" else []), "", "first"]
 
     play(scene)

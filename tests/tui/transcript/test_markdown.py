@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.tui.transcript.line import extract
+from qcode.tui.transcript.markdown import MarkdownStream
 from tests.tui.transcript.rendering import lines_of, rows_of, slots_of
 
 
@@ -163,3 +164,28 @@ def test_nothing_is_wider_than_the_screen(width: int) -> None:
         + "c" * 90
     )
     assert max(line.width for line in lines_of(source, width)) <= width
+
+
+def test_headings_of_different_levels_look_different() -> None:
+    slots = {level: slots_of(f"{'#' * level} title", "title") for level in (1, 2, 3, 4)}
+    assert len(set(slots.values())) == 3
+    assert slots[3] == slots[4]
+
+
+def test_prose_stays_narrow_on_a_wide_screen_and_code_does_not() -> None:
+    words = "word " * 60
+    for text in (words, f"## {words}", f"- {words}", f"> {words}"):
+        assert 100 <= max(map(len, rows_of(text, 200))) <= 112
+        assert max(map(len, rows_of(text, 80))) <= 80
+    code = rows_of(f"```\n{'x' * 180}\n```", 200)
+    assert max(map(len, code)) >= 180
+
+
+def test_a_long_paragraph_has_the_same_width_while_it_grows() -> None:
+    stream = MarkdownStream(200)
+    for _ in range(2_000):
+        stream.feed("word word ")
+    stream.show()
+    live = max(line.width for line in stream.lines)
+    stream.finish()
+    assert live == max(line.width for line in stream.lines) <= 110

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.theme import Theme
 
 from qcode.tui.transcript.cards import CardUpdate
@@ -24,8 +25,8 @@ def test_everything_said_is_shown_in_order() -> None:
         shown.add_card("1", "shell", "ls")
         shown.add_notice("warning", "careful")
         await settle(stage, pilot)
-        expected = ["qcode", "a folder", "", "> do **this**", "  and [that]", "", "∴ Thought for 3 s", ""]
-        expected += ["Some bold text", "", "○ shell ls  waiting", "", "! careful"]
+        expected = ["qcode · a folder", "", "> do **this**", "  and [that]", "", "∴ thought for 3 s", ""]
+        expected += ["Some bold text", "", "○ Run    ls  waiting", "", "! careful"]
         assert shown.plain_text().split("\n") == expected
         assert [row for row in stage.view() if row] == [row for row in expected if row]
 
@@ -321,3 +322,34 @@ def test_no_character_is_under_the_scroll_bar() -> None:
         assert letters == text
 
     play(scene, (40, 30))
+
+
+def test_the_welcome_collapses_to_one_row_with_the_first_message() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        shown.add_welcome(("qcode 1.0", "Model   demo/demo", "Folder  ~/x", "", "· a tip"))
+        assert len(shown.plain_text().split("\n")) == 5
+        shown.add_notice("info", "still there")
+        assert "a tip" in shown.plain_text()
+        shown.add_user("go")
+        await settle(stage, pilot)
+        assert stage.view()[0] == "qcode 1.0 · demo/demo"
+        assert "a tip" not in shown.plain_text()
+
+    play(scene)
+
+
+def test_a_message_of_the_user_is_a_band_across_the_width() -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        stage.transcript.add_user("go\non")
+        stage.transcript.append_text("yes")
+        await settle(stage, pilot)
+        grounds = [{segment.style.bgcolor for segment in strip if segment.style} for strip in strips(stage, 4)]
+        band, text = grounds[0], grounds[3]
+        assert len(band) == len(text) == 1
+        assert grounds[1] == band != text
+
+    def strips(stage: Stage, count: int) -> list[Strip]:
+        return [stage.transcript.render_line(row) for row in range(count)]
+
+    play(scene)

@@ -1,0 +1,161 @@
+"""Turns stored messages, and what was shown with them, into the events with which they were seen.
+
+A front end shows these events like those of a running turn, so a resumed session looks as it did. Pure. Messages that
+an older version stored replay from their blocks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from qcode.agent.sessions.history import ShownPrompt, ShownResult, StoredMessage, Thought
+from qcode.agent.sessions.loader import INTERRUPTED_TEXT
+from qcode.protocol.events import (
+    AgentEvent,
+    CallState,
+    Compacted,
+    Notice,
+    OutputEscalated,
+    PartialRestored,
+    ReplyFinished,
+    Retry,
+    StepStarted,
+    ToolCallProgress,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnEvent,
+    TurnStarted,
+)
+from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, typed_text
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
+from qcode.protocol.tools import ToolOutcome
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class UserSaid:
+    """A message of the user. `shown` is how its text was shown, if not as it was sent."""
+
+    message: Message
+    shown: str = ""
+
+
+ReplayItem: TypeAlias = TurnEvent | UserSaid | Thought
+"""A `Thought` follows the reasoning that took its time."""
+
+
+def replayed(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
+    """Yield what to show of stored messages, in the order in which it was seen."""
+    step = 0
+    for index, stored in enumerate(messages):
+        message = stored.entry.message
+        if message.role == "assistant":
+            step += 1
+            yield StepStarted(step)
+            yield from _reply(stored)
+            following = messages[index + 1].entry.message if index + 1 < len(messages) else None
+            yield from _calls(stored, following)
+        else:
+            shown = next((one.event.text for one in stored.shown if isinstance(one.event, ShownPrompt)), "")
+            yield UserSaid(message, shown)
+            if stored.is_own:
+                step = 0
+                yield TurnStarted(typed_text(message))
+        for item in stored.shown:
+            if isinstance(item.event, (Notice, Compacted, TurnEnded)):
+                yield item.event
+
+
+def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
+    """Yield the blocks of a reply, with marks at their places in the text."""
+    message = stored.entry.message
+    marks = [
+        (one.at, one.event) for one in stored.shown if isinstance(one.event, (Retry, OutputEscalated, PartialRestored))
+    ]
+    thoughts = [one.event for one in stored.shown if isinstance(one.event, Thought)][::-1]
+    at, is_thinking = 0, False
+    for number, block in enumerate(message.blocks):
+        if is_thinking and not isinstance(block, Reasoning):
+            is_thinking = False
+            yield from [thoughts.pop()] if thoughts else []
+        match block:
+            case Reasoning(text=text) if text:
+                is_thinking = True
+                yield ReasoningDelta(number, text)
+            case Text(text=text):
+                while marks and marks[0][0] <= at + len(text):
+                    place, mark = marks.pop(0)
+                    piece, text = text[: place - at], text[place - at :]
+                    at = place
+                    yield from _marked(number, piece, mark)
+                at += len(text)
+                yield from [TextDelta(number, text)] if text else []
+            case ToolCall():
+                yield ToolCallProgress(number, block.call_id, block.name, len(block.arguments))
+            case _:
+                pass
+    yield from [thoughts.pop()] if is_thinking and thoughts else []
+    yield from (one.event for one in stored.shown if isinstance(one.event, WebSearched))
+    yield ReplyFinished(None, "", 1, message, stored.entry.attempts, stored.entry.note)
+
+
+def _marked(number: int, piece: str, mark: Retry | OutputEscalated | PartialRestored) -> Iterator[ReplayItem]:
+    if isinstance(mark, PartialRestored):
+        yield PartialRestored(piece)
+    else:
+        yield from [TextDelta(number, piece)] if piece else []
+        yield mark
+
+
+def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayItem]:
+    """Yield the calls of a reply with their results, which the next message holds unless the process ended."""
+    given = {block.call_id: block for block in (following.blocks if following else ()) if isinstance(block, ToolResult)}
+    for call in stored.entry.message.calls:
+        result = given.get(call.call_id) or stored.results.get(call.call_id)
+        shown = stored.shown_results.get(call.call_id)
+        if shown is None or shown.state not in ("denied", "rejected"):
+            yield ToolStarted(call)
+        yield from _inner(call.call_id, stored)
+        yield _finished(call, result, shown, has_begun=call.call_id in stored.intents)
+
+
+def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | None, *, has_begun: bool) -> ToolFinished:
+    if result is None and shown is None:
+        if not has_begun:
+            return ToolFinished(call, ToolOutcome("", is_error=True, shown=""), "rejected")
+        return ToolFinished(call, ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, shown=""), "failed")
+    content, is_error = (result.content, result.is_error) if result is not None else ("", False)
+    if shown is None:
+        return ToolFinished(call, ToolOutcome(content, is_error), "failed" if is_error else "done")
+    outcome = ToolOutcome(content, is_error, shown.summary, shown.diff, shown=shown.output)
+    return ToolFinished(call, outcome, shown.state, shown.seconds)
+
+
+def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
+    """Yield the work of the sub-agent that a call started, as far as it was stored."""
+    inner = stored.inner.get(call_id)
+    calls: dict[str, ToolCall] = {}
+    step = 0
+    for message in (one.message for one in inner.messages) if inner is not None else ():
+        if message.role == "assistant":
+            step += 1
+            calls |= {call.call_id: call for call in message.calls}
+            yield AgentEvent(call_id, StepStarted(step))
+            yield AgentEvent(call_id, ReplyFinished(None, "", 1, message))
+        for block in message.blocks:
+            if isinstance(block, ToolResult) and block.call_id in calls:
+                outcome = ToolOutcome(block.content, block.is_error)
+                state: CallState = "failed" if block.is_error else "done"
+                yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state))
+            elif isinstance(block, Text) and step == 0:
+                yield AgentEvent(call_id, TurnStarted(block.text))
+
+
+def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
+    """Whether the last turn broke off: no end of it is recorded, and it lacks a reply or a result."""
+    last = messages[-1] if messages else None
+    if last is None or any(isinstance(one.event, TurnEnded) for one in last.shown):
+        return False
+    return last.entry.message.role == "user" or bool(last.entry.message.calls)

@@ -1,0 +1,103 @@
+"""Colours of command output: SGR sequences to inks. Everything else that a terminal would act on is removed.
+
+One pass over the text. Blinking and concealed text are ignored, because output must stay legible. The slots are named
+`sgr-` and the parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns them into styles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from qcode.tui.transcript.line import Ink, Span, ink, keep_tabs
+
+_SGR = re.compile(r"\x1b\[([0-9;:]{0,64})m")
+_ATTRIBUTES = {1, 2, 3, 4, 7, 9}
+_ENDS = {22: {1, 2}, 23: {3}, 24: {4}, 27: {7}, 29: {9}}
+SLOT = "sgr-"
+
+
+class Pen(NamedTuple):
+    """The colours and attributes in force, as parameters of SGR."""
+
+    color: str = ""
+    ground: str = ""
+    attributes: tuple[int, ...] = ()
+
+    def over(self, base: Ink) -> Ink:
+        # Text in the colour of its ground would be invisible.
+        ground = "" if self.ground and _same_color(self.color, self.ground) else self.ground
+        slots = (*map(str, self.attributes), self.color, ground)
+        return ink(*base.slots, *(f"{SLOT}{slot}" for slot in slots if slot), href=base.href)
+
+
+PLAIN_PEN = Pen()
+
+
+def has_sequences(text: str) -> bool:
+    return "\x1b[" in text
+
+
+def pen_after(text: str, pen: Pen) -> Pen:
+    """Return the pen after `text`."""
+    for match in _SGR.finditer(text):
+        pen = _changed(pen, match[1])
+    return pen
+
+
+def painted(text: str, base: Ink, pen: Pen, limit: int | None = None) -> list[Span]:
+    """Return the spans of one line, cleaned, of about `limit` characters."""
+    spans: list[Span] = []
+    position = length = 0
+    for match in (*_SGR.finditer(text), None):
+        piece = keep_tabs(text[position : match.start() if match is not None else None])
+        if piece:
+            spans.append((piece if limit is None else piece[: limit - length], pen.over(base)))
+            length += len(piece)
+        if match is None or (limit is not None and length >= limit):
+            break
+        position, pen = match.end(), _changed(pen, match[1])
+    return spans
+
+
+def _changed(pen: Pen, parameters: str) -> Pen:
+    codes = [int(part) if part.isdigit() and len(part) <= 3 else 0 for part in parameters.replace(":", ";").split(";")]
+    found = iter(codes)
+    for code in found:
+        match code:
+            case 0:
+                pen = PLAIN_PEN
+            case _ if code in _ATTRIBUTES:
+                pen = pen._replace(attributes=tuple(sorted({*pen.attributes, code})))
+            case _ if code in _ENDS:
+                pen = pen._replace(attributes=tuple(one for one in pen.attributes if one not in _ENDS[code]))
+            case _ if 30 <= code <= 37 or 90 <= code <= 97:
+                pen = pen._replace(color=str(code))
+            case _ if 40 <= code <= 47 or 100 <= code <= 107:
+                pen = pen._replace(ground=str(code))
+            case 38 | 48:
+                color = _extended(code, found)
+                pen = pen._replace(color=color) if code == 38 else pen._replace(ground=color)
+            case 39:
+                pen = pen._replace(color="")
+            case 49:
+                pen = pen._replace(ground="")
+            case _:
+                pass
+    return pen
+
+
+def _extended(code: int, codes: Iterator[int]) -> str:
+    """Return the slot of a colour by its number in the table of 256, or by red, green and blue; empty if invalid."""
+    kind = next(codes, 0)
+    values = [next(codes, 256) for _ in range({5: 1, 2: 3}.get(kind, 0))]
+    if not values or max(values) > 255:
+        return ""
+    return ";".join(map(str, (code, kind, *values)))
+
+
+def _same_color(color: str, ground: str) -> bool:
+    if ";" in ground:
+        return color[2:] == ground[2:] and ";" in color
+    return color.isdigit() and int(color) + 10 == int(ground)

@@ -1,0 +1,218 @@
+"""A resumed session shows the rows with which it was seen: the same presenter gets the same events again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.reports import TurnUsage
+from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, Deny, Question, TurnApproval, TurnOptions
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.events import ApiCalls
+from qcode.protocol.messages import user
+from qcode.protocol.reply import StopReason
+from qcode.protocol.usage import Usage
+from qcode.tui.presenter import UNFINISHED, Presenter, replay, show_resumed
+from qcode.tui.transcript.transcript import Transcript
+from tests.fakes.conversation import Talk, talk
+from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, cut_empty, cut_text, text_reply
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import FixedClock, ScriptedConversation, said
+from tests.tui.test_presenter import Recorder
+
+
+class Person(Recorder):
+    """Answers every approval: denies calls whose id starts with `no`, and answers questions."""
+
+    def __init__(self, talked: Talk) -> None:
+        super().__init__()
+        self._talk = talked
+        self._clock = FixedClock()
+        self.transcript = Transcript(clock=self._clock)
+        self._presenter = Presenter(self.transcript, self, self, self._clock)
+
+    def ask(self, approval: TurnApproval, position: str) -> None:
+        decision = Answer("the blue one") if isinstance(approval, Question) else Allow()
+        denied = approval.id.startswith("no")
+        self._talk.conversation.answer(approval.id, Deny("not today") if denied else decision)
+
+    def take_steering(self, text: str) -> None:
+        self.transcript.add_user(text)
+
+    async def say(self, prompt: str, options: TurnOptions = NO_OPTIONS) -> None:
+        self.transcript.add_user(options.shown or prompt)
+        async for event in self._talk.conversation.submit(prompt, options=options):
+            self._presenter.present(event)
+
+    @property
+    def rows(self) -> list[str]:
+        return self.transcript.plain_text().split("\n")
+
+
+def replayed_rows(talked: Talk, *, is_resumed: bool = False) -> list[str]:
+    transcript = Transcript(clock=FixedClock())
+    replay(talked.conversation, transcript, FixedClock())
+    if is_resumed:
+        show_resumed(talked.conversation, transcript)
+    return transcript.plain_text().split("\n")
+
+
+def resumed_rows(base: Path, talked: Talk) -> list[str]:
+    """Return what a process that opens the session file anew shows of it, without where it was resumed from."""
+    session_id = talked.conversation.session_id
+    talked.conversation.release()
+    again = talk(base, resumes=session_id, is_attended=True)
+    try:
+        return replayed_rows(again)
+    finally:
+        again.conversation.release()
+
+
+def play(base: Path, replies: Sequence[Steps], *prompts: str) -> tuple[Talk, list[str]]:
+    talked = talk(base, *replies, is_attended=True)
+    person = Person(talked)
+
+    async def body() -> None:
+        for prompt in prompts:
+            await person.say(prompt)
+
+    asyncio.run(body())
+    return talked, person.rows
+
+
+EDITS = (
+    calls_reply(
+        Call("write", {"path": "cart.py", "content": "a = 1\nb = 2\n"}, "c1"),
+        Call("edit", {"path": "cart.py", "old_text": "b = 2", "new_text": "b = 3\nc = 4"}, "c2"),
+        text="I will write it.",
+    ),
+    text_reply("Done.", reasoning="Let me see.\nYes."),
+)
+COMMANDS = (
+    calls_reply(
+        Call("shell", {"command": "printf 'one\\ntwo\\n'"}, "c3"),
+        Call("shell", {"command": "true"}, "c4"),
+        Call("shell", {"command": "echo wrong >&2; exit 3"}, "c5"),
+    ),
+    text_reply("It printed."),
+)
+DENIED = (
+    calls_reply(Call("shell", {"command": "rm -rf x"}, "no1"), Call("read", {"path": "missing.py"}, "c6")),
+    text_reply("As you wish."),
+)
+QUESTION = (
+    call_reply("ask_user", {"question": "Which?", "options": [{"label": "red"}, {"label": "blue"}]}, call_id="c7"),
+    text_reply("Blue it is."),
+)
+TRUNCATED: tuple[Steps, ...] = (
+    cut_text("The first half of a long answer, "),
+    cut_text("The first half of a long answer, and more of it, "),
+    text_reply("and the end of it."),
+)
+ESCALATED: tuple[Steps, ...] = (cut_empty(), text_reply("All of it."))
+FAILED: tuple[Steps, ...] = ((ProviderError(ErrorKind.AUTH, "the key was refused"),),)
+REFUSED: tuple[Steps, ...] = (text_reply("I would", stop=StopReason.REFUSAL),)
+
+CASES = {
+    "edits": EDITS,
+    "commands": COMMANDS,
+    "a denied and a failed call": DENIED,
+    "a question": QUESTION,
+    "a truncated reply": TRUNCATED,
+    "an escalation before any text": ESCALATED,
+    "a failed turn": FAILED,
+    "a refusal": REFUSED,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_resumed_session_shows_the_rows_that_were_seen(case: str, tmp_path: Path) -> None:
+    talked, seen = play(tmp_path, CASES[case], "please")
+    assert resumed_rows(tmp_path, talked) == seen
+
+
+def test_a_whole_conversation_is_resumed_and_undone_as_it_was_seen(tmp_path: Path) -> None:
+    turns = [EDITS, COMMANDS, DENIED, QUESTION, TRUNCATED]
+    talked = talk(tmp_path, *(reply for turn in turns for reply in turn), is_attended=True)
+    person = Person(talked)
+
+    async def body() -> None:
+        for number in range(len(turns)):
+            before[:] = person.rows
+            await person.say(f"prompt {number}")
+        assert replayed_rows(talked) == person.rows
+        rewinds = talked.conversation.rewinds
+        await rewinds.perform(await rewinds.plan_undo())
+
+    before: list[str] = []
+    asyncio.run(body())
+    assert len(before) > 40
+    assert replayed_rows(talked) == before
+    assert resumed_rows(tmp_path, talked) == before
+
+
+def test_the_rows_have_what_was_lost_before(tmp_path: Path) -> None:
+    """The rows of a replay are not only equal, they hold diff, summary, denial and mark, and no note to the model."""
+    turns = [EDITS, COMMANDS, DENIED, TRUNCATED]
+    talked, _ = play(tmp_path, [reply for turn in turns for reply in turn], "1", "2", "3", "4")
+    text = "\n".join(resumed_rows(tmp_path, talked))
+    for piece in ("+ c = 4", "exit 3", "denied", "continued 1/3"):
+        assert piece in text
+    assert "[exit code" not in text
+
+
+def test_a_prompt_is_shown_as_it_was_typed_and_not_as_it_was_sent(tmp_path: Path) -> None:
+    talked = talk(tmp_path, text_reply("Fine."), is_attended=True)
+    person = Person(talked)
+    asyncio.run(person.say("A long text for the model.", TurnOptions(shown="/review src")))
+    rows = resumed_rows(tmp_path, talked)
+    assert rows == person.rows
+    assert rows[0] == "> /review src"
+
+
+def test_an_old_session_without_display_data_still_replays(tmp_path: Path) -> None:
+    talked, _ = play(tmp_path, [*EDITS, *DENIED], "1", "2")
+    session_id = talked.conversation.session_id
+    talked.conversation.release()
+    path = next((tmp_path / "state").rglob(f"{session_id}*.jsonl"))
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        if record["kind"] != "message":
+            record.pop("shown", None)
+    kept = [record for record in records if record["kind"] != "shown"]
+    path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+    again = talk(tmp_path, resumes=session_id, is_attended=True)
+    text = "\n".join(replayed_rows(again))
+    assert "Done." in text
+    assert "As you wish." in text
+    assert UNFINISHED not in "\n".join(replayed_rows(again, is_resumed=True))
+    again.conversation.release()
+
+
+def test_a_turn_without_its_end_is_named_and_where_the_session_was_resumed_from(tmp_path: Path) -> None:
+    talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
+    assert not any(UNFINISHED in row for row in replayed_rows(talked, is_resumed=True))
+    assert any("── resumed from 20" in row for row in replayed_rows(talked, is_resumed=True))
+    session = talked.conversation.session
+    session.append(user("and then"))
+    rows = replayed_rows(talked, is_resumed=True)
+    assert UNFINISHED in " ".join(row.strip() for row in rows)
+    talked.conversation.release()
+
+
+def test_a_resumed_session_fills_the_status_line() -> None:
+    conversation = ScriptedConversation(messages=said("Hello."))
+    conversation.used = (TurnUsage("hello", "demo/scripted", Usage(1_200, 300), Decimal("0.42"), ApiCalls(1)),)
+
+    async def test(run: Running) -> None:
+        await run.until(lambda: "$0.42" in run.status)
+        assert "scripted" in run.status
+        assert "2%" in run.status
+        assert "resumed from 2026-11-20" in run.text
+
+    drive(test, conversation, size=(120, 24))
