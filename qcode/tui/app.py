@@ -78,6 +78,11 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         """Whether the user has chosen a theme since the start."""
         return False
 
+    @property
+    def _has_few_colors(self) -> bool:
+        """Whether the terminal has only its palette of 16 colors."""
+        return self.console.color_system in ("standard", "windows")
+
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
         return query_background(driver) if self.theme_wanted == AUTO and can_query_background(os.environ) else driver
@@ -85,16 +90,18 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     @on(TerminalBackgroundChanged)
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
         """Follow the terminal, unless the user has chosen a theme."""
-        if not self.has_chosen_theme:
+        if not self.has_chosen_theme and not self._has_few_colors:
             self.add_themes()
             self.theme = choose_theme("dark" if event.is_dark else "light", self.theme_names, {})
 
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
-        first = first_theme(self.theme_wanted, self._user_themes, os.environ)
+        has_few_colors = self._has_few_colors
+        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=has_few_colors)
         if first is None:
             self.add_themes()
-            first = self.available_themes[choose_theme(self.theme_wanted, self.theme_names, os.environ)]
+            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=has_few_colors)
+            first = self.available_themes[name]
         else:
             self.register_theme(first)
         # Setting `self.theme` would parse the style sheet a second time before the first paint.
@@ -106,7 +113,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names."""
-        self.theme = choose_theme(name, self.theme_names, os.environ)
+        self.theme = choose_theme(name, self.theme_names, os.environ, has_few_colors=self._has_few_colors)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
