@@ -82,11 +82,13 @@ def on_signals(leave: Callable[[int], None]) -> None:
 class TerminalApp(CrashApp, inherit_bindings=False):
     """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
 
-    `_is_lent` is True while the terminal is lent. `_following` holds the input after a key that is still being handled.
+    `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_following`
+    holds the input after that key.
     """
 
     _is_lent = False
-    _following: list[events.Event] | None = None
+    _is_handling = False
+    _following: tuple[events.Event, ...] = ()
 
     async def on_event(self, event: events.Event) -> None:
         """Hold back keys and pastes until the key before them has been handled.
@@ -96,14 +98,14 @@ class TerminalApp(CrashApp, inherit_bindings=False):
         """
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
-        elif self._following is not None:
-            self._following.append(event)
+        elif self._is_handling:
+            self._following += (event,)
         else:
             target = self.focused or self.screen
             is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
             await super().on_event(event)
             if not is_consumed:
-                self._following = []
+                self._is_handling = True
                 self._follow_up(tuple(target.ancestors_with_self))
 
     def _follow_up(self, nodes: tuple[DOMNode, ...]) -> None:
@@ -113,14 +115,15 @@ class TerminalApp(CrashApp, inherit_bindings=False):
             # False for a widget that is being removed, which handles nothing any more.
             if node.call_later(self._follow_up, left) if left else node.call_later(self._let_follow):
                 return
-        self._following = None
+        self._is_handling = False
 
     async def _let_follow(self) -> None:
-        following, self._following = self._following or [], None
-        for index, event in enumerate(following):
+        self._is_handling = False
+        following, self._following = self._following, ()
+        for index, event in enumerate(following, 1):
             await self.on_event(event)
-            if self._following is not None:
-                self._following += following[index + 1 :]
+            if self._is_handling:
+                self._following += following[index:]
                 return
 
     @contextmanager
