@@ -26,13 +26,14 @@ from qcode.text.numbers import count_text
 from qcode.tui.failures import crash_text, unwrapped
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
-from qcode.tui.prompt.history import PromptHistory
+from qcode.tui.prompt.history import DraftFile, PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
 from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
 from qcode.tui.terminal.textual_internals import (
+    guard_handlers,
     is_closing,
     is_mounted,
     refresh_ansi_colors,
@@ -78,6 +79,11 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         """Whether the user has chosen a theme since the start."""
         return False
 
+    @property
+    def _has_few_colors(self) -> bool:
+        """Whether the terminal has only its palette of 16 colors."""
+        return self.console.color_system in ("standard", "windows")
+
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
         return query_background(driver) if self.theme_wanted == AUTO and can_query_background(os.environ) else driver
@@ -85,16 +91,18 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     @on(TerminalBackgroundChanged)
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
         """Follow the terminal, unless the user has chosen a theme."""
-        if not self.has_chosen_theme:
+        if not self.has_chosen_theme and not self._has_few_colors:
             self.add_themes()
             self.theme = choose_theme("dark" if event.is_dark else "light", self.theme_names, {})
 
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
-        first = first_theme(self.theme_wanted, self._user_themes, os.environ)
+        has_few_colors = self._has_few_colors
+        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=has_few_colors)
         if first is None:
             self.add_themes()
-            first = self.available_themes[choose_theme(self.theme_wanted, self.theme_names, os.environ)]
+            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=has_few_colors)
+            first = self.available_themes[name]
         else:
             self.register_theme(first)
         # Setting `self.theme` would parse the style sheet a second time before the first paint.
@@ -106,7 +114,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names."""
-        self.theme = choose_theme(name, self.theme_names, os.environ)
+        self.theme = choose_theme(name, self.theme_names, os.environ, has_few_colors=self._has_few_colors)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
@@ -126,6 +134,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
 
 _LEAVE_SECONDS = 3.0
+_DRAFT_SECONDS = 0.5
+_MAX_SURVIVED = 5
+"""Errors of message handlers in one second. More of them are one that happens again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +176,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         driver.teach_alt_keys()
         driver.read_pastes_whole()
+        guard_handlers()
         is_stand_in = selection.spec.name == "demo" and context.settings.model is None
         status = Status(
             model=selection.name,
@@ -183,6 +195,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._agent: Agent | None = None
         self._crash: str | None = None
         self._early: list[events.Event] = []
+        kept = self.options.history_file
+        self._draft = DraftFile(kept.parent / "drafts" if kept is not None else None, welcome.folder)
+        self._is_draft_due = False
+        self._survived: list[float] = []
 
     @property
     def agent(self) -> Agent:
@@ -321,9 +337,29 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         await super().on_event(event)
 
     def on_unmount(self) -> None:
+        self._keep_draft()
         if self.is_ready:
             self.view.failures.unwatch()
         self.terminal_title.end()
+
+    @on(Prompt.Changed)
+    def _note_draft(self) -> None:
+        """Keep the draft soon after a change, and forget it as soon as it was sent."""
+        if self.parts.prompt.is_empty:
+            self._draft.keep("")
+        elif not self._is_draft_due:
+            self._is_draft_due = True
+            self.set_timer(_DRAFT_SECONDS, self._keep_draft)
+
+    def _keep_draft(self) -> None:
+        self._is_draft_due = False
+        self._draft.keep(self.parts.prompt.lasting_text)
+
+    def _restore_draft(self) -> None:
+        """Show the draft that a killed or crashed process left in this folder, unless something was typed already."""
+        if self.parts.prompt.is_empty and not self._early and (left := self._draft.take_left()):
+            self.parts.prompt.replace_text(left)
+            self.view.say("info", "Restored the prompt that was not sent before qcode ended.")
 
     @on(Prompt.Submitted)
     def _take_prompt(self, event: Prompt.Submitted) -> None:
@@ -454,6 +490,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._run_in_background(self.show_sandbox(), "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
+        self._restore_draft()
         for event in self._early:
             self.post_message(event)
         if agent.keys.is_first:
@@ -549,7 +586,20 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         folder = history_file.parent if history_file is not None else None
         return Clipboard(environ, sys.platform, self._write, folder).copy(text)
 
+    def survives(self, error: Exception) -> bool:
+        """Show a notice about an error in a handler, unless such errors follow each other without end."""
+        if not self.is_ready or is_closing(self) or "debug" in self.features:
+            return False
+        now = time.monotonic()
+        self._survived = [moment for moment in self._survived if now - moment < 1.0]
+        if len(self._survived) >= _MAX_SURVIVED:
+            return False
+        self._survived.append(now)
+        self.view.failures.show(error)
+        return True
+
     def report_crash(self, error: Exception) -> None:
+        self._keep_draft()
         if self._crash is None:
             from qcode.agent.crash import report_crash
 

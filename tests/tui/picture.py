@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +82,7 @@ async def draw() -> str:
 
 
 def main() -> None:
+    os.environ["COLORTERM"] = "truecolor"
     PICTURE.write_text(asyncio.run(draw()), encoding="utf-8")
 
 

@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.worker_manager import WorkerManager
 
@@ -18,6 +20,7 @@ from qcode.protocol.events import StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
+from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.connect import ConnectScreen
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, at_work, drive, make_app
@@ -232,6 +235,52 @@ def test_uncaught_errors_of_threads_and_tasks_are_reported() -> None:
         await run.until(lambda: "in a thread" in run.text and "in a task" in run.text)
 
     drive(test)
+
+
+def test_error_in_a_widget_is_a_notice_and_keeps_draft_and_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Prompt) -> None:
+        raise BrokeError("in a widget")
+
+    monkeypatch.setattr(Prompt, "action_undo", fail)
+    monkeypatch.setattr(Prompt, "on_paste", fail)
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        run.app.parts.prompt.insert("my draft")
+        await run.pilot.press("ctrl+z")
+        await run.until(lambda: "Internal error: BrokeError: in a widget" in run.text)
+        run.app.parts.prompt.post_message(events.Paste("lost"))
+        await run.pilot.press("!")
+        assert run.app.parts.prompt.text == "my draft!"
+        assert run.app.turns.is_running
+        gate.open()
+        await run.until(lambda: "kept" in run.text)
+        await run.until_idle()
+
+    drive(test, ScriptedConversation([gate, *TURN]))
+
+
+def test_error_that_repeats_without_end_ends_the_app_and_keeps_the_draft(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(prompt: Prompt) -> None:
+        prompt.call_later(prompt.action_undo)
+        raise BrokeError("again and again")
+
+    monkeypatch.setattr(Prompt, "action_undo", fail)
+    app = make_app(ScriptedConversation(), history_file=tmp_path / "history.jsonl")
+
+    async def pilot(pilot: Pilot[Any]) -> None:
+        await at_work(app, pilot)
+        app.parts.prompt.insert("my draft")
+        await pilot.press("ctrl+z")
+
+    assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 1
+    assert "qcode stopped: BrokeError: again and again" in capsys.readouterr().err
+    (kept,) = (tmp_path / "drafts").iterdir()
+    assert "my draft" in kept.read_text()
 
 
 def test_failing_command_is_reported_and_the_app_continues() -> None:

@@ -28,7 +28,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import ANSIToTruecolor
 from textual.message import Message
-from textual.widgets import TextArea
+from textual.widgets import Static, TextArea
 from textual.widgets.text_area import EditResult, Location
 
 import qcode.tui
@@ -207,6 +207,42 @@ def test_an_error_is_reported_instead_of_its_traceback(is_debugging: bool, monke
     app = asyncio.run(run())
     assert [str(error) for error in app.reported] == ([] if is_debugging else ["'broken'"])
     assert app.return_code == 1
+
+
+@pytest.mark.parametrize("is_surviving", [False, True])
+def test_an_error_in_a_handler_ends_neither_the_widget_nor_the_app_that_survives_it(is_surviving: bool) -> None:
+    internals.guard_handlers()
+
+    class Fragile(Static, can_focus=True):
+        keys = ""
+
+        def on_key(self, event: events.Key) -> None:
+            if event.key == "x":
+                raise KeyError("broken")
+            self.keys += event.key
+
+    class Surviving(internals.CrashApp):
+        def compose(self) -> ComposeResult:
+            yield Fragile()
+
+        def survives(self, error: Exception) -> bool:
+            return is_surviving
+
+        def report_crash(self, error: Exception) -> None:
+            pass
+
+    async def run() -> str:
+        app = Surviving()
+        async with app.run_test() as pilot:
+            app.query_one(Fragile).focus()
+            await pilot.press("a", "x", "b")
+            return app.query_one(Fragile).keys
+
+    if is_surviving:
+        assert asyncio.run(run()) == "ab"
+    else:
+        with pytest.raises(KeyError, match="broken"):
+            asyncio.run(run())
 
 
 @pytest.mark.parametrize("key", ["backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+x"])

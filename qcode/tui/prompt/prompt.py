@@ -102,6 +102,11 @@ class Prompt(EditingArea):
         """The text with every paste expanded, for the editor."""
         return self.pastes.expand(self.text)
 
+    @property
+    def lasting_text(self) -> str:
+        """The text with every label replaced by what another session understands."""
+        return self.images.lasting(self.whole_text)
+
     def put_back(self, shown: str) -> None:
         """Restore a rejected text in front of anything typed since."""
         self._show(shown + (f"\n{self.text}" if self.text else ""))
