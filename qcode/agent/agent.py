@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -188,9 +188,7 @@ class Agent:
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""
-        warm_up: Callable[[], None] | None = getattr(self.provider, "warm_up", None)
-        if warm_up is not None:
-            warm_up()
+        self.provider.warm_up()
 
     def read_picture(self, path: str) -> Picture:
         """Read the image at `path`, relative to the folder; raise `InputError`."""

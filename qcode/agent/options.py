@@ -29,6 +29,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.answer_schema import AnswerSchema
+    from qcode.protocol.provider import Provider
 
 LATEST = ""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
@@ -40,13 +41,14 @@ class Options:
     """Options of a run: one field for each flag, with its default.
 
     `prompt` is None if none was typed. `resume` is an id, `LATEST` for the newest session, None for a new one. `cwd` is
-    the folder to work in, None for the current one. `tools` are the only normal tools to offer, None for all.
+    the folder to work in, None for the current one. `model` is a name, or a provider that is already connected, which
+    is used under its own name. `tools` are the only normal tools to offer, None for all.
     """
 
     prompt: str | None = None
     is_pipe: bool = False
     is_verbose: bool = False
-    model: str | None = None
+    model: str | Provider | None = None
     base_url: str | None = None
     output_format: OutputFormat = "text"
     input_format: InputFormat = "text"
@@ -83,10 +85,15 @@ class Options:
     debug_log: Path | None = None
     completion: str | None = None
 
+    @property
+    def model_name(self) -> str:
+        """The model as it was named; empty if none was, or if it is a provider."""
+        return self.model if isinstance(self.model, str) else ""
+
     def flags(self) -> dict[str, object]:
         """Return the settings that were given as flags, by their dotted name in the configuration."""
         given: dict[str, object] = {
-            "model": self.model,
+            "model": self.model_name or None,
             "fallback": list(self.fallback) or None,
             "network.wait_for_limit": None if self.limit_wait_s is None else "always",
             "output.max_tokens": self.max_output_tokens,

@@ -96,6 +96,9 @@ class LoggedProvider:
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()
 
+    def warm_up(self) -> None:
+        self._provider.warm_up()
+
     async def close(self) -> None:
         await self._provider.close()
 

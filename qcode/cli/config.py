@@ -151,6 +151,8 @@ def _sessions(rest: Sequence[str]) -> int:
             return _export(store, wanted, given)
         case ["show", wanted]:
             loaded = store.load(wanted)
+            for notice in loaded.notices:
+                say(notice)
             return _out(*(f"{message.role}: {_shown(message.text)}" for message in loaded.messages if message.text))
         case ["delete", wanted]:
             return _out(f"deleted {store.delete(wanted)}")

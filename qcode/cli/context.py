@@ -9,6 +9,7 @@ from pathlib import Path
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.cli.terminal import ask, say
 from qcode.cli.trust import is_trusted
+from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import UsageError
 from qcode.text.clean import single_spaced
 
@@ -17,6 +18,9 @@ _SESSIONS_OFFERED = 9
 
 def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunContext:
     """Find out whether the folder is trusted, then read the settings of this run; raise `QcodeError` or `Left`."""
+
+    if options.theme is not None:
+        _check_theme(options.theme)
 
     def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
         return is_trusted(folder, root, state_dir, by_flag=options.is_trusted, is_attended=is_attended)
@@ -28,6 +32,19 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
         judge_trust=judge_trust,
         on_wait=_ask_for_patience if is_attended else None,
     )
+
+
+def _check_theme(name: str) -> None:
+    """Raise `UsageError` if there is no theme with this name. Loads every theme, so it is only for a given flag."""
+    from qcode.tui.theme import AUTO, load_themes
+
+    themes, _ = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
+    if name not in (AUTO, *themes):
+        from qcode.text.match import nearest
+
+        close = nearest(name, themes)
+        hint = f"did you mean {close}?" if close else "qcode themes lists them"
+        raise UsageError(f'unknown theme "{name}"; {hint}')
 
 
 def _ask_for_patience() -> None:

@@ -69,20 +69,20 @@ def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
         put(result_without_turn(failure.info, _facts(options), wanted))
         raise
     except Exception as fault:
-        error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
+        error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
         put(result_without_turn(error, _facts(options), wanted))
         raise
 
 
 def _facts(options: Options | None) -> InitFacts:
     """Return the facts about a run that has not begun."""
-    model = options.model if options is not None else ""
+    model = options.model_name if options is not None else ""
     mode = options.mode if options is not None else None
     try:
         cwd = str(Path.cwd())
     except OSError:
         cwd = ""
-    return InitFacts("", cwd, model or "", (), mode or "default", __version__)
+    return InitFacts("", cwd, model, (), mode or "default", __version__)
 
 
 def _begin(options: Options, folder: Path) -> _Begun:

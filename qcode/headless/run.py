@@ -234,7 +234,7 @@ class Run:
             raise
         except BaseException as fault:
             # The caller reports the error. A reader of JSON still gets one result.
-            error = ErrorInfo(ErrorKind.INTERNAL, f"internal error ({type(fault).__name__})")
+            error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
             self._ended = self._end_without_event(Outcome.ERROR, error)
             await self._write_result()
             raise

@@ -29,6 +29,10 @@ class Provider(Protocol):
         """Return the names of the models the host serves, or raise `ProviderError`."""
         ...
 
+    def warm_up(self) -> None:
+        """Load in advance what the first request needs. Blocks: call it in a thread. May do nothing."""
+        ...
+
     async def close(self) -> None:
         """Release connections; safe to call twice and before the first request."""
         ...

@@ -1,6 +1,6 @@
 """Which URLs may be fetched at all, and which addresses are public. Pure: no name is resolved here.
 
-`read_url` judges what is written; whoever connects resolves once and asks `is_global` about each address.
+`read_url` judges the URL as text. The client resolves the name once and checks each address with `is_global`.
 Facts: https://url.spec.whatwg.org (hosts), and the registries of special addresses of IANA for IPv4 and IPv6.
 """
 
@@ -31,7 +31,7 @@ _REFUSED = tuple(
         "2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
     )
 )  # fmt: skip
-# Names that resolve to this machine, to the local network, or to the metadata of a cloud, whatever a resolver says.
+# Names of this machine, the local network or cloud metadata, whatever address a resolver returns.
 _PRIVATE_NAMES = re.compile(
     r"(.+\.)?(localhost|localdomain|local|internal|intranet|lan|home|corp|private|svc|home\.arpa|onion)|metadata"
 )
@@ -40,7 +40,7 @@ _LOOPBACK_NAME = re.compile(r"(.+\.)?localhost")
 
 @dataclass(frozen=True, slots=True)
 class UrlTarget:
-    """Where a URL leads. `host` is lower case ASCII, an IPv6 address in brackets."""
+    """The target of a URL. `host` is lower-case ASCII; an IPv6 address is in brackets."""
 
     scheme: str
     host: str
@@ -50,18 +50,18 @@ class UrlTarget:
 
     @property
     def name(self) -> str:
-        """The host, with its port where that is not the usual one or the host is this machine."""
+        """The host, followed by the port unless it is the default port of a remote host."""
         is_usual = self.port == _PORTS[self.scheme] and not self.is_loopback
         return self.host if is_usual else f"{self.host}:{self.port}"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What an allow rule may call it: with its port, and without where that is the usual one."""
+        """The names that an allow rule may use: with the port, and without it if it is the default."""
         return tuple(dict.fromkeys((self.name, f"{self.host}:{self.port}")))
 
 
 def read_url(url: str) -> UrlTarget | str:
-    """Return where `url` leads, or why it is never fetched."""
+    """Return the target of `url`, or the reason why it is never fetched."""
     if any(char <= " " or char == "\\" or not char.isprintable() for char in url):
         return "the URL contains a space, backslash, control or invisible character"
     try:
@@ -104,7 +104,7 @@ def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> UrlTarg
 
 
 def _ascii(host: str) -> str | None:
-    """Return a name in the letters of DNS, without the dot of the root; None for what is none."""
+    """Return a name in the letters of DNS, without the dot of the root; None if it is not a valid name."""
     folded = unicodedata.normalize("NFKC", host).casefold().removesuffix(".")
     try:
         name = folded if folded.isascii() else folded.encode("idna").decode("ascii")
@@ -115,10 +115,10 @@ def _ascii(host: str) -> str | None:
 
 
 def is_global(address: Address) -> bool:
-    """Return whether an address is of the public internet: one that stands for another (v4-mapped, NAT64) by that one.
+    """Return whether an address is on the public internet; an address that embeds another (v4-mapped, NAT64) counts
+    as that one.
 
-    6to4, Teredo and what RFC 2765 translates, which carry an address to a relay of anybody's, are not, and neither are
-    those of cloud metadata.
+    Addresses of 6to4, Teredo and RFC 2765 are not, because any host may be their relay, nor is cloud metadata.
     """
     if isinstance(address, IPv6Address):
         inner = _carried(address)
@@ -130,7 +130,7 @@ def is_global(address: Address) -> bool:
 
 
 def _carried(address: IPv6Address) -> IPv4Address | None:
-    """Return the address of IPv4 that a mapped or translated one stands for."""
+    """Return the IPv4 address embedded in a mapped or translated one."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None

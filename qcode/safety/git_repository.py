@@ -1,8 +1,8 @@
-"""Asks git about a repository: may git run there, under which settings, and which protected files does it hold?
+"""Asks git whether it may run in a repository, under which settings, and which protected files are in it.
 
 `git config --list` and `git rev-parse` run nothing. A setting of the repository that is not known to be harmless
-makes reading commands ask: a list of harmless settings fails towards asking, a list of dangerous ones towards running
-them. The user's own configuration is the user's. Facts: https://git-scm.com/docs/git-config and git's source.
+makes reading commands ask: with a list of harmless settings an omission asks, with a list of dangerous ones it runs.
+The user's own configuration is trusted. Facts: https://git-scm.com/docs/git-config and git's source.
 `RepositoryContents` lists protected names in the index and in the history; answers are kept until the index or a ref
 changes. The values are in `probes`.
 """
@@ -43,7 +43,7 @@ OVERRIDES = (
     ("submodule.recurse", "false"),
     ("safe.bareRepository", "explicit"),
 )
-"""Settings under which a reading command starts no program and writes nothing, as far as a setting can say so."""
+"""Settings that keep a reading command from starting programs and from writing, as far as settings can."""
 
 _HARD = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -78,7 +78,7 @@ _HARMLESS = re.compile(
 )
 """Settings that neither name a program or a file that is read nor make git fetch, or that `OVERRIDES` replaces.
 
-Missing are among others: `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
+Not in the list, among others: `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
 (signatures), `mailmap.*` and `core.excludesFile` (show lines of other files), `diff.orderFile`, `core.worktree`.
 """
 
@@ -99,7 +99,7 @@ _SMALL = 4096
 
 
 def numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return settings as the environment variables that git reads them from."""
+    """Return the environment variables through which git reads these settings."""
     found = {"GIT_CONFIG_COUNT": str(len(settings))}
     for index, (name, value) in enumerate(settings):
         found |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
@@ -112,7 +112,7 @@ def overrides() -> dict[str, str]:
 
 
 def hardened(env: Mapping[str, str], path: str, more: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """Return an environment in which nothing of ours or the repository's changes what git does."""
+    """Return an environment in which neither qcode's variables nor the repository change the behavior of git."""
     kept = {name: env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR") if name in env}
     fixed = {"PATH": path, "LC_ALL": "C"}
     return kept | fixed | _HARD | numbered((*OVERRIDES, *more))
@@ -135,7 +135,7 @@ def _settings(fields: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where git finds the repository of a folder, absolute and with links followed."""
+    """The location of a folder's repository, as absolute paths with links resolved."""
 
     top: Path
     git: Path
@@ -143,9 +143,9 @@ class _Place:
 
 
 class GitConfig:
-    """Call it for what is known of the repository of `root` now. A probe is kept until a file it rests on changes.
+    """A probe of the repository of `root`. Call it for the current state, cached until a relevant file changes.
 
-    `outside` are folders beside `root` that are the user's to read here; the repository has to lie in one of them.
+    `outside` are further folders of the session; the repository must be in one of them or in `root`.
     """
 
     def __init__(self, root: Path, env: Mapping[str, str], outside: Sequence[Path] = ()) -> None:
@@ -195,7 +195,7 @@ class GitConfig:
         return watched, self._judged(fields, place if found == 0 else b"")
 
     def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
-        """Yield the files of the configuration, and those that it would include, whether they are there or not."""
+        """Yield the files of the configuration and those that it includes, whether they exist or not."""
         for _, origin, entry in _settings(fields):
             if not origin.startswith(b"file:"):
                 continue
@@ -244,7 +244,7 @@ class GitConfig:
         return ""
 
     def _strayed(self, place: _Place) -> Iterator[str]:
-        """Yield what the repository takes from outside the workspace, by a link or as borrowed objects."""
+        """Yield paths outside the workspace that the repository uses, through a link or as borrowed objects."""
         for target in git_folder_links(place.git, place.common):
             if not self._is_inside(Path(target)):
                 yield target
@@ -257,7 +257,7 @@ _PLACES = ("--show-toplevel", "--git-dir", "--git-common-dir")
 
 
 def _why_not_set(fields: Sequence[bytes], top: Path) -> str:
-    """Return which setting makes reading commands ask, as the reason, or nothing."""
+    """Return the reason if a setting makes reading commands ask, otherwise an empty string."""
     entries = list(_settings(fields))
     ignored = "\n".join(_IGNORED_REVISIONS).encode()
     is_plain = not (top / _IGNORED_REVISIONS[1]).is_symlink()
@@ -279,7 +279,7 @@ def _is_credential(entry: bytes) -> bool:
 
 
 def _holds_others(place: _Place) -> bool:
-    """Return whether the index names other repositories, or a list of them exists."""
+    """Return whether the index contains submodules, or `.gitmodules` exists."""
     if (place.top / ".gitmodules").exists():
         return True
     for index in (place.git / "index", *place.git.glob("sharedindex.*")):
@@ -292,7 +292,7 @@ def _holds_others(place: _Place) -> bool:
 
 
 def _places(root: Path, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield every file that decides what git reads here, whether it is there or not."""
+    """Yield every file that determines the configuration of git here, whether it exists or not."""
     for folder in (root, *root.parents):
         yield str(folder / ".git")
         yield str(folder / ".gitmodules")
@@ -348,7 +348,7 @@ _CANDIDATE = re.compile(
     rb"(?i)\.(?:env|pem|key|p12|pfx|ppk|jks|keystore|kdbx|netrc|pgpass|pypirc|htpasswd|git-credentials|s3cfg|boto)"
     rb"|credentials|id_|[^\n -~]"
 )
-"""A part of every protected name; a look-alike holds at least one character that is not plain ASCII."""
+"""A part of every protected name; a look-alike contains at least one character outside ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,11 +356,11 @@ class _Ref:
     name: str
     object_id: bytes
     types: frozenset[bytes]
-    """The type of the object, and of what it leads to if it is a tag."""
+    """The type of the object, and of the tagged object if it is a tag."""
 
 
 class RepositoryContents:
-    """What one repository holds. `run` is for git in the folder of the workspace."""
+    """Protected names in one repository. `run` starts git in the folder of the workspace."""
 
     def __init__(self, run: RunGit, top: Path, git: Path, common: Path) -> None:
         self._run, self._top, self._git, self._common = run, top, git, common
@@ -373,7 +373,7 @@ class RepositoryContents:
         self._is_too_long = False
 
     def tracked(self) -> Tracked | None:
-        """Return what the index holds, or None if it could not be listed in time."""
+        """Return the files in the index, or None if they could not be listed in time."""
         identity = identity_of((f"{self._git}/index",))
         if self._tracked is None or identity != self._index:
             self._tracked = self._list_index()
@@ -415,10 +415,10 @@ class RepositoryContents:
         return Tracked(files, tuple(sorted(file for file in files if _is_secret(file))))
 
     def _search_history(self) -> tuple[str, ...] | None:
-        """Return protected names among all objects; only new ones are looked at if older ones were before.
+        """Return protected names among all objects. After the first search only new objects are listed.
 
-        `rev-list --objects` prints each object once, with one of its paths: of equal files, one stands for all. A file
-        that a ref names itself is printed without a path, so refs to files are left out.
+        `rev-list --objects` prints each object once, with one of its paths, so equal files appear as one. A file that a
+        ref names directly is printed without a path, so refs to files are left out.
         """
         refs = self._list_refs()
         unnamed = [ref.name for ref in refs or () if b"blob" in ref.types]
@@ -436,18 +436,18 @@ class RepositoryContents:
         tips = tuple(dict.fromkeys(ref.object_id.decode() for ref in refs if not ref.types & {b"blob", b"tree"}))
         listed = self._run(_TIMEOUT_S, *arguments, *(("--not", *self._checked) if self._checked else ()), "--")
         if listed is None and self._checked:
-            # A commit that was looked at before may have been removed.
+            # A commit of the last search may have been removed.
             listed = self._run(_TIMEOUT_S, *arguments, "--")
         if listed is None:
             return None
         paths = (line.partition(b" ")[2] for line in _lines_with(_CANDIDATE, listed))
         found = {path for path in map(os.fsdecode, paths) if path and _is_secret(path)}
-        # Of many tips, everything is looked at again.
+        # The list of tips would be too long for a command line: search everything again.
         self._checked = tips if len(tips) <= _MAX_TIPS else ()
         return tuple(sorted(found | set(self._history or ())))
 
     def _heads(self) -> list[str]:
-        """Return the names of commits that an operation left beside the refs, such as `FETCH_HEAD`."""
+        """Return names of commits outside `refs`, such as `FETCH_HEAD`."""
         try:
             return sorted(name for name in os.listdir(self._git) if re.fullmatch(r"[A-Z_]+_HEAD", name))  # noqa: PTH208  # names
         except OSError:
@@ -461,7 +461,7 @@ class RepositoryContents:
         return [_Ref(os.fsdecode(name), oid, frozenset((kind, peeled))) for oid, kind, peeled, name in fields]
 
     def _identity_of_refs(self) -> Identity | None:
-        """Return the state of all that names commits; None if that is too much to look at."""
+        """Return the state of every file that names commits; None if there are too many."""
         folders = list(islice(_ref_folders(self._git, self._common), _MAX_REF_FOLDERS + 1))
         if len(folders) > _MAX_REF_FOLDERS:
             return None
@@ -480,7 +480,7 @@ class RepositoryContents:
 
 
 def git_folder_links(git: Path, common: Path) -> Iterator[str]:
-    """Yield where parts of a repository are really, if that is behind a link, and where it borrows objects."""
+    """Yield the real paths of the linked parts of a repository, and the folders from which it borrows objects."""
     for base in dict.fromkeys((str(git), str(common))):
         for name in _LINKABLE:
             path = f"{base}/{name}"
@@ -490,7 +490,7 @@ def git_folder_links(git: Path, common: Path) -> Iterator[str]:
 
 
 def identity_of(paths: Iterable[str]) -> Identity:
-    """Return what changes if one of these files or folders is changed or replaced."""
+    """Return a value that differs if one of these files or folders was changed or replaced."""
     found: list[tuple[str, tuple[int, ...] | None]] = []
     for path in paths:
         try:
@@ -542,7 +542,7 @@ def _is_secret(path: str) -> bool:
 
 
 def _lines_with(pattern: re.Pattern[bytes], text: bytes) -> Iterator[bytes]:
-    """Yield the lines of a long text in which a pattern is found."""
+    """Yield the lines of a long text that match a pattern."""
     end = 0
     while (match := pattern.search(text, end)) is not None:
         start = text.rfind(b"\n", 0, match.start()) + 1

@@ -1,8 +1,8 @@
 """Runs the few programs that judging needs, hardened and bounded; asks bash whether it accepts a command.
 
 Absolute paths from safe parts of PATH, argument lists, no shell, a small environment, bounded time. `bash -n` reads
-a command without running it (https://www.gnu.org/software/bash/manual/); git is in `git_repository`. The judges know
-neither: what is found out is handed to them as `probes`.
+a command without running it (https://www.gnu.org/software/bash/manual/); git is in `git_repository`. The judges start
+no programs: they receive the results as `probes`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 
 
 class Unavailable(Exception):  # noqa: N818  # a finding, not a failure
-    """The program could not say anything; the text says why in a few words."""
+    """The program gave no answer; the text is the reason in a few words."""
 
 
 def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | None:
     """Return the absolute path of a program from the absolute parts of `path`, never one in or under `outside`.
 
-    Neither the entry nor what its links lead to may be inside, or a workspace could provide its own git.
+    Neither the entry nor the target of its links may be inside; otherwise a workspace could provide its own git.
     """
     folders = [outside] if isinstance(outside, Path) else list(outside)
     for part in safe_parts(path, *folders):
@@ -34,14 +34,14 @@ def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | 
 
 
 def safe_parts(path: str, *outside: Path) -> list[str]:
-    """Return the parts of PATH that are absolute and lead to nothing in or under a folder of `outside`."""
+    """Return the parts of PATH that are absolute and, links resolved, not in a folder of `outside`."""
     parts = [part for part in path.split(os.pathsep) if Path(part).is_absolute()]
     forbidden = [one.resolve() for one in outside]
     return [part for part in parts if not any(Path(part).resolve().is_relative_to(one) for one in forbidden)]
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], timeout: float, *, cwd: str | None = None) -> tuple[int, bytes]:
-    """Return the exit code and output of a program; raise `Unavailable`. It and what it started end with the call."""
+    """Return the exit code and output of a program, and end it and its children; raise `Unavailable`."""
     try:
         process = subprocess.Popen(
             argv,
@@ -73,7 +73,7 @@ _MAX_ANSWERS = 2_000
 
 
 class BashSyntax:
-    """Call it with a command: the reason why bash does not take it, empty where it does. Answers are kept."""
+    """The syntax check of bash, cached. Call it with a command for the error, empty if bash accepts it."""
 
     def __init__(self, path: str, outside: Iterable[Path]) -> None:
         self._bash = find_program("bash", f"{path}:/usr/bin:/bin", outside)

@@ -1,8 +1,8 @@
-"""The path layer: may a file tool read or write here? It judges what a path leads to, not only how it is spelled.
+"""The path layer: verdicts on reading or writing a file, judged by the target of a path as well as by its text.
 
-It looks at links, kinds and the first bytes of a file and changes nothing. The verdict holds in every mode of
-approval: `ask` means that the user is asked, `deny` that nobody can allow it. `follow` walks over the components of a
-path in the order the kernel takes, link by link. Tables of names and locations: `protected_paths`.
+It inspects links, file types and the first bytes of a file, and changes nothing. A verdict holds in every approval
+mode: `ask` means that the user is asked, `deny` that no approval is possible. `follow` resolves the components of a
+path in the order of the kernel, link by link. Tables of names and locations: `protected_paths`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,19 +20,27 @@ from qcode.safety.verdict import Access, Verdict, strictest
 from qcode.values import dataclass
 
 GUARDED = "path:secret"
-"""Names the verdict on a file that is called or begins like one that holds secrets."""
+"""The rule of a verdict on a file whose name or first bytes are those of a secret."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = re.compile(r"[\x1b\x80-\x9f]")
 _KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
+_known_without_key: set[tuple[int, ...]] = set()
+"""Identities of files that do not start like a key. A ctime cannot be set back, so a changed file has another one."""
+_MAX_KNOWN = 10_000
+_CTIME_GRAIN_NS = 20_000_000
+"""A file that changed this shortly before it was read may change again without a new ctime."""
+_UNUSED_NAME = "qcode-unused-name"
+_MIN_NAMES = 4
+"""Names in one folder from which on judging the folder first is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The folders a judgement is relative to. `added` are as good as the root; `read_only` ask before a write.
+    """The folders of a session that the path layer knows. `added` are treated like the root; `read_only` ask on write.
 
-    `own` are the folders of qcode itself, beside the usual ones below `home`.
+    `own` are folders of qcode besides the default ones below `home`.
     """
 
     root: Path
@@ -47,7 +56,7 @@ class SandboxScope:
 
     root: Path
     added: tuple[Path, ...] = ()
-    """As good as the root."""
+    """Treated like the root."""
     scratch: Path | None = None
     """Private to the session."""
     home: Path | None = None
@@ -81,13 +90,13 @@ def judge_path(
 ) -> Verdict:
     """Return the verdict for reading or writing `path`, given relative to `root`, absolute, or below `~/`.
 
-    `${HOME}` and the like are ordinary characters. `home` is the person's home folder if it is not given.
+    `${HOME}` and the like are ordinary characters. `home` defaults to the user's home folder.
     """
     return judge_on(Ground(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
 
 
 def judge_on(ground: Ground, path: str, access: Access) -> Verdict:
-    """`judge_path` with its folders in one value."""
+    """Return the verdict of `judge_path`, with the folders in one value."""
     return PathJudge(ground).judge(path, access)
 
 
@@ -95,19 +104,19 @@ _OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".c
 
 
 class PathJudge:
-    """Judges the paths of one call.
-
-    What it finds out about folders, their links included, it finds out once: it must not outlive the call.
-    """
+    """The path judge of one tool call. It caches folders and their links, so it must not outlive the call."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         self.home = home_of(ground)
         homes, locked = _spellings((Path(self.home),)), _spellings(ground.read_only)
         self._homes, self._locked = homes, locked
-        self._roots = _spellings((ground.root, *ground.added))
+        self.root_spellings = _spellings((ground.root,))
+        self._roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(ground.added))))
         self._own = (*_spellings(ground.own), *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS))
         self._folders: dict[str, Trail] = {}
+        special = (*homes, *locked, *self._roots, *self._own)
+        self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
     def judge(self, path: str, access: Access) -> Verdict:
         """Return the verdict for reading or writing `path`."""
@@ -120,12 +129,43 @@ class PathJudge:
         verdict = strictest(Verdict("allow", "in the workspace", "path:workspace"), *self._objections(trail, access))
         if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(trail.target):
             verdict = strictest(verdict, Verdict("ask", "its name contains invisible characters", "path:unclear"))
-        if verdict.is_allowed and _starts_like_a_key(trail):
+        if verdict.is_allowed and trail.info is not None and _starts_like_a_key(trail.target, trail.info):
             return Verdict("ask", "it contains a private key", GUARDED)
         return verdict
 
+    def undecided_in(self, prefix: str, names: list[str]) -> list[str]:
+        """Return the names of which only `judge(f"{prefix}{name}", "read")` can tell whether they may be read.
+
+        All others may be read: `judge` would say the same, at many times the cost for each. `prefix` is empty or ends
+        with a slash. The folder is judged once, with an ordinary name that no file has. If that may be read, so may
+        every regular file with an ordinary name, a single hard link and no private key in it, and every subfolder with
+        an ordinary name.
+        """
+        unused = f"{prefix}{_UNUSED_NAME}"
+        if len(names) < _MIN_NAMES or not self.judge(unused, "read").is_allowed:
+            return names
+        folder = self._folders.get(anchored(unused, str(self.ground.root), self.home).rpartition("/")[0])
+        if folder is None:
+            return names
+        try:
+            descriptor = os.open(folder.target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return names
+        is_ordinary, special = protected_paths.is_ordinary_name, self._special_names
+        ordinary = [name for name in names if is_ordinary(name) and name.casefold() not in special]
+        known = _known_without_key
+        try:
+            readable = {
+                name
+                for name, info in _statuses(ordinary, descriptor)
+                if (info.st_nlink == 1 and _identity(info) in known) or _is_readable(name, info, descriptor)
+            }
+        finally:
+            os.close(descriptor)
+        return [name for name in names if name not in readable]
+
     def trail(self, path: str) -> Trail:
-        """Return what `follow` returns for `path`, whose folder is followed once."""
+        """Return the trail of `path`. Its folder is resolved once and cached."""
         absolute = anchored(path, str(self.ground.root), self.home)
         folder, _, name = absolute.rpartition("/")
         if name in ("", ".", "..") or not folder:
@@ -140,7 +180,7 @@ class PathJudge:
         return Trail(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
 
     def _objections(self, trail: Trail, access: Access) -> Iterator[Verdict]:
-        """Yield a verdict for everything that speaks against reading or writing, in the order of the points."""
+        """Yield a verdict for each reason against reading or writing, in the order of the points."""
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
             yield from self._at_point(point, access, is_folder=is_folder)
@@ -192,7 +232,7 @@ def _refuse_text(path: str) -> str:
 
 
 def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-    """Judge what the components below a root (or of a path outside) are called."""
+    """Judge the names of the components below a root, or of a path outside."""
     spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
     folded = [protected_paths.fold(name) for name in spelled]
     if any(map(protected_paths.is_git_look_alike, spelled)):
@@ -222,7 +262,7 @@ def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
 
 
 def _of_existing(trail: Trail) -> Iterator[Verdict]:
-    """Judge names that only mean something where they can be: no secret is kept in a folder that is not there."""
+    """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]
     is_new = trail.info is None and os.path.isdir(os.path.dirname(trail.target))  # noqa: PTH112, PTH120  # text, as in `follow`
@@ -232,19 +272,54 @@ def _of_existing(trail: Trail) -> Iterator[Verdict]:
         yield Verdict("ask", "files with this name contain private keys", GUARDED)
 
 
-def _starts_like_a_key(trail: Trail) -> bool:
-    if trail.info is None or not stat.S_ISREG(trail.info.st_mode):
+def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = None) -> bool:
+    """Return whether a file contains a private key. `path` may be relative to an open `folder`."""
+    if not stat.S_ISREG(info.st_mode) or _identity(info) in _known_without_key:
         return False
     try:
-        descriptor = os.open(trail.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return False
     try:
-        return _KEY_START.match(os.read(descriptor, _HEAD)) is not None
+        begun_ns, opened = time.time_ns(), os.fstat(descriptor)
+        if _KEY_START.match(os.read(descriptor, _HEAD)) is not None:
+            return True
     except OSError:
         return False
     finally:
         os.close(descriptor)
+    if stat.S_ISREG(opened.st_mode) and opened.st_ctime_ns < begun_ns - _CTIME_GRAIN_NS:
+        if len(_known_without_key) >= _MAX_KNOWN:
+            _known_without_key.clear()
+        _known_without_key.add(_identity(opened))
+    return False
+
+
+def _statuses(names: list[str], folder: int) -> list[tuple[str, os.stat_result]]:
+    """Return the names that exist in an open folder, each with its status."""
+    try:
+        return [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in names]
+    except OSError:
+        if len(names) == 1:
+            return []
+        half = len(names) // 2
+        return _statuses(names[:half], folder) + _statuses(names[half:], folder)
+
+
+def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
+    """Return whether an ordinary name is surely as readable as its open folder."""
+    if stat.S_ISREG(info.st_mode):
+        return info.st_nlink == 1 and not _starts_like_a_key(name, info, folder)
+    return stat.S_ISDIR(info.st_mode)
+
+
+def forget_files() -> None:
+    """Forget which files contain no private key, so that each is read again."""
+    _known_without_key.clear()
+
+
+def _identity(info: os.stat_result) -> tuple[int, ...]:
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def _pick(place: protected_paths.Located, access: Access) -> Verdict:
@@ -253,13 +328,13 @@ def _pick(place: protected_paths.Located, access: Access) -> Verdict:
 
 
 def home_of(ground: Ground) -> str:
-    """Return the person's home folder."""
+    """Return the user's home folder."""
     home = ground.home if ground.home is not None else Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
     return str(home)
 
 
 def _spellings(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return each folder as given and with its links followed: a person may name it either way."""
+    """Return each folder as given and with its links resolved; a path may use either."""
     found: list[str] = []
     for folder in folders:
         found += [os.path.normpath(folder), os.path.realpath(folder)]
@@ -272,9 +347,9 @@ _MAX_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """`points` are the paths it was spelled as: as given, then once more after each link; all lexically normal.
+    """A path and its resolution. `points` are the path as given and after each link, lexically normal.
 
-    `target` is the last one with every link followed. `info` is its status, None where nothing is there.
+    `target` is the path with every link resolved. `info` is its status, None if it does not exist.
     """
 
     points: tuple[str, ...]
@@ -284,7 +359,7 @@ class Trail:
 
 
 def follow(path: str) -> Trail:
-    """Return the trail of the absolute `path`; what does not exist is taken as spelled. Never raises for a path."""
+    """Return the trail of the absolute `path`; missing components are kept as given. Never raises for a path."""
     points = [os.path.normpath(path)]
     pending = deque(path.split("/"))
     current, links = "/", 0

@@ -1,7 +1,7 @@
-"""Puts rules, modes, trust, the path layer and the shell judge together: may this call run?
+"""The policy of a session: rules, modes, trust, the path layer and the shell judge decide whether a call may run.
 
-Order: what the path layer denies, rules that deny, then plan mode; what asks in every mode; trust; rules and modes
-that allow. A policy is a value: `with_mode` and `with_allow` make another one. Nothing a model fills in changes it.
+Order: denials of the path layer, deny rules, plan mode; verdicts that ask in every mode; trust; rules and modes that
+allow. A policy is immutable: `with_mode` and `with_allow` return another one. No argument of a model changes it.
 `may_write_protected` is for bypass mode: it detects commands that may write a protected name in a form that the
 shell judge cannot follow. It is a second line of defence: a sandbox that mounts protected names read-only does not
 depend on how a command spells them. The shell judge and `addresses` load with the first command and the first URL.
@@ -14,12 +14,13 @@ import re
 from collections.abc import Callable
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
-from qcode.safety.paths import Ground, anchored, follow, home_of, judge_on
+from qcode.safety.paths import Ground, PathJudge, judge_on
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import CREDENTIALS, STARTUP, fold, is_history
 from qcode.safety.rules import (
@@ -51,12 +52,12 @@ _PROTECTED = frozenset({"path:git", "path:credentials", "path:start-up", "path:o
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a session may do. `search_path` is the PATH that shell commands will run with.
+    """The permissions of a session. `search_path` is the PATH of its shell commands.
 
-    `probes` answer what only a process or the disk can tell; `limit` is a policy that has to agree.
-    `search_url` is the service that `web_search` asks, judged like a page that is fetched.
+    `probes` answer questions that need a process or the disk. `limit` is a policy that must also allow a call.
+    `search_url` is the service of `web_search`, judged like a fetched page.
 
-    Untrusted: reading inside the workspace is allowed and everything else asks, whatever mode and rules say.
+    In an untrusted folder, reading inside the workspace is allowed and everything else asks, in every mode.
     """
 
     mode: ApprovalMode
@@ -81,19 +82,19 @@ class Policy:
         return replace(self, mode=mode)
 
     def with_trust(self) -> Policy:
-        """Return this policy for a folder that the person trusts."""
+        """Return this policy for a trusted folder."""
         return replace(self, is_trusted=True)
 
     def limited_by(self, other: Policy) -> Policy:
-        """Return the least of two policies, as a sub-agent gets it: of each two verdicts the stricter one."""
+        """Return the intersection of two policies, for a sub-agent: the stricter of two verdicts applies."""
         return replace(self, limit=other if self.limit is None else self.limit.limited_by(other))
 
     def with_allow(self, rule: str) -> Policy:
-        """Return this policy with one more allow rule; raise `ValueError` where `rule` is none."""
+        """Return this policy with one more allow rule; raise `ValueError` if `rule` is not a valid rule."""
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, parse_rule(rule))))
 
     def judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
-        """Return the verdict for a call of a tool. A malformed one asks: the tool itself says what is wrong with it."""
+        """Return the verdict for a call of a tool. A malformed call asks; the tool then reports the error."""
         verdict = self._judge(spec, arguments)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge(spec, arguments))
 
@@ -123,17 +124,17 @@ class Policy:
             name = spec.name.replace("__", "/", 1)
             verdict = self._judge_other("mcp", name, name)
             if isinstance(safety, Runs):
-                # What the call stands for is judged, if that is known: see `Toolbox.resolve_call`.
+                # The call is judged by the commands that it stands for, if they are known: see `Toolbox.resolve_call`.
                 verdict = replace(verdict, proposed_rule="")
         return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
 
     def _confined(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
         """Return the verdict on a shell command with the sandbox it runs in.
 
-        What only reads runs in the read-only sandbox. What also writes to files that it may write, and in auto mode
-        what nobody decided on, runs in that of the workspace. In bypass mode protected names are mounted read-only.
-        What the user or a rule allowed runs unconfined. `wants_out`: the call asks to run outside the sandbox, which
-        can only make the verdict stricter.
+        A command that only reads runs in the read-only sandbox. If it also writes to permitted files, or in auto mode
+        if neither user nor rule decided, it runs in the workspace sandbox. In bypass mode protected names are mounted
+        read-only. A command that the user or a rule allowed runs unconfined. `wants_out`: the call asks to run outside
+        the sandbox, which can only make the verdict stricter.
         """
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
@@ -164,7 +165,7 @@ class Policy:
     def only_reads(self, command: str) -> bool:
         """Return whether the table knows a command to only read.
 
-        Such a command runs with the settings that keep git from starting anything.
+        Such a command runs with settings that keep git from starting programs.
         """
         try:
             flow = self._flow(command)
@@ -174,40 +175,42 @@ class Policy:
 
     @property
     def lets_host_search(self) -> bool:
-        """Whether the host of the model may search the web itself: where nobody can be asked, what asks is denied."""
+        """Whether the provider may search the web itself. It cannot ask, so a rule that asks forbids it."""
         is_ruled = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
         return self.is_trusted and not is_ruled and (self.limit is None or self.limit.lets_host_search)
 
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.
 
-        Also what decides whether a search may show a file it came across.
+        Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access)
+        verdict = self._judge_file(path, access, PathJudge(self._ground))
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
-    def _judge_file(self, path: str, access: Access) -> Verdict:
-        layer = judge_on(self._ground, path, access)
+    def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:
+        layer = paths.judge(path, access)
         if layer.verdict == "deny":
             return layer
         kind = "read" if access == "read" else "edit"
-        points = follow(anchored(path, str(self.root), home_of(self._ground))).points
-        denied = first_rule(
-            self.rules.deny, kind, lambda rule: any(self._covers(rule, point, True) for point in points)
-        )
+        points = paths.trail(path).points
+
+        def is_covered(rule: Rule) -> bool:
+            return any(_covers(rule, point, paths, folds=True) for point in points)
+
+        denied = first_rule(self.rules.deny, kind, is_covered)
         if denied is not None:
             return ruled(denied, "deny")
         if access == "write" and self.mode == "plan":
             return _PLAN
-        asked = first_rule(self.rules.ask, kind, lambda rule: any(self._covers(rule, point, True) for point in points))
+        asked = first_rule(self.rules.ask, kind, is_covered)
         if asked is not None and (self.mode != "bypass" or not self.is_trusted):
             return ruled(asked, "ask")
         if layer.verdict == "ask" or access == "read":
             return layer
-        return self._judge_write(points)
+        return self._judge_write(points, paths)
 
     def _judge_files(self, files: Files, arguments: JsonObject) -> Verdict:
-        """Return the strictest verdict of all files a call names; a rule is proposed only where it would be enough."""
+        """Return the strictest verdict on the files of a call. A rule is proposed only if it allows the whole call."""
         paths = files.paths_of(arguments)
         if isinstance(paths, str):
             return Verdict("ask", paths, "call:malformed")
@@ -216,14 +219,18 @@ class Policy:
         asking = [one for one in verdicts if not one.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
-    def _judge_write(self, points: tuple[str, ...]) -> Verdict:
+    def _judge_write(self, points: tuple[str, ...], paths: PathJudge) -> Verdict:
         if not self.is_trusted:
             return _RESTRICTED
         if self.mode == "bypass":
             return _BYPASS
         if self.mode == "accept-edits" or (self.mode == "auto" and self._holds_workspace):
             return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
-        allowed = first_rule(self.rules.allow, "edit", lambda rule: all(self._covers(rule, point) for point in points))
+
+        def is_covered(rule: Rule) -> bool:
+            return all(_covers(rule, point, paths) for point in points)
+
+        allowed = first_rule(self.rules.allow, "edit", is_covered)
         if allowed is not None:
             return ruled(allowed, "allow")
         real, root = points[-1], os.path.realpath(self.root)
@@ -278,16 +285,18 @@ class Policy:
         verdict, judge = _READS, self._judge_of(flow)
         for part in flow.parts:
             asked = judge.part(part)
-            rule = self._allowing(part, asked, judge) if unclear.rule == "shell:not-plain" else None
-            if not asked.is_allowed and (rule is None or any(word.is_open for word in part.command.words)):
-                is_undecided = unclear.rule == "shell:not-plain"
+            if asked.is_allowed:
+                continue
+            is_undecided = unclear.rule == "shell:not-plain"
+            rule = self._allowing(part, asked, judge) if is_undecided else None
+            if rule is None or any(word.is_open for word in part.command.words):
                 return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
-            verdict = verdict if asked.is_allowed or rule is None else ruled(rule, "allow")
+            verdict = ruled(rule, "allow")
         exposed = self._exposed(flow) if verdict != _READS else []
         return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
-        """Allow if each part only reads or a rule allows it; else ask, proposing a rule if only one part is left."""
+        """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule if one part is left."""
         left: list[tuple[FlowPart, Verdict]] = []
         used: Rule | None = None
         parts, judge = flow.parts, self._judge_of(flow)
@@ -312,7 +321,7 @@ class Policy:
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(left) == 1 and not writes and left[0][1].rule != SHELL_PATH
         proposed = propose_shell(left[0][0].command) if is_proposed else ""
-        # A secret among what is left is what has to be asked about, whatever else there is.
+        # A secret is the most important reason to ask.
         verdict = next((one for _, one in left if one.rule == SHELL_PATH), left[0][1])
         return replace(verdict, proposed_rule=proposed)
 
@@ -332,8 +341,8 @@ class Policy:
     def _judge_of(self, flow: Flow) -> Judge:
         """Return the judge of simple commands.
 
-        A folder that is not trusted is not looked into by git. A command that writes runs in a sandbox that hides
-        nothing in the workspace.
+        git is not run in an untrusted folder. A command that writes runs in a sandbox that masks no files of the
+        workspace.
         """
         from qcode.safety.shell.judge import Judge
 
@@ -346,7 +355,7 @@ class Policy:
         return Judge.of(flow, self._ground, probes, self.search_path, self._reader())
 
     def _with_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
-        """Return the verdict with that of every file the parts write to; a shell may be asked for more than a tool."""
+        """Return the strictest of `verdict` and those on the output files. A path that denies a tool may ask here."""
         found = [verdict]
         for word, path in self._outputs(parts):
             one = self.judge_file(path, "write")
@@ -356,7 +365,7 @@ class Policy:
         return strictest(*found)
 
     def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
-        """Return the verdict unless a part writes where nothing may: that holds in every mode and for every rule."""
+        """Return `verdict`, or a denial if a part writes to a protected name, in every mode and for every rule."""
         for word, path in self._outputs(parts):
             one = judge_on(self._ground, path, "write")
             if one.verdict == "deny" and one.rule in _PROTECTED:
@@ -370,7 +379,7 @@ class Policy:
         return [(word, path) for word, folders in found for path in resolve(self._ground, word, folders)]
 
     def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
-        """Allow only what bash itself can read: the tree alone takes some broken commands for whole ones."""
+        """Allow only commands that bash can parse: tree-sitter accepts some incomplete ones."""
         complaint = self.probes.syntax(command) if verdict.is_allowed else ""
         return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
 
@@ -416,7 +425,7 @@ class Policy:
         if isinstance(found, str):
             return Verdict("deny", found, "fetch:refused")
         if not found.is_public:
-            # A rule for every host says nothing about this machine: only ports that the person listed are reached.
+            # A rule for every host does not include this machine: the user must list each port.
             is_listed = any(rule.kind == "fetch" and rule.body in found.names for rule in self.rules.allow)
             if not (found.is_loopback and is_listed):
                 hint = f"; the rule fetch({found.name}) would allow it" if found.is_loopback else ""
@@ -428,7 +437,7 @@ class Policy:
     def _judge_other(
         self, kind: str, name: str, shown: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
-        """`covers` says whether a rule is about this call, more widely where the flag says that it restricts."""
+        """Return the verdict of the rules. `covers` tests one; its flag is set for rules that restrict."""
         covered = covers or (lambda rule, _: rule.matches_name(name))
         denied = first_rule(self.rules.deny, kind, lambda rule: covered(rule, True))
         if denied is not None:
@@ -454,16 +463,14 @@ class Policy:
             return judge(value)
         return Verdict("ask", f"the call has no valid {name}", "call:malformed")
 
-    def _covers(self, rule: Rule, point: str, folds: bool = False) -> bool:
-        root, home = os.path.normpath(self.root), home_of(self._ground)
-        bases = (root, os.path.realpath(root))
-        return any(rule.matches_path(point, base, home, folds=folds) for base in bases)
-
     def _reader(self) -> Callable[[str], Verdict] | None:
-        """Return how the shell judge asks about a file; rules about reading are part of it where there are any."""
+        """Return the verdict function for files that a command reads; None if no rule is about reading."""
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
-        return lambda path: self.judge_file(path, "read")
+        paths = PathJudge(self._ground)
+        reader = partial(self._judge_file, access="read", paths=paths)
+        limit = self.limit
+        return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
 
 
 _COMMAND = ToolSpec("shell", "", {}, safety=Runs("command"))
@@ -478,6 +485,10 @@ _NO_SANDBOX_TO_WRITE = Verdict(
 )
 
 
+def _covers(rule: Rule, point: str, paths: PathJudge, *, folds: bool = False) -> bool:
+    return any(rule.matches_path(point, root, paths.home, folds=folds) for root in paths.root_spellings)
+
+
 def _only_reads(flow: Flow) -> bool:
     """Return whether the table knows each command to only read."""
     from qcode.safety.shell.judge import is_table_command
@@ -486,7 +497,7 @@ def _only_reads(flow: Flow) -> bool:
 
 
 def _without_sandbox(verdict: Verdict) -> Verdict:
-    """Return a verdict of auto mode that says why it asks as default mode does."""
+    """Return a verdict of auto mode with the reason why it asks like default mode."""
     if verdict.verdict != "ask":
         return verdict
     why = " (auto mode needs a workspace sandbox, which is not available here, so it asks like default mode)"
@@ -496,12 +507,19 @@ def _without_sandbox(verdict: Verdict) -> Verdict:
 _QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
 _ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
 _EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
-_TOKEN = re.compile(r"[^\s;&|<>()`=,]+")
+_TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
 _UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
 _PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
 _DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
 _PROTECTED_PLACES = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
-_IN_GIT = re.compile(r"(?:^|/)\.git[. ]*(?:/|$)", re.IGNORECASE)
+_IN_GIT = re.compile(r"(?:^|/)\.git[. ]*(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE)
+_OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
+_WRITES_SETTINGS = re.compile(
+    rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote\s+(?:add|remove|rename|rm|set-\w+)\b)"
+    rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}config\s+(?:set|edit|unset|delete)\b"
+)
+"""Commands that write a protected file without naming it: `.git/config`, `~/.gitconfig`, `~/.npmrc`, pip's."""
+_HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
 
 def may_write_protected(command: str) -> str:
@@ -512,28 +530,33 @@ def may_write_protected(command: str) -> str:
     """
     if _UNKNOWN_TARGET.search(command):
         return "the file it writes to is unknown before it runs"
-    # What an expansion becomes is not known; as part of a name it is a wildcard.
+    if _WRITES_SETTINGS.search(_QUOTES.sub("", command)):
+        return "it changes settings in a protected file"
+    # The value of an expansion is unknown; as part of a name it is a wildcard.
     text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
+    # The wildcards of find also match a leading dot: `find ~ -name '*rc'`.
+    finds_hidden = _HOME.search(command) is not None and "find" in text
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if _IN_GIT.search(token):
-            return f"{token} is inside .git"
+            return f"{token} may be inside .git"
         path = f"/{'/'.join(map(fold, token.split('/')))}/"
         place = next((place for place in _PROTECTED_PLACES if f"/{place}/" in path), "")
         if place:
             return f"{place} is a protected location"
-        named = next((part for part in token.split("/") if _may_be_protected(part)), "")
+        named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
         if named:
             return f"{named} is a protected name"
     return ""
 
 
 def _as_wildcard(found: re.Match[str]) -> str:
-    """Return a wildcard for an expansion, before what stands inside it: that may be a command with names of its own."""
+    """Return a wildcard, followed by the expansion itself, which may be a command that contains protected names."""
     return f"* {found[0]} "
 
 
-def _may_be_protected(part: str) -> bool:
+def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
     name = fold(part)
     if not set(name) & set("*?["):
         return name in _DOTTED_NAMES or is_history(name)
-    return name.startswith(".") and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))
+    is_hidden = name.startswith(".") or (finds_hidden and name != "*")
+    return is_hidden and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))

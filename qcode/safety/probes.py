@@ -1,6 +1,6 @@
-"""What only a process or a walk over the disk can tell the judges: values, and the questions that return them.
+"""Facts for the judges that need a process or a walk over the disk: values, and the questions that return them.
 
-`Repository` is what is known of a git repository, `WorkspaceContents` what a workspace holds. `launcher`,
+`Repository` describes a git repository, `WorkspaceContents` the protected files of a workspace. `launcher`,
 `git_repository`, `sandbox` and the session answer the questions; nothing is asked here. A judge without answers
 allows nothing that depends on them.
 """
@@ -28,9 +28,9 @@ def _unwalked() -> WorkspaceContents:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """The questions. `syntax` returns why bash does not accept a command, empty if it does.
+    """The questions. `syntax` returns the reason why bash rejects a command, empty if it does not.
 
-    `repository` is about the workspace. The defaults have looked at nothing.
+    `repository` is that of the workspace. The default answers allow nothing.
     """
 
     syntax: Callable[[str], str] = _unchecked
@@ -41,7 +41,7 @@ class Probes:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """What the index holds, relative to the top of the work tree."""
+    """The files in the index of git, relative to the top of the work tree."""
 
     files: frozenset[str] = frozenset()
     secrets: tuple[str, ...] = ()
@@ -53,33 +53,33 @@ _NO_FILES = Tracked()
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """What a probe of a repository found. The default is a repository with nothing to worry about.
+    """The result of probing a repository. The default is a harmless one.
 
-    `complaint` says why git may not run there unasked, empty if it may. What the `find_` fields return is looked for
-    when it is asked for: each may start git, and is None if there was no answer in time.
+    `complaint` is the reason why git may not run there unasked, empty if it may. The `find_` functions search when they
+    are called: each may start git, and returns None if there was no answer in time.
     """
 
     complaint: str = ""
     has_submodules: bool = False
     has_credentials: bool = False
     is_present: bool = True
-    """Whether git finds a repository. Without one, some commands compare files that nobody named to git."""
+    """Whether git finds a repository. Without one, some commands compare files outside any repository."""
     top: str = ""
     """The absolute path of the work tree, empty if it is not known."""
     find_tracked: Callable[[], Tracked | None] = lambda: _NO_FILES
     find_history_secrets: Callable[[], tuple[str, ...] | None] = tuple
-    """Files with protected names in commits, the stash and the reflogs. One of several equal files stands for all."""
+    """Files with protected names in commits, the stash and the reflogs. Equal files are listed once."""
     find_linked_folder: Callable[[], str] = str
     """A folder of tracked files that was replaced by a link, through which git would read files elsewhere."""
 
 
 MAX_MASKED = 1_000
-"""Secret files that a sandbox masks one by one. Of more, it covers the folders; then a search asks."""
+"""Secret files that a sandbox masks one by one. If there are more, it covers their folders, and searches ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceContents:
-    """What a workspace holds. Paths are absolute, below the real path of a root, and sorted."""
+    """The protected files of a workspace. Paths are absolute, below the real path of a root, and sorted."""
 
     secrets: tuple[str, ...] = ()
     """Files whose name says that they hold secrets, git configurations with credentials, and their hard links."""
@@ -91,7 +91,7 @@ class WorkspaceContents:
     other_names: tuple[str, ...] = ()
     """Further names in the workspace of the same file as one in `steering`."""
     is_complete: bool = True
-    """Whether everything was looked at in time."""
+    """Whether the walk finished in time."""
 
     @property
     def can_be_masked(self) -> bool:

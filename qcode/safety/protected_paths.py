@@ -2,8 +2,8 @@
 
 Names are compared in NFC, casefolded, without invisible characters and without trailing dots and blanks (`fold`),
 because a file system that folds them would open the protected file. Locations in the home follow the documentation
-of the programs that own them (OpenSSH, GnuPG, AWS CLI, Docker, kubectl, npm, pip, GitHub CLI, Cargo, git) and the XDG
-base directory specification. Nothing here looks at the disk: see `paths`.
+of their programs (OpenSSH, GnuPG, AWS CLI, Docker, kubectl, npm, pip, GitHub CLI, Cargo, git) and the XDG
+base directory specification. Nothing here reads the disk; `paths` does.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def has_unclear_characters(path: str) -> bool:
 
 @lru_cache(maxsize=2_048)
 def is_git_look_alike(part: str) -> bool:
-    """Return whether `part` is not `.git` in any case, yet some file system would open `.git` for it."""
+    """Return whether `part` is not `.git` in any case, but some file system would open `.git` for it."""
     return part.casefold() != ".git" and (fold(part) == ".git" or _SHORT_GIT.fullmatch(fold(part)) is not None)
 
 
@@ -86,7 +86,7 @@ def is_key(part: str) -> bool:
 
 
 def is_steering(parts: tuple[str, ...]) -> bool:
-    """Return whether a path below a root is something that runs or instructs later."""
+    """Return whether a path below a root names something that is executed or instructs a program later."""
     names = tuple(fold(part) for part in parts)
     if any(pair in _STEERING_PAIRS for pair in pairwise(names)):
         return True
@@ -143,8 +143,23 @@ Located = tuple[Decision, Decision, str, str]
 """Verdict for reading, verdict for writing, why, and the name of the rule."""
 
 
+_NAMED_LAST = "|".join(re.escape(entry.rpartition("/")[2]) for entry in (*CREDENTIALS, *STARTUP))
+_SPECIAL_NAME = f"{_SECRET.pattern}|{_KEY.pattern}|{_SSH_KEY.pattern}|config|config\\.worktree|{_NAMED_LAST}"
+_ORDINARY_NAME = re.compile(rf"(?!(?:{_SPECIAL_NAME})\Z)[a-z0-9_][a-z0-9_.-]*+(?<!\.)", re.ASCII | re.IGNORECASE)
+
+
+@lru_cache(maxsize=4_096)
+def is_ordinary_name(name: str) -> bool:
+    """Return whether no table in this module depends on a path having `name` as its last component.
+
+    Ordinary names are plain ASCII. Two ordinary names in one folder get the same verdicts from every function here,
+    unless one of them is the name of a root, of the home or of a folder of qcode.
+    """
+    return _ORDINARY_NAME.fullmatch(name) is not None
+
+
 def is_history(name: str) -> bool:
-    """Return whether a file of this name in the home is a history of what was typed."""
+    """Return whether a file of this name in the home is a history of typed commands."""
     return _HISTORY.fullmatch(fold(name)) is not None
 
 
@@ -154,14 +169,14 @@ def is_system_secret(path: str) -> bool:
 
 
 def in_kernel(path: str) -> Located | None:
-    """Return the verdict for devices and kernel interfaces, which hold even where a workspace leads there."""
+    """Return the verdict for devices and kernel interfaces, also if they are inside a workspace; otherwise None."""
     if any(is_within(path, folder) for folder in KERNEL_FOLDERS):
         return "deny", "deny", "a device or kernel interface", "path:kernel"
     return None
 
 
 def in_home(below_home: str) -> Located | None:
-    """Return the verdict for a protected place in the home, given its path below the home, else None."""
+    """Return the verdict for a protected location in the home, given its path below the home; otherwise None."""
     name = "/".join(fold(part) for part in below_home.split("/"))
     places = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
     if not places.isdisjoint(CREDENTIALS):
@@ -178,7 +193,7 @@ def in_home(below_home: str) -> Located | None:
 
 
 def in_own(path: str, folders: Iterable[str]) -> Located | None:
-    """Return the verdict for qcode's own files below `folders`, else None."""
+    """Return the verdict for qcode's files below `folders`; otherwise None."""
     for folder in folders:
         if is_within(path, folder):
             if _OWN_SECRETS.fullmatch(path.removeprefix(folder).casefold()):
@@ -188,7 +203,7 @@ def in_own(path: str, folders: Iterable[str]) -> Located | None:
 
 
 def outside(path: str, homes: tuple[str, ...]) -> Located:
-    """Return the verdict for a place that is in no root."""
+    """Return the verdict for a path outside every root."""
     if _SECRET_SYSTEM.fullmatch(path):
         return "deny", "deny", "system secrets", "path:credentials"
     other = _HOMES.match(path)

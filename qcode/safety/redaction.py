@@ -1,7 +1,7 @@
-"""Takes secrets out of text on its way to a session file, a log or a crash report.
+"""Replaces secrets in text that goes to a session file, a log or a crash report.
 
-First the exact values that were loaded, also as they look inside JSON and URLs, then what has the shape of a well-known
-key. It cannot know a secret that was never loaded and has no shape.
+First the exact values that were loaded, also in their spellings inside JSON and URLs, then text in the format of a
+well-known key. A secret that was never loaded and has no such format is not recognised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from qcode.safety.secret import REDACTED, Secret
 
 _SHORTEST = 6
-"""A shorter value would take ordinary words out of a text."""
+"""A shorter value would match ordinary words."""
 
 # Prefixes are those the issuers document (OpenAI, Anthropic, Google, GitHub, GitLab, Slack, AWS, Hugging Face, npm,
 # PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from outside, and a
@@ -47,7 +47,7 @@ _NAMED = re.compile(
     r"|x-goog-api-key[\"']?\s*[:=]\s*[\"']?|bearer\s+(?=[A-Za-z0-9._~+/=-]{20})))[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
-# A match starts only where a run of scheme characters starts: `a.b-c.d` has a word boundary at every second character.
+# A match starts only at the start of a run of scheme characters: `a.b-c.d` has a boundary at every second character.
 _IN_URL = re.compile(
     r"(?P<name>(?<![a-z0-9+.-])(?=[a-z0-9+.-]*?\b[a-z])[a-z0-9+.-]++://[^\s:/@]*+:)[^\s/@]{3,}+(?=@)",
     re.IGNORECASE,
@@ -93,7 +93,7 @@ class Redactor:
 
 
 def _redact_shapes(text: str) -> str:
-    """Return `text` without what has the shape of a key, leftmost first."""
+    """Return `text` without keys that are recognised by their format, leftmost first."""
     parts: list[str] = []
     kept = searched = excluded = 0
     while (found := _SHAPES.search(text, searched)) is not None:

@@ -2,9 +2,9 @@
 
 A bare name (`shell`) or a `*` covers every call of its kind; `edit` is every tool that changes files. Shell rules
 compare words after unquoting; a last ` *` is any further words. Paths use the patterns of gitignore, relative to the
-workspace; `./x` is x at its top, `/x` and `~/x` are places on the machine. Also here: which rule is about a call
-(`covers_command`, `may_reach`), whether a rule bears out the examples written with it (`read_rules`), and the narrow
-rule that "always" would add (`propose_shell`), which never allows what runs whatever it is given.
+workspace; `./x` is x at its top, `/x` and `~/x` are absolute. Also here: which rule is about a call
+(`covers_command`, `may_reach`), the check of a rule against its examples (`read_rules`), and the narrow rule that
+"always" adds (`propose_shell`), never one for a program that can run any other.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import WrittenRule
@@ -21,6 +22,8 @@ from qcode.safety.verdict import Verdict
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
     from qcode.safety.addresses import UrlTarget
     from qcode.safety.shell.table import ProgramSpec
 
@@ -35,7 +38,7 @@ _TOOL = re.compile(r"[\w.-]+/(\*|[\w.-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `body` is what stands between the brackets, empty where the rule covers all of its kind."""
+    """One rule. `body` is the text between the brackets, empty if the rule covers all of its kind."""
 
     kind: str
     body: str
@@ -44,7 +47,7 @@ class Rule:
 
     @property
     def is_open(self) -> bool:
-        """Whether a shell rule leaves words open, to be anything."""
+        """Whether a shell rule contains a wildcard."""
         return any(word.has_glob for word in self.words)
 
     def matches_words(self, words: tuple[Word, ...]) -> bool:
@@ -74,7 +77,7 @@ class Rule:
             return self.body.startswith("*.") and name.endswith(self.body[1:])
         if self.body.endswith("/*"):
             return name.startswith(self.body[:-1])
-        # A tool is called by its name in the form that every provider takes; a rule may say the server's own.
+        # A tool is called by a name that every provider accepts; a rule may use the name that the server gave it.
         return _NOT_IN_NAMES.sub("_", self.body) == name
 
     def _based(self, root: str, home: str) -> tuple[str, str]:
@@ -90,7 +93,7 @@ _ANY = Word("*", has_glob=True)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the person decided beforehand; deny is stronger than ask, ask than allow."""
+    """The configured rules. Deny takes precedence over ask, and ask over allow."""
 
     allow: tuple[Rule, ...] = field(default=())
     ask: tuple[Rule, ...] = field(default=())
@@ -98,12 +101,12 @@ class Rules:
 
     @staticmethod
     def of(allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> Rules:
-        """Return the rules that the texts say; raise `ValueError` with one line for the first bad one."""
+        """Parse rules; raise `ValueError` with one line for the first invalid one."""
         return Rules(*(tuple(parse_rule(text) for text in texts) for texts in (allow, ask, deny)))
 
 
 def parse_rule(text: str) -> Rule:
-    """Return the rule that `text` says; raise `ValueError` with one line naming what is wrong and where."""
+    """Parse a rule; raise `ValueError` with the error and its position in one line."""
     rule = text.strip()
     kind, bracket, rest = rule.partition("(")
     if kind not in KINDS:
@@ -168,9 +171,14 @@ def _is_like(want: Word, word: Word) -> bool:
 
 
 def _is_covered(pattern: str, path: str) -> bool:
+    return _spec(pattern).match_file(path)
+
+
+@lru_cache(maxsize=512)
+def _spec(pattern: str) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # loaded with the first rule about a path, not at start
 
-    return GitIgnoreSpec.from_lines([pattern]).match_file(path)
+    return GitIgnoreSpec.from_lines([pattern])
 
 
 _WRAPPING = frozenset(
@@ -184,7 +192,7 @@ _WRAPPING = frozenset(
 
 
 def first_rule(rules: Iterable[Rule], kind: str, test: Callable[[Rule], bool]) -> Rule | None:
-    """Return the first rule of a kind that the test finds to be about a call."""
+    """Return the first rule of a kind that passes the test."""
     return next((rule for rule in rules if rule.kind == kind and test(rule)), None)
 
 
@@ -221,9 +229,9 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     """Return whether an allow rule covers a simple command.
 
     A wildcard of the rule never stands for an option that writes a file or runs a program: `shell(git log *)` does not
-    cover `git log --output=x`. The rule has to name such an option: `shell(git log --output=x *)`. Of a program in the
-    table it stands for what only reads, also as an operand: `shell(uniq *)` does not cover `uniq in out`, unless the
-    rule names an option that does more: `shell(git branch -D *)`.
+    cover `git log --output=x`. The rule has to name such an option: `shell(git log --output=x *)`. For a program in the
+    table a wildcard covers only uses that read: `shell(uniq *)` does not cover `uniq in out`, unless the rule names an
+    option that does more: `shell(git branch -D *)`.
     """
     from qcode.safety.shell.judge import is_table_command, row_of
     from qcode.safety.shell.table import has_option
@@ -239,7 +247,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     is_version = program is not None and not program.operands.roles and program.operands.minimum > 0
     if program is None or is_version or _names_command(program, literal):
         running = f"{_RUNNING_EVERYWHERE} {_RUNNING_OPTIONS.get(words[0].text, '')}".split()
-        # tar takes its first word for options even without a dash.
+        # tar reads its first word as options even without a dash.
         bundled = [f"-{word.text}" for word in rest[1:2] if words[0].text == "tar"]
         return not any(_may_be_option(text, running) for text in (*bundled, *(word.text for word in rest[1:])))
     if is_table_command(rest):
@@ -251,7 +259,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
 
 
 def _names_command(program: ProgramSpec, literal: list[str]) -> bool:
-    """Return whether a rule names a command below one that takes no operands, as `git remote add`."""
+    """Return whether a rule names a subcommand of a command without operands, as `git remote add`."""
     words = [text for text in literal[1:] if not text.startswith("-")]
     return not program.operands.roles and len(words) > program.name.count("/") + (literal[0] == "git")
 
@@ -277,13 +285,16 @@ def is_rule(text: str) -> bool:
 
 
 def covers_target(rule: Rule, target: UrlTarget, restricts: bool) -> bool:
-    """An allow rule is about a port, the usual one where it names none; one that restricts is about the whole host."""
+    """Return whether a rule covers a target.
+
+    An allow rule covers one port (the default if it names no port), a rule that restricts covers the whole host.
+    """
     names = (*target.names, target.host) if restricts else target.names
     return any(rule.matches_name(name) for name in names)
 
 
 def ruled(rule: Rule, verdict: str) -> Verdict:
-    """Return the verdict that a rule gives."""
+    """Return the verdict of a rule."""
     if verdict == "deny":
         return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
     if verdict == "ask":
@@ -307,27 +318,27 @@ def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
 
 
 def may_reach(rule: Rule, part: SimpleCommand) -> bool:
-    """Return whether a rule that restricts covers a command, or may: where words are not known, its program decides."""
+    """Return whether a rule that restricts may cover a command. With unknown words, the program decides."""
     if not any(word.is_open for word in part.words):
         return reaches(rule, part)
     return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 
 
 def mentions(command: str, rule: Rule) -> bool:
-    """Return whether the fixed words of a rule stand in a command that was not understood, in order and together."""
+    """Return whether a command that was not understood contains the fixed words of a rule, in order and adjacent."""
     words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", re.sub(r"['\"\\]", "", command)))
     plain = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
     return any(rule.matches_words(seen[start:]) for seen in (words, plain) for start in range(len(seen)))
 
 
-_EXAMPLE_ROOT, _EXAMPLE_HOME = "/workspace", "/home/person"
+_EXAMPLE_ROOT, _EXAMPLE_HOME = "/workspace", "/home/user"
 _Written: TypeAlias = "Iterable[str | WrittenRule]"
 
 
 def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) -> Rules:
-    """Return the rules as they were written; raise `ValueError` with one line for one that is bad.
+    """Parse configured rules; raise `ValueError` with one line for an invalid one.
 
-    One is bad too where its examples do not bear it out.
+    A rule is also invalid if one of its examples does not match it.
     """
     allowing = tuple(_read_rule(one, allows=True) for one in allow)
     return Rules(allowing, *(tuple(_read_rule(one, allows=False) for one in written) for written in (ask, deny)))
@@ -382,14 +393,14 @@ _NEVER_PROPOSED = frozenset(
         "bash", "sh", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "busybox", "node", "deno", "bun", "ruby", "irb",
         "perl", "php", "lua", "luajit", "osascript", "pwsh", "awk", "gawk", "mawk", "sed", "ed", "vi", "vim", "nvim",
         "emacs", "sqlite3", "psql", "mysql", "gdb", "jshell", "java", "ghci", "erl", "iex", "R", "Rscript", "julia",
-        # wrappers, and what changes what later commands mean
+        # wrappers, and builtins that change the meaning of later commands
         "sudo", "su", "doas", "pkexec", "env", "xargs", "parallel", "timeout", "nice", "ionice", "nohup", "setsid",
         "stdbuf", "time", "watch", "strace", "ltrace", "script", "unshare", "nsenter", "chroot", "flock", "find", "fd",
         "eval", "exec", "source", ".", "command", "builtin", "trap", "alias", "export", "declare", "set", "cd", "if",
         "for", "while", "case", "until", "function", "select", "coproc", "!", "{", "[[",
         # package runners
         "npx", "pnpx", "bunx", "uvx", "pipx", "pip", "pip3", "conda", "gem", "brew", "apt", "apt-get", "dnf", "yum",
-        # what destroys
+        # programs that destroy data
         "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "truncate", "chmod", "chown", "chgrp", "kill", "killall",
         "pkill", "shutdown", "reboot", "systemctl", "crontab", "mount", "umount",
         # network
@@ -409,7 +420,7 @@ _MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet",
 
 
 def propose_shell(command: SimpleCommand) -> str:
-    """Return the rule that allows exactly this command again, or nothing."""
+    """Return the rule that allows exactly this command again, empty if there is no safe one."""
     words = [word.text for word in command.words]
     name = words[0]
     if _why_never(words):
@@ -421,9 +432,9 @@ def propose_shell(command: SimpleCommand) -> str:
 
 
 def why_not_allow(rule: Rule) -> str:
-    """Return why an allow rule is refused where a person adds it in passing; empty where it may be added.
+    """Return why an allow rule is refused in the app; empty if it may be added.
 
-    A configuration file may hold such rules: somebody wrote them there on purpose.
+    A configuration file may contain such rules, because the user wrote them there deliberately.
     """
     if rule.kind == "read":
         return "reading in the workspace needs no rule, and no rule allows reading secrets or files outside it"
@@ -443,7 +454,7 @@ def why_not_allow(rule: Rule) -> str:
 
 
 def _why_never(words: list[str]) -> str:
-    """Return why no rule is offered for a command of these words, empty where one may be."""
+    """Return why no rule is offered for a command of these words, empty if one may be offered."""
     name = words[0].rsplit("/", 1)[-1]
     if name in _NEVER_PROPOSED or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):
         return f"{name} can run programs, delete data or use the network, so every use needs approval"
@@ -457,6 +468,6 @@ def _why_never(words: list[str]) -> str:
 
 
 def propose_edit(below_root: str) -> str:
-    """Return the rule that allows changing exactly this file, given relative to the workspace, or nothing."""
+    """Return the rule that allows changing exactly this file, relative to the workspace; empty if there is none."""
     is_plain = below_root.isprintable() and not set(below_root) & set("*?[]\\!#()") and below_root == below_root.strip()
     return f"edit(./{below_root})" if is_plain and below_root else ""

@@ -1,6 +1,6 @@
-"""A value that no print, log or pickle gives away: what keys are kept in.
+"""A wrapper for API keys that no print, log or pickle reveals.
 
-Apart from `redaction`, which takes such values out of texts, because the first paint loads this module.
+Apart from `redaction`, which removes such values from texts, because the first paint loads this module.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ REDACTED = "[redacted]"
 
 
 class Secret:
-    """A value that does not print: not by `str`, `repr` or a format, and not by pickling. `reveal` gives it out."""
+    """A value hidden from `str`, `repr`, formatting and pickling. `reveal` returns it."""
 
     __slots__ = ("__value",)
 
@@ -37,7 +37,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        import hmac  # loads OpenSSL, which a start has no use for
+        import hmac  # loads OpenSSL, which start-up does not need
 
         return hmac.compare_digest(self.__value.encode(), other.__value.encode())
 

@@ -1,4 +1,4 @@
-"""The answer every judge of this room gives, and how two of them are combined."""
+"""The verdict that every judge returns, and the stricter of two verdicts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from qcode.values import dataclass
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Access: TypeAlias = Literal["read", "write"]
 Level: TypeAlias = Literal["read-only", "workspace", "protect"]
-"""How a command is confined.
+"""The confinement of a command.
 
-`read-only`: it writes nothing, reaches nothing, and does not see the home folder. `workspace`: it also writes in the
-workspace, but not to protected names. `protect`: everything but writing to protected names.
+`read-only`: no writes, no network, no home folder. `workspace`: it also writes in the workspace, except to protected
+names. `protect`: everything except writing to protected names.
 """
 
 SHELL_READS = "shell:read-only"
-"""Names the verdict on a shell command that only reads."""
+"""The rule of a verdict on a shell command that only reads."""
 SHELL_PATH = "shell:path"
-"""Names the verdict on a shell command that may read a file that holds secrets, or one outside the workspace."""
+"""The rule of a verdict on a shell command that may read a secret file, or one outside the workspace."""
 
 RESTRICTED = "trust:restricted"
 """Names the verdict on a call that asks because the folder is not trusted."""
@@ -29,11 +29,11 @@ _STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`reason` is one line for a person and the model; `rule` names what decided.
+    """A decision. `reason` is one line for the user and the model.
 
-    `rule` is the text of a rule of the person, or a short name of a built-in one such as `path:secret`.
-    `proposed_rule` is the narrow allow rule that "always" would add, empty where none is offered.
-    `confinement` is the level at which an allowed command has to run, None for no sandbox.
+    `rule` is the text of the configured rule that decided, or the short name of a built-in one such as `path:secret`.
+    `proposed_rule` is the narrow allow rule that "always" adds, empty if no rule is offered.
+    `confinement` is the level at which an allowed command must run, None for no sandbox.
     """
 
     verdict: Decision
@@ -49,7 +49,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSupport:
-    """What the sandbox of this machine can do. If no sandbox works, `levels` is empty."""
+    """The capabilities of the sandbox on this machine. If no sandbox works, `levels` is empty."""
 
     levels: tuple[Level, ...] = ()
     masks: bool = False
@@ -59,5 +59,5 @@ class SandboxSupport:
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:
-    """Return the strictest verdict, of two that allow the more confined one; of equals the first."""
+    """Return the strictest verdict; of two that allow, the more confined one; of equal ones, the first."""
     return max((first, *others), key=lambda verdict: (_ORDER[verdict.verdict], _STRICTNESS[verdict.confinement]))

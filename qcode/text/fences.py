@@ -32,6 +32,14 @@ def unfenced(text: str) -> str | None:
     return None if found is None else found[1]
 
 
+def without_opening(text: str, language: str) -> str:
+    """Return `text` without a first line that opens a code block without a language or in this one."""
+    found = _FENCE.match(text, len(text) - len(text.lstrip()))
+    if found is None or not text.startswith("\n", found.end()) or _language(found[2]) not in ("", language):
+        return text
+    return text[found.end() + 1 :]
+
+
 def fence_after(marker: str | None, line: str) -> str | None:
     """Return the marker of the fence that is open after `line`; `marker` is the one open before it."""
     if "```" not in line and "~~~" not in line:

@@ -289,7 +289,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         auto_pilot: AutopilotCallbackType | None = None,
         loop: AbstractEventLoop | None = None,
     ) -> int:
-        """Run the app to its end and return the exit code: 0, 1 after a crash, 128 + n after signal n.
+        """Run the app to its end and return the exit code: 0, 1 after a crash, 130 or 143 after a signal.
 
         Raise `QcodeError` if the agent could not be opened.
         """
@@ -536,7 +536,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _leave_at(self, number: int) -> None:
         """Leave on a signal, except on Ctrl+C while another program has the terminal."""
         if not (self._is_lent and number == signal.SIGINT):
-            self.exit(128 + number)
+            from qcode.agent.outcomes import signal_code
+
+            self.exit(signal_code(number))
 
     def _apply(self, setting: Setting) -> bool:
         """Apply a changed setting; return False if only the next start reads it."""

@@ -29,6 +29,7 @@ from qcode.protocol.approvals import (
     TurnApproval,
     TurnOptions,
 )
+from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.text.clean import ensure_visible
 from qcode.tools.dialog import TodoItem
@@ -311,7 +312,7 @@ class LinearApp:
 
 
 def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> int:
-    """Run in this process's terminal to the end; return the exit code: 0, or 128 + n after signal n.
+    """Run in this process's terminal to the end; return the exit code: 0, or 143 after a signal.
 
     Raise `QcodeError` if the agent cannot be opened.
     """
@@ -384,9 +385,9 @@ class LineTerminal:
 
     @contextlib.contextmanager
     def watching(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
-        """End `run_until_signal` with 128 + n when one of the signals arrives."""
+        """End `run_until_signal` with 143 when one of the signals arrives."""
         for number in numbers:
-            self._loop.add_signal_handler(number, self._end_with, 128 + number)
+            self._loop.add_signal_handler(number, self._end_with, ExitCode.TERMINATED)
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -112,6 +113,7 @@ class AppView:
         self._app = app
         self._widgets = widgets
         self._welcome = welcome
+        self._first_model = agent.conversation.model
         self._clock = clock
         self._agent = agent
         self._shell = shell
@@ -193,12 +195,18 @@ class AppView:
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.become(())
-        self._widgets.transcript.add_welcome(self._welcome.lines())
+        self._widgets.transcript.add_welcome(self._welcome_lines())
+
+    def _welcome_lines(self) -> tuple[str, ...]:
+        """Return the welcome; a model chosen after the start replaces the first one and its reason."""
+        model = self._agent.conversation.model
+        welcome = self._welcome if model == self._first_model else replace(self._welcome, model=(model,))
+        return welcome.lines()
 
     def show_conversation(self) -> None:
         transcript, conversation = self._widgets.transcript, self._agent.conversation
         transcript.clear()
-        transcript.add_welcome(self._welcome.lines())
+        transcript.add_welcome(self._welcome_lines())
         self.replay()
         if self._session_id != conversation.session_id:
             self._session_id = conversation.session_id

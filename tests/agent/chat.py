@@ -1,4 +1,4 @@
-"""A whole front end in few lines: a chat on plain lines, with approvals. It knows `qcode.agent` and the events."""
+"""A small front end: a line-based chat with approvals. It imports only `qcode.agent` and values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HELP = "A line is a prompt. /mode NAME, /sessions, /rules, /clear and /help are 
 
 
 class Chat:
-    """Reads prompts, commands and answers from `lines` and writes what happens with `write`."""
+    """Reads prompts, commands and answers from `lines` and reports events with `write`."""
 
     def __init__(self, agent: Agent, lines: Iterator[str], write: Callable[[str], None]) -> None:
         self._agent = agent

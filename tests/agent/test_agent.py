@@ -1,4 +1,4 @@
-"""What the composition root puts together: facts of a model, the session, rules that follow the mode, limits."""
+"""`Agent.begin`: facts of the model, the session, rules that follow the mode, limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.fakes.tools import spec_of
 
 
 class Here:
-    """A home and a folder of the test's own, and runs that begin there."""
+    """A temporary home and folder, and runs in them."""
 
     def __init__(self, base: Path) -> None:
         self.home = base / "home"

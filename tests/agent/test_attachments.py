@@ -1,4 +1,4 @@
-"""Files beside a prompt: what is attached, as what, and what is refused."""
+"""Attachments of a prompt: their kinds, and refused files."""
 
 from __future__ import annotations
 

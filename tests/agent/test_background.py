@@ -1,4 +1,4 @@
-"""A call that the person lets go on in the background, through the conversation."""
+"""A call that the user moves to the background."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def listing() -> Steps:
 
 
 def play(it: Talk) -> list[TurnEvent]:
-    """Run a turn; where the command has printed something, move it."""
+    """Run a turn; move its command to the background after its first output."""
     known: list[tuple[str, ...]] = []
 
     def on_event(event: TurnEvent) -> None:

@@ -1,4 +1,4 @@
-"""What was chosen is found again, and a file that makes no sense is as good as none."""
+"""Choices are stored, and an invalid file is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clipboard is read through the programs there are; what is missing is said."""
+"""The clipboard is read with the installed programs; a missing one is reported."""
 
 from __future__ import annotations
 

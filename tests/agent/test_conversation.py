@@ -1,4 +1,4 @@
-"""A conversation over the real driver, store, rules and tools, with a provider that plays a script."""
+"""A conversation over the real driver, store, rules and tools, with a scripted provider."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def test_calls_that_cannot_run_ask_and_are_no_denial(tmp_path: Path) -> None:
 
 
 def test_tools_that_only_read_are_at_work_at_the_same_time(tmp_path: Path) -> None:
-    """Two greps of one step, each held up until the other runs too."""
+    """Two greps of one step, each waiting until the other runs."""
     one_reply = calls_reply(Call("grep", {"pattern": "a"}, "c1"), Call("grep", {"pattern": "b"}, "c2"))
     it = talk(tmp_path, one_reply, text_reply("Found."))
     (it.work / "x.txt").write_text("a\nb\n")

@@ -1,4 +1,4 @@
-"""A prompt that may not fit is counted with the vocabulary before it is sent, beside the loop and only then."""
+"""A prompt that may not fit is counted with the vocabulary, in a thread, before it is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW = 26_000
 
 
 class Watched(TokenCounter):
-    """The real counter, and in which threads it was loaded and counted."""
+    """The real counter; it records the threads that load it and count."""
 
     def __init__(self) -> None:
         super().__init__()

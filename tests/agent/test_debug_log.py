@@ -1,4 +1,4 @@
-"""The debug log: what was asked and what happened as JSON lines, without keys, and never in the way."""
+"""The debug log: requests and events as JSON lines, without keys. Its failures stop nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 class OneReply:
-    """A provider that answers once and counts what is asked of it."""
+    """A provider with one reply that counts its calls."""
 
     name = "fake"
     host = "http://fake"
@@ -36,6 +36,9 @@ class OneReply:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         yield ReplyEnded(StopReason.END_TURN, "stop")
+
+    def warm_up(self) -> None:
+        pass
 
     async def model_names(self) -> tuple[str, ...]:
         return ("m",)

@@ -1,4 +1,4 @@
-"""What the driver does with `StopRequest`: the stream is closed, and nothing it still gives reaches the turn."""
+"""`StopRequest` closes the stream, and its later events do not reach the turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWER: list[ReplyEvent] = [TextDelta(0, "In pieces, then."), ReplyEnded(StopRea
 
 
 class Endless:
-    """Says the same line for ever in its `endless` request, and breaks when it is closed. Owns no connection."""
+    """Repeats a line forever in its `endless` request, and fails when it is closed."""
 
     name = host = "endless"
 
@@ -54,6 +54,9 @@ class Endless:
             if reply is None:
                 self.closed += 1
                 raise ProviderError(ErrorKind.CONNECTION, "closed while it was read")
+
+    def warm_up(self) -> None:
+        pass
 
     async def model_names(self) -> tuple[str, ...]:
         return ()

@@ -1,4 +1,4 @@
-"""Which files are listed: through git in a trusted repository, by a walk elsewhere; when they are listed again."""
+"""The file index: listed by git in a trusted repository, otherwise by walking, and refreshed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.agent.context.folders import HOME_ENV, git, make_executable, make_rep
 
 
 class Indexed:
-    """An index over a folder, with a clock of the test's own; `listed` waits for the thread."""
+    """An index of a folder with a controlled clock; `listed` waits for the thread."""
 
     def __init__(self, folder: Path, *, root: Path | None = None, is_trusted: bool = True) -> None:
         self.now = 0.0

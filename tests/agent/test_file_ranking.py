@@ -1,4 +1,4 @@
-"""Which paths are meant by a few letters, and in which order."""
+"""The paths that match a few letters, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A front end needs nothing but `qcode.agent` and values: `chat` proves it, and this is a conversation with it."""
+"""A front end needs only `qcode.agent` and values. These tests talk to the one in `chat`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCRIPT = (
 
 
 def talk(base: Path, server: FakeServer, *lines: str, cancel_at: str = "") -> list[str]:
-    """Hold a conversation in `base/work`; the line `cancel_at` is sent and then cancelled while the host is silent."""
+    """Hold a conversation in `base/work`; `cancel_at` is sent and cancelled while the server is silent."""
     (base / "work").mkdir(exist_ok=True)
     env = {"HOME": str(base), "QCODE_HOME": str(base / "home"), "OPENAI_API_KEY": "k" * 20, "PATH": "/usr/bin:/bin"}
     options = Options(
@@ -85,7 +85,7 @@ def test_what_keeps_an_agent_from_opening_is_one_error_with_its_exit_code(tmp_pa
         async with Agent.open(Options(model="nowhere/x", cwd=tmp_path)):
             raise AssertionError("it opened")
 
-    with pytest.raises(QcodeError, match="there is no provider") as raised:
+    with pytest.raises(QcodeError, match="unknown provider") as raised:
         asyncio.run(run())
     assert raised.value.exit_code == 2
 

@@ -1,4 +1,4 @@
-"""What hosts taught survives the process, and a broken file costs nothing."""
+"""Learned limits are stored across processes, and a broken file is replaced."""
 
 from __future__ import annotations
 

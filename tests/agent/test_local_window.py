@@ -1,4 +1,4 @@
-"""What a local server says of its window holds: warned about once, fitted into, never waited for."""
+"""The context window of a local server: one warning, requests that fit, and no delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of a secret file is shown without what the file holds, and with all that would be written."""
+"""The preview of a change to a secret file hides its old content and shows the new text."""
 
 from __future__ import annotations
 

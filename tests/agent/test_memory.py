@@ -1,4 +1,4 @@
-"""Instruction files as a person sees and changes them, over real files."""
+"""Instruction files as the user sees and changes them, with real files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qcode.agent.context.memory import Memory
 
 
 class Place:
-    """A project with a folder in it, and a person's own folder."""
+    """A project with a subfolder, and the folder of the user."""
 
     def __init__(self, base: Path) -> None:
         self.root = base / "project"

@@ -1,4 +1,4 @@
-"""What is counted of recovery over the turns of a conversation."""
+"""Recovery metrics over the turns of a conversation."""
 
 from __future__ import annotations
 

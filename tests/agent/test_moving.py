@@ -1,4 +1,4 @@
-"""Going back, compacting, resuming and exporting in a conversation over the real driver, store and tools."""
+"""Rewinding, compacting, resuming and exporting with the real driver, store and tools."""
 
 from __future__ import annotations
 

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from qcode.agent.agent import Agent
 from qcode.agent.options import Options, RunContext
 from qcode.agent.trust import TrustStore
 from qcode.protocol.errors import InputError, QcodeError
+from qcode.protocol.events import TurnEnded
+from tests.fakes.scripted import ScriptedProvider, text_reply
 
 
 @pytest.fixture
@@ -25,6 +29,20 @@ def test_a_context_needs_no_command_line(home: dict[str, str]) -> None:
     assert context.folder == Path(home["HOME"]) / "work"
     assert (context.settings.model, context.settings.output.max_tokens) == ("demo/demo", 500)
     assert not context.is_attended
+
+
+def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: dict[str, str]) -> None:
+    provider = ScriptedProvider([text_reply("hello there")])
+
+    async def run() -> str:
+        async with Agent.open(read(home, model=provider, keeps_session=False)) as agent:
+            assert agent.conversation.model == "scripted/scripted"
+            events = [event async for event in agent.conversation.submit("hi")]
+        assert isinstance(events[-1], TurnEnded)
+        return events[-1].text
+
+    assert asyncio.run(run()) == "hello there"
+    assert provider.closed
 
 
 def test_a_folder_is_trusted_by_option_or_an_earlier_run_or_by_who_is_asked(home: dict[str, str]) -> None:

@@ -31,7 +31,7 @@ def answering(it: Talk, decision: Decision, asked: list[CallApproval]) -> Callab
 
 
 def play(it: Talk, decision: Decision, *then: Callable[[], object]) -> list[int]:
-    """Play a turn, and one more after each of `then`; return how often the person was asked in each."""
+    """Play a turn, and one more after each of `then`; return the number of questions in each."""
     counts: list[int] = []
 
     async def turn() -> None:

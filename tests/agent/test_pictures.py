@@ -1,4 +1,4 @@
-"""The size of an image as its header says, whatever made it."""
+"""The size of an image from its header."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qcode.protocol.errors import InputError
 
 
 def png(width: int, height: int) -> bytes:
-    """Return a PNG made by hand."""
+    """Return a minimal PNG."""
     rows = b"".join(b"\0" + b"\xff\0\0" * width for _ in range(height))
     parts = [
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),

@@ -1,4 +1,4 @@
-"""Leaving plan mode: by the person's answer to a plan and by nothing else, over the real engine and driver."""
+"""Only the user's answer to a plan ends plan mode. The engine and driver are real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user is shown before a call runs: all that changes what happens, with nothing invisible or forged in it."""
+"""Approvals show every argument that changes the effect of a call, without invisible or forged text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.protocol.test_visible import TEXTS, is_seen, read_back
 
 
 def asked_about(base: Path, *calls: tuple[str, JsonObject]) -> list[CallApproval]:
-    """Return the questions that a conversation asks about these calls; all are answered with no."""
+    """Return the approvals that a conversation requests for these calls; all are denied."""
     replies: list[Sequence[object]] = [
         calls_reply(*(Call(name, arguments, f"c{number}") for number, (name, arguments) in enumerate(calls)))
     ]

@@ -1,4 +1,4 @@
-"""Walls of a session: looked for once, when needed; commands run behind them, and say when they end there."""
+"""The sandbox of a session: found once, when needed; commands run in it, and its denials are reported."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def make_workspace(root: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with settings that git and jq read, if they are allowed to."""
+    """A home with settings that git and jq read if they may."""
     home = tmp_path / "home"
     (home / ".config/git").mkdir(parents=True)
     (home / ".gitconfig").write_text("[alias]\n\tst = status\n")

@@ -1,4 +1,4 @@
-"""Commands that only read run with the settings that keep git from starting anything; others run with the person's."""
+"""Read-only commands run with settings that stop git from starting programs; others run with the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An unknown model is answered with the names the host has, the nearest first, and never with another error."""
+"""The error for an unknown model lists the model names of the host, the nearest first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN = ProviderError(ErrorKind.UNKNOWN_MODEL, "no such model. ", status=404, 
 
 
 class Host:
-    """A provider of which only the list of models matters; None never answers."""
+    """A provider that only lists models; None never responds."""
 
     name = "lab"
     host = "http://lab"
@@ -27,6 +27,9 @@ class Host:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         raise AssertionError("no model is asked")
+
+    def warm_up(self) -> None:
+        pass
 
     async def model_names(self) -> tuple[str, ...]:
         if self.names is None:

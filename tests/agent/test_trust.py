@@ -1,4 +1,4 @@
-"""Trust is in one folder as it was then; a file others could have written trusts nothing."""
+"""Trust applies to a folder with its current files; a trust file that others can write is ignored."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The shape of the code: who imports whom, what a start loads, how large a file may be."""
+"""Tests of the structure: imports, modules loaded at the start, file sizes."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "qcode"
 
 
-def modules() -> dict[str, Path]:
+@cache
+def modules() -> Mapping[str, Path]:
     """Return the file of each module of the product, by dotted name; there are always some."""
     found = {}
     for path in sorted(PRODUCT.rglob("*.py")):
@@ -20,9 +22,28 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imported_modules(path: Path, names: set[str]) -> Iterator[str]:
-    """Yield the modules among `names` that a file imports anywhere in it, also inside functions."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def nodes(name: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module's syntax tree, the module first."""
+    return tuple(ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8"))))
+
+
+def docstring(name: str) -> str:
+    """Return the docstring of a module, empty if it has none."""
+    root = nodes(name)[0]
+    assert isinstance(root, ast.Module)
+    return ast.get_docstring(root) or ""
+
+
+@cache
+def imports() -> Mapping[str, frozenset[str]]:
+    """Return the modules of the product that each module imports, anywhere in it."""
+    return {name: frozenset(_imported(name)) - {name} for name in modules()}
+
+
+def _imported(importer: str) -> Iterator[str]:
+    names = modules()
+    for node in nodes(importer):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -34,7 +55,7 @@ def imported_modules(path: Path, names: set[str]) -> Iterator[str]:
                     yield node.module
 
 
-def cycle(graph: dict[str, set[str]]) -> list[str]:
+def cycle(graph: Mapping[str, Set[str]]) -> list[str]:
     """Return the modules of one import cycle in order, its first repeated at the end; empty without a cycle."""
     done: set[str] = set()
     for start in graph:

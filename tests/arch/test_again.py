@@ -1,4 +1,4 @@
-"""Tests that failed are run once more before a merge is refused, and only then, and only a few."""
+"""`.ci/again.py` reruns a few failed tests before `make check` fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def again(folder: Path, tests: str, failed: list[str]) -> subprocess.CompletedPr
     return subprocess.run([sys.executable, AGAIN], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_a_test_that_passes_alone_is_named(tmp_path: Path) -> None:
+def test_failed_test_that_passes_alone_is_reported(tmp_path: Path) -> None:
     done = again(tmp_path, "def test_one(): pass\ndef test_two(): assert False\n", ["test_some.py::test_one"])
     assert done.returncode == 0
     assert "  test_some.py::test_one\n" in done.stdout
@@ -27,17 +27,17 @@ def test_a_test_that_passes_alone_is_named(tmp_path: Path) -> None:
     assert "They passed alone" in done.stdout
 
 
-def test_a_test_that_fails_again_is_a_failure(tmp_path: Path) -> None:
+def test_test_that_fails_again_is_a_failure(tmp_path: Path) -> None:
     done = again(tmp_path, "def test_one(): assert False\n", ["test_some.py::test_one"])
     assert done.returncode == 1
     assert "passed alone" not in done.stdout
 
 
-def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
+def test_many_failures_are_not_rerun(tmp_path: Path) -> None:
     tests = "".join(f"def test_{number}(): pass\n" for number in range(6))
     done = again(tmp_path, tests, [f"test_some.py::test_{number}" for number in range(6)])
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_a_run_that_failed_without_a_failed_test_is_a_failure(tmp_path: Path) -> None:
+def test_failed_run_without_a_failed_test_is_a_failure(tmp_path: Path) -> None:
     assert again(tmp_path, "", []).returncode == 1

@@ -18,20 +18,20 @@ def check(root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(program), "--no-cache"], cwd=root, capture_output=True, text=True, timeout=100)
 
 
-def test_the_import_contracts_are_kept() -> None:
+def test_import_contracts_are_kept() -> None:
     done = check(ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 broken" in done.stdout
 
 
-def test_every_room_is_in_the_order_of_the_layers() -> None:
+def test_layers_list_every_room_in_order() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = config["tool"]["importlinter"]["contracts"][0]["layers"]
     named = [name.strip().removeprefix("qcode.") for layer in layers for name in layer.split("|")]
     assert named == ROOMS
 
 
-def test_there_is_no_room_that_the_contracts_do_not_know() -> None:
+def test_contracts_cover_every_room() -> None:
     packages = {path.parent.name for path in PRODUCT.glob("*/__init__.py")}
     assert packages <= set(ROOMS)
 
@@ -41,7 +41,7 @@ def test_there_is_no_room_that_the_contracts_do_not_know() -> None:
     ["import qcode.tui", "import qcode.engine", "import asyncio"],
     ids=["upwards", "on the same level", "not pure"],
 )
-def test_a_contract_breaks_where_it_should(line: str, tmp_path: Path) -> None:
+def test_contract_is_broken_by_a_forbidden_import(line: str, tmp_path: Path) -> None:
     for room in ROOMS:
         folder = tmp_path / "qcode" / room
         folder.mkdir(parents=True)

@@ -21,7 +21,7 @@ MACHINE = re.compile(
 
 
 def texts() -> Iterator[tuple[Path, str]]:
-    """Yield the text files of the checkout, without what is built or hidden; `.ci` counts."""
+    """Yield the text files of the checkout, without built and hidden files, but with `.ci`."""
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name == ".ci" or not (name.startswith(".") or name in BUILT)]
         folders[:] = [name for name in folders if not name.endswith(".egg-info")]
@@ -56,13 +56,13 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_no_file_says_on_which_machine_it_was_made() -> None:
+def test_files_contain_no_trace_of_a_machine() -> None:
     own = Path(__file__).relative_to(ROOT)
     found = {str(path): match[0] for path, text in texts() if path != own and (match := MACHINE.search(text))}
     assert found == {}
 
 
-def test_no_file_of_the_product_names_the_folder_it_was_made_in() -> None:
+def test_product_files_do_not_name_the_checkout_folder() -> None:
     folder = str(ROOT)
     if folder.count("/") < 2:
         pytest.skip("the checkout lies at the top of the file system: its name says nothing")
@@ -76,7 +76,7 @@ INSTALLED_BY_NAME = re.compile(
 )
 
 
-def test_no_page_and_no_message_installs_qcode_by_its_name() -> None:
+def test_pages_and_messages_do_not_install_qcode_by_name() -> None:
     own = Path(__file__).relative_to(ROOT)
     assert [str(path) for path, text in texts() if path != own and INSTALLED_BY_NAME.search(text)] == []
 
@@ -92,17 +92,17 @@ def test_no_page_and_no_message_installs_qcode_by_its_name() -> None:
         "'qcode[images]'",
     ],
 )
-def test_ways_to_install_qcode_by_its_name_are_recognized(text: str) -> None:
+def test_install_by_name_is_recognized(text: str) -> None:
     assert INSTALLED_BY_NAME.search(text)
 
 
-def test_the_distribution_has_a_name_of_its_own_and_the_command_is_qcode() -> None:
+def test_distribution_is_qcode_cli_and_command_is_qcode() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "qcode-cli"
     assert project["scripts"] == {"qcode": "qcode.__main__:main"}
 
 
-def test_the_license_is_the_one_the_package_names() -> None:
+def test_license_file_matches_the_package_metadata() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["license"] == "Apache-2.0"
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def test_the_license_is_the_one_the_package_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "test", "check", "fmt", "lint", "types", "arch", "snap-update", "bench"])
-def test_make_knows_its_targets(name: str) -> None:
+def test_make_has_every_documented_target(name: str) -> None:
     done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
 
@@ -122,7 +122,7 @@ def test_make_check_runs_the_tests_the_types_and_the_contracts() -> None:
         assert command in done.stdout
 
 
-def test_a_report_without_a_test_that_ran_fails_the_check(tmp_path: Path) -> None:
+def test_check_fails_if_no_test_ran(tmp_path: Path) -> None:
     def code(tests: int, skipped: int) -> int:
         report = tmp_path / "tests.xml"
         report.write_text(f'<testsuites><testsuite tests="{tests}" skipped="{skipped}"/></testsuites>')
@@ -132,7 +132,7 @@ def test_a_report_without_a_test_that_ran_fails_the_check(tmp_path: Path) -> Non
     assert [code(0, 0), code(3, 3), code(3, 2)] == [1, 1, 0]
 
 
-def test_the_pages_of_docs_are_all_in_the_index() -> None:
+def test_index_lists_every_page_of_docs() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
     decisions = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def test_the_pages_of_docs_are_all_in_the_index() -> None:
     assert missing == set()
 
 
-def test_every_link_between_pages_leads_somewhere() -> None:
+def test_links_between_pages_are_valid() -> None:
     broken = []
     for path, text in texts():
         if path.suffix == ".md":
@@ -157,7 +157,7 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in found}
 
 
-def test_the_files_that_the_page_of_the_architecture_names_exist() -> None:
+def test_files_named_by_the_architecture_page_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(qcode/[\w/]+\.py)`", page))
     assert len(named) > 30

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.arch.sources import cycle, imported_modules, modules
+from tests.arch.sources import cycle, docstring, imports, modules, nodes
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 50
@@ -21,7 +21,7 @@ def test_every_file_is_under_600_lines() -> None:
 
 MAX_MODULES_IN_A_FOLDER = 16
 LARGER_FOLDERS = {"qcode.agent": 20}
-"""The services of the agent lie side by side; several are modules of their own only because they load late."""
+"""The services of the agent are side by side; several are separate only because they load late."""
 
 
 def test_every_folder_holds_at_most_16_modules() -> None:
@@ -37,34 +37,32 @@ def test_every_folder_holds_at_most_16_modules() -> None:
 SMALL_MODULE_LINES = 100
 
 
-def test_a_small_module_with_one_importer_says_why_it_is_apart() -> None:
-    """It is otherwise a part of that importer. A module nobody imports is a program."""
-    files = modules()
-    imports = {name: set(imported_modules(path, set(files))) - {name} for name, path in files.items()}
-    importers = Counter(imported for found in imports.values() for imported in found)
+def test_small_module_with_one_importer_gives_its_reason() -> None:
+    """Otherwise it belongs into that importer. A module without importers is a program."""
+    importers = Counter(imported for found in imports().values() for imported in found)
     assert importers["qcode.values"] > 50
     unexplained = set()
-    for name, path in files.items():
+    for name, path in modules().items():
         text = path.read_text(encoding="utf-8")
         is_small = text.count("\n") < SMALL_MODULE_LINES and path.name != "__init__.py"
-        if is_small and importers[name] == 1 and not explains_why_it_is_apart(text):
+        if is_small and importers[name] == 1 and not explains_why_it_is_apart(docstring(name)):
             unexplained.add(name)
     assert unexplained == set()
 
 
-def explains_why_it_is_apart(text: str) -> bool:
-    return re.search(r"\b[Aa]part\b", ast.get_docstring(ast.parse(text)) or "") is not None
+def explains_why_it_is_apart(doc: str) -> bool:
+    return re.search(r"\b[Aa]part\b", doc) is not None
 
 
-def test_a_module_without_a_reason_to_be_apart_is_found() -> None:
-    assert explains_why_it_is_apart('"""Colours.\n\nLoads apart because the first paint needs none."""')
-    assert not explains_why_it_is_apart('"""Colours."""\n\nAPART = "apart"')
+def test_reason_to_be_apart_is_recognized() -> None:
+    assert explains_why_it_is_apart("Colours.\n\nLoads apart because the first paint needs none.")
+    assert not explains_why_it_is_apart("Colours.")
 
 
 def test_every_function_is_under_50_lines() -> None:
     too_long = {}
-    for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for name in modules():
+        for node in nodes(name):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines >= MAX_FUNCTION_LINES:
@@ -72,17 +70,14 @@ def test_every_function_is_under_50_lines() -> None:
     assert too_long == {}
 
 
-def test_no_module_imports_itself_round_a_corner() -> None:
-    files = modules()
-    graph = {name: set(imported_modules(path, set(files))) - {name} for name, path in files.items()}
-    assert sum(len(imports) for imports in graph.values()) > 100
-    assert cycle(graph) == []
+def test_imports_form_no_cycle() -> None:
+    assert sum(len(imported) for imported in imports().values()) > 100
+    assert cycle(imports()) == []
 
 
-def test_the_state_of_a_reply_is_read_by_its_own_package_only() -> None:
-    files = modules()
+def test_reply_state_is_imported_by_its_package_only() -> None:
     private = "qcode.engine.reply.state"
-    importers = {name for name, path in files.items() if private in imported_modules(path, set(files))}
+    importers = {name for name, imported in imports().items() if private in imported}
     assert {"qcode.engine.reply.reply", "qcode.engine.reply.failures"} <= importers
     assert {name for name in importers if not name.startswith("qcode.engine.reply.")} == set()
 
@@ -96,28 +91,28 @@ def test_the_state_of_a_reply_is_read_by_its_own_package_only() -> None:
         ({"a": {"a"}}, ["a", "a"]),
     ],
 )
-def test_the_search_for_cycles_finds_them(graph: dict[str, set[str]], found: list[str]) -> None:
+def test_import_cycle_is_found(graph: dict[str, set[str]], found: list[str]) -> None:
     assert cycle(graph) == found
 
 
-def test_every_module_says_what_it_is_for_in_at_most_8_lines() -> None:
-    docs = {name: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for name, path in modules().items()}
+def test_module_docstring_has_at_most_8_lines() -> None:
+    docs = {name: docstring(name) for name in modules()}
     assert {name for name, doc in docs.items() if not doc} == set()
     lines = {name: len([line for line in doc.splitlines() if line.strip()]) for name, doc in docs.items() if doc}
     assert {name: count for name, count in lines.items() if count > LONGER_DOCSTRINGS.get(name, 8)} == {}
 
 
-def test_the_story_of_a_turn_names_every_module_of_the_engine() -> None:
-    """A reader finds the file for a question there, so it must not fall behind the files."""
-    story = ast.get_docstring(ast.parse(modules()["qcode.engine"].read_text(encoding="utf-8"))) or ""
+def test_engine_docstring_names_every_engine_module() -> None:
+    """Readers look up the file for a question there."""
+    story = docstring("qcode.engine")
     names = [name.removeprefix("qcode.engine.").replace(".", "/") for name in modules() if "qcode.engine." in name]
     assert len(names) > 15
     helpers = {"reply", "reply/state"}
     assert [name for name in names if name not in helpers and not re.search(rf"\b{name}\b", story)] == []
 
 
-def test_values_are_made_the_cheap_way() -> None:
-    """A class of the standard decorator costs every start ten times as much."""
+def test_value_classes_use_the_lightweight_decorator() -> None:
+    """The standard decorator takes ten times as long at every start."""
     dear = set()
     for name, path in modules().items():
         text = path.read_text(encoding="utf-8")
@@ -130,10 +125,10 @@ def test_values_are_made_the_cheap_way() -> None:
     assert dear == set()
 
 
-def test_there_is_no_broad_except_but_at_the_edges() -> None:
+def test_broad_except_occurs_only_at_the_edges() -> None:
     broad = set()
-    for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for name in modules():
+        for node in nodes(name):
             if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_again(node):
                 broad.add(name)
     assert {name for name in broad if not name.startswith(EDGES)} == set()

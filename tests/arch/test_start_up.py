@@ -1,4 +1,4 @@
-"""The modules that a start loads, seen in `sys.modules` of a fresh process: the run-time form of the contracts."""
+"""The modules in `sys.modules` of a fresh process after a start. They enforce the import contracts at run time."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def loaded_after(program: str) -> set[str]:
 
 
 def among(loaded: set[str], *roots: str) -> set[str]:
-    """Return the roots that are loaded, as themselves or by a part."""
+    """Return the roots of which the module or a submodule is loaded."""
     return {root for root in roots if any(name == root or name.startswith(f"{root}.") for name in loaded)}
 
 
 @pytest.mark.parametrize("flag", ["--version", "--help", "-h"])
-def test_version_and_help_load_nothing_of_the_product_but_their_text(flag: str) -> None:
+def test_version_and_help_load_only_their_text(flag: str) -> None:
     loaded = loaded_after(
         f"import sys; sys.argv = ['qcode', {flag!r}]\nfrom qcode.__main__ import main\nassert main() == 0"
     )
@@ -74,7 +74,7 @@ def test_version_and_help_load_nothing_of_the_product_but_their_text(flag: str) 
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "asyncio", "argparse") == set()
 
 
-def test_the_app_loads_no_engine_provider_or_sdk_before_its_first_paint() -> None:
+def test_app_loads_no_engine_provider_or_sdk_before_first_paint() -> None:
     loaded = loaded_after("import qcode.tui.app")
     assert "textual" in loaded
     assert among(loaded, *SDKS, *HEAVY, "qcode.engine", "qcode.providers", "qcode.tui.screens") == set()
@@ -85,7 +85,7 @@ def test_pipe_mode_loads_no_app_engine_provider_or_sdk() -> None:
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "qcode.engine", "qcode.providers", "qcode.tui") == set()
 
 
-def test_a_whole_run_on_the_demo_loads_nothing_it_does_not_need() -> None:
+def test_demo_run_loads_only_what_it_needs() -> None:
     loaded = loaded_after(
         "import sys; sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo', '--no-session']; sys.stdin = None\n"
         "from qcode.__main__ import main\nassert main() == 0"
@@ -96,7 +96,7 @@ def test_a_whole_run_on_the_demo_loads_nothing_it_does_not_need() -> None:
     assert len(among(loaded, *modules())) <= MAX_ONE_SHOT_MODULES
 
 
-def test_tools_and_policy_load_what_a_session_begins_with_and_the_rest_on_first_use() -> None:
+def test_tools_and_policy_load_most_modules_on_first_use() -> None:
     loaded = loaded_after("import qcode.agent.sandbox, qcode.safety.policy, qcode.tools.registry")
     on_first_use = (
         *(f"tools.editing.{name}" for name in ("hunks", "match", "nearest", "normalize")),
@@ -109,7 +109,7 @@ def test_tools_and_policy_load_what_a_session_begins_with_and_the_rest_on_first_
     assert len([name for name in loaded if name.startswith("qcode.safety.")]) <= MAX_SAFETY_MODULES
 
 
-def test_what_the_app_needs_before_its_first_paint_holds_no_sdk() -> None:
+def test_app_start_loads_no_sdk_before_first_paint() -> None:
     loaded = loaded_after("import qcode.cli.app")
     assert "qcode.tui.app" in loaded
     later = (
@@ -140,9 +140,7 @@ PROXY = "http://127.0.0.1:9"
         ("demo/demo", "", ""),
     ],
 )
-def test_the_warm_up_loads_the_sdk_where_one_is_needed_and_no_other(
-    model: str, proxy: str, sdk: str, tmp_path: Path
-) -> None:
+def test_warm_up_loads_only_the_sdk_that_is_needed(model: str, proxy: str, sdk: str, tmp_path: Path) -> None:
     program = (
         "import os\n"
         "for name in [name for name in os.environ if name.lower().endswith('_proxy')]: del os.environ[name]\n"
@@ -171,7 +169,7 @@ def test_the_warm_up_loads_the_sdk_where_one_is_needed_and_no_other(
         ("OTHER", '{"in": "keyring"}', True),
     ],
 )
-def test_the_keyring_loads_only_where_a_key_has_to_come_from_it(
+def test_keyring_loads_only_if_the_key_is_stored_there(
     variable: str, row: str | None, is_loaded: bool, tmp_path: Path
 ) -> None:
     if row is not None:
@@ -193,9 +191,7 @@ def test_the_keyring_loads_only_where_a_key_has_to_come_from_it(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_one_shot_loads_no_sdk_no_http_library_and_nothing_a_healthy_run_does_not_need(
-    protocol: ProtocolName, tmp_path: Path
-) -> None:
+def test_one_shot_loads_no_sdk_and_no_http_library(protocol: ProtocolName, tmp_path: Path) -> None:
     variable = {"gemini": "GEMINI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(protocol, "OPENAI_API_KEY")
     with FakeServer(protocol, [Turn(text="hi")]) as server:
         loaded = loaded_after(
@@ -209,7 +205,7 @@ def test_a_one_shot_loads_no_sdk_no_http_library_and_nothing_a_healthy_run_does_
     assert len(among(loaded, *modules())) <= MAX_ONE_SHOT_MODULES
 
 
-def test_a_request_does_not_wait_for_the_parser_of_its_answer() -> None:
+def test_request_is_sent_before_the_response_parser_loads() -> None:
     """It loads when the first answer is awaited."""
     loaded = loaded_after(
         "import asyncio, sys\n"
@@ -246,35 +242,35 @@ def _of_kind(kind: str) -> list[str]:
     return [name for name in modules() if name.startswith("qcode.providers.") and name.endswith(f".{kind}")]
 
 
-def test_every_codec_is_among_those_looked_at() -> None:
+def test_every_codec_is_checked() -> None:
     assert set(_of_kind("codec")) <= set(CODECS) <= set(modules())
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_a_codec_loads_no_sdk_and_no_other_protocol(name: str) -> None:
+def test_codec_loads_no_sdk_and_no_other_protocol(name: str) -> None:
     loaded = loaded_after(f"import {name}")
     assert among(loaded, *SDKS, *HEAVY) == set()
     assert among(loaded, *CODECS) == {name}
 
 
 @pytest.mark.parametrize("name", _of_kind("client"))
-def test_a_client_loads_its_sdk_only_when_it_connects(name: str) -> None:
+def test_client_loads_its_sdk_only_when_it_connects(name: str) -> None:
     assert among(loaded_after(f"import {name}"), *SDKS, *HEAVY) == set()
 
 
-def test_looking_up_a_model_loads_no_sdk() -> None:
+def test_model_lookup_loads_no_sdk() -> None:
     loaded = loaded_after("from qcode.providers.catalog import lookup\nassert lookup('openai', 'gpt-4o')")
     assert among(loaded, *SDKS, *HEAVY) == set()
 
 
-def test_the_entry_point_prints_the_version_of_the_package() -> None:
+def test_entry_point_prints_the_package_version() -> None:
     done = subprocess.run([sys.executable, "-m", "qcode", "--version"], capture_output=True, text=True, check=True)
     from qcode import __version__
 
     assert done.stdout == f"qcode {__version__}\n"
 
 
-def test_help_survives_a_reader_that_goes_away() -> None:
+def test_help_survives_a_closed_pipe() -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", f"('{sys.executable}' -m qcode --help; echo $? >&2) | true"],
         capture_output=True,

@@ -1,1 +1,1 @@
-"""The composition root: what is typed, what is chosen, what is wired."""
+"""Tests of the command line."""

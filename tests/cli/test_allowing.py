@@ -1,4 +1,4 @@
-"""The flags proposed after a denial: the narrowest, and given again they let the call run."""
+"""The flags proposed after a denial are the narrowest ones with which the calls run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REMOVE = call("shell", command="rm -rf build")
         ([], False, ""),
     ],
 )
-def test_the_flags_are_the_narrowest_that_cover_all(
+def test_proposed_flags_are_the_narrowest_that_cover_all_calls(
     calls: list[ToolCall], is_trusted: bool, flags: str, tmp_path: Path
 ) -> None:
     assert flags_allowing(policy(tmp_path, is_trusted=is_trusted), calls, spec_of) == (flags, 0)
@@ -71,7 +71,7 @@ def test_with_the_flags_every_call_runs(calls: list[ToolCall], is_trusted: bool,
         assert after.judge(spec_of(one.name), arguments).is_allowed
 
 
-def test_what_asks_in_every_mode_is_counted_and_gets_no_flag(tmp_path: Path) -> None:
+def test_call_that_asks_in_every_mode_is_counted_without_a_flag(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1\n")
     secret = call("read", path=".env")
     assert flags_allowing(policy(tmp_path, is_trusted=False), [secret], spec_of) == ("", 1)

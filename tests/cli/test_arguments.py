@@ -1,4 +1,4 @@
-"""What was typed becomes a value, or one line that says what is wrong."""
+"""A command line becomes `Options`, or one line with the error."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from qcode.cli.arguments import CommandLineError, parse, pipe_flags, wanted_form
         ["-p", "--", "say hi"],
     ],
 )
-def test_the_prompt_may_stand_anywhere(argv: list[str]) -> None:
+def test_prompt_may_be_anywhere_on_the_command_line(argv: list[str]) -> None:
     arguments = parse(argv)
     assert (arguments.prompt, arguments.is_pipe) == ("say hi", True)
 
 
-def test_a_prompt_alone_opens_the_app() -> None:
+def test_prompt_alone_opens_the_app() -> None:
     arguments = parse(["say hi"])
     assert (arguments.prompt, arguments.is_pipe) == ("say hi", False)
 
@@ -54,11 +54,11 @@ def test_quotes_inside_a_shell_rule_hide_brackets_and_commas() -> None:
     assert rules == ("shell(echo '), x')", "edit(it's.txt)", "read")
 
 
-def test_a_rule_whose_bracket_stays_open_is_not_lost() -> None:
+def test_rule_with_an_open_bracket_is_kept() -> None:
     assert parse(["--disallowed-tools", "read, shell(rm"]).disallowed == ("read", "shell(rm")
 
 
-def test_what_the_locale_could_not_decode_is_read_as_utf_8() -> None:
+def test_undecodable_argument_is_read_as_utf_8() -> None:
     assert parse(["-p", "caf\udcc3\udca9"]).prompt == "café"
     assert parse(["-p", "caf\udce9"]).prompt == "caf\ufffd"
 
@@ -74,7 +74,7 @@ def test_what_the_locale_could_not_decode_is_read_as_utf_8() -> None:
         (["-p", "--", "-o", "json"], "text"),
     ],
 )
-def test_the_wanted_format_is_known_also_of_a_wrong_command_line(argv: list[str], format: str) -> None:
+def test_wanted_format_is_known_also_of_a_wrong_command_line(argv: list[str], format: str) -> None:
     assert wanted_format(argv) == format
 
 
@@ -109,7 +109,7 @@ def test_flags_name_the_keys_they_set() -> None:
         (["--mod", "x"], "--mod"),
     ],
 )
-def test_what_is_wrong_is_said(argv: list[str], part: str) -> None:
+def test_invalid_command_line_is_reported(argv: list[str], part: str) -> None:
     with pytest.raises(CommandLineError) as raised:
         parse(argv)
     assert part in str(raised.value)
@@ -134,5 +134,5 @@ def test_any_command_line_is_a_value_or_a_usage_error(argv: list[str]) -> None:
         (["-o", "text", "--exit-tools", "x.json"], ()),
     ],
 )
-def test_flags_that_mean_nothing_in_the_app_are_found(argv: list[str], found: tuple[str, ...]) -> None:
+def test_pipe_only_flags_are_found(argv: list[str], found: tuple[str, ...]) -> None:
     assert pipe_flags(parse(argv)) == found

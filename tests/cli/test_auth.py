@@ -1,4 +1,4 @@
-"""`qcode auth` as a program: what is piped in, where it goes, what is said, and that no key is ever shown."""
+"""`qcode auth` as a program: its input, its messages, the stored key, and that no key is ever shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADDRESS_VARIABLES = {
 
 
 class Auth:
-    """Runs `qcode auth` in a home of the test's own; `server` is where keys are checked."""
+    """Runs `qcode auth` in a temporary home."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -51,7 +51,7 @@ class Auth:
         return self.place.home / "q" / "state" / "credentials" / "keys.json"
 
     def holding(self) -> list[str]:
-        """Return the files of the home that hold the key."""
+        """Return the names of the files in the home that contain the key."""
         files = [path for path in self.place.home.rglob("*") if path.is_file()]
         return sorted(path.name for path in files if KEY.encode() in path.read_bytes())
 
@@ -62,7 +62,7 @@ def auth(place: Place) -> Auth:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_key_that_was_stored_answers_a_prompt(protocol: ProtocolName, auth: Auth) -> None:
+def test_stored_key_is_used_for_a_prompt(protocol: ProtocolName, auth: Auth) -> None:
     with FakeServer(protocol, [Turn(text="hello there")], api_key=KEY) as server:
         auth.at(server, protocol)
         done = auth("login", protocol, stdin=f"export X_API_KEY='{KEY}'\n")
@@ -74,7 +74,7 @@ def test_a_key_that_was_stored_answers_a_prompt(protocol: ProtocolName, auth: Au
     assert auth.holding() == ["keys.json"]
 
 
-def test_a_keyring_gets_the_key_where_there_is_one(auth: Auth) -> None:
+def test_login_stores_the_key_in_the_keyring_if_there_is_one(auth: Auth) -> None:
     ring = auth.use_keyring()
     with FakeServer("openai", [Turn(text="hello there")], api_key=KEY) as server:
         auth.at(server, "openai")
@@ -88,7 +88,7 @@ def test_a_keyring_gets_the_key_where_there_is_one(auth: Auth) -> None:
     assert list(ring.iterdir()) == []
 
 
-def test_a_key_the_host_refuses_is_not_stored_and_the_old_one_stays(auth: Auth) -> None:
+def test_refused_key_is_not_stored_and_the_old_one_is_kept(auth: Auth) -> None:
     with FakeServer("openai", [], api_key="sk-another-0123456789") as server:
         auth.at(server, "openai")
         done = auth("login", "openai", stdin=KEY)
@@ -104,7 +104,7 @@ def test_a_key_the_host_refuses_is_not_stored_and_the_old_one_stays(auth: Auth) 
     assert auth.holding() == ["keys.json"]
 
 
-def test_offline_the_key_is_stored_with_a_word_on_that(auth: Auth) -> None:
+def test_login_stores_an_unchecked_key_with_a_note_while_offline(auth: Auth) -> None:
     done = auth("login", "openai", stdin=KEY, OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.code == 0
     assert "could not be checked (cannot reach openai" in done.out
@@ -128,7 +128,7 @@ def test_offline_the_key_is_stored_with_a_word_on_that(auth: Auth) -> None:
         (("status", "nowhere"), "", 2, "unknown provider"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_an_exit_code(
+def test_login_error_is_one_line_with_its_exit_code(
     words: tuple[str, ...], stdin: str, code: int, part: str, auth: Auth
 ) -> None:
     done = auth(*words, stdin=stdin)
@@ -138,13 +138,13 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     assert auth.holding() == []
 
 
-def test_a_local_server_needs_none_and_may_have_one(auth: Auth) -> None:
+def test_local_server_may_have_a_key_but_needs_none(auth: Auth) -> None:
     assert auth("login", "ollama").out == "ollama needs no key; nothing was stored\n"
     assert auth("login", "vllm", "--no-check", stdin="abc").code == 0
     assert "stored in the key file" in auth("status", "vllm").out
 
 
-def test_a_provider_of_the_configuration_can_have_one(auth: Auth) -> None:
+def test_configured_provider_can_have_a_stored_key(auth: Auth) -> None:
     config = auth.place.home / "q" / "config.toml"
     config.parent.mkdir()
     with FakeServer("openai", [Turn(text="from the lab")], api_key=KEY) as server:
@@ -158,7 +158,7 @@ def test_a_provider_of_the_configuration_can_have_one(auth: Auth) -> None:
     assert KEY not in shown.out
 
 
-def test_status_says_which_source_wins_and_what_it_goes_before(auth: Auth) -> None:
+def test_status_names_the_source_that_wins_and_the_unused_one(auth: Auth) -> None:
     auth("login", "openai", "--no-check", stdin=KEY)
     done = auth("status", GEMINI_API_KEY=KEY, OPENAI_API_KEY=KEY, AWS_PROFILE="work")
     rows = {line.split()[0]: line.partition(" ")[2].strip() for line in done.out.splitlines()}
@@ -180,7 +180,7 @@ def test_status_for_a_script_is_json(auth: Auth) -> None:
     }  # fmt: skip
 
 
-def test_logout_says_what_still_supplies_a_key(auth: Auth) -> None:
+def test_logout_names_a_remaining_source_of_a_key(auth: Auth) -> None:
     auth("login", "openai", "--no-check", stdin=KEY)
     done = auth("logout", "openai", OPENAI_API_KEY=KEY)
     assert done.out.splitlines() == [
@@ -191,7 +191,7 @@ def test_logout_says_what_still_supplies_a_key(auth: Auth) -> None:
     assert auth("logout", "openai").out == "no key for openai was stored\n"
 
 
-def test_where_nothing_can_be_written_it_is_said(auth: Auth) -> None:
+def test_login_reports_a_key_file_that_cannot_be_written(auth: Auth) -> None:
     auth.file.parent.mkdir(parents=True)
     auth.file.symlink_to("/dev/null")
     done = auth("login", "openai", "--no-check", stdin=KEY)
@@ -199,7 +199,7 @@ def test_where_nothing_can_be_written_it_is_said(auth: Auth) -> None:
     assert "is a symbolic link, which is not followed" in done.err
 
 
-def test_a_stored_key_stays_out_of_logs_sessions_and_reports(auth: Auth) -> None:
+def test_stored_key_stays_out_of_logs_sessions_and_reports(auth: Auth) -> None:
     script = [Turn(text=f"the key is {KEY}")]
     with FakeServer("openai", script, api_key=KEY) as server:
         auth.at(server, "openai")
@@ -210,7 +210,7 @@ def test_a_stored_key_stays_out_of_logs_sessions_and_reports(auth: Auth) -> None
     assert auth.holding() == ["keys.json"]
 
 
-def test_at_a_terminal_the_key_is_asked_for_unseen_and_again_when_it_is_none(auth: Auth) -> None:
+def test_login_at_a_terminal_hides_the_key_and_asks_again_if_it_is_invalid(auth: Auth) -> None:
     with FakeServer("openai", [], api_key=KEY) as server:
         auth.at(server, "openai")
         with Terminal(auth.place, "auth", "login", env=auth.env, columns=100) as terminal:
@@ -227,7 +227,7 @@ def test_at_a_terminal_the_key_is_asked_for_unseen_and_again_when_it_is_none(aut
     assert auth.holding() == ["keys.json"]
 
 
-def test_leaving_the_question_stores_nothing(auth: Auth) -> None:
+def test_cancelled_login_stores_nothing(auth: Auth) -> None:
     for keys in ("\x04", "\x03"):
         with Terminal(auth.place, "auth", "login", "openai", env=auth.env) as terminal:
             terminal.wait_for("API key for openai")

@@ -48,7 +48,7 @@ def completed(*words: str) -> list[str]:
         (("-p", ""), []),
     ],
 )
-def test_bash_offers_what_fits(words: tuple[str, ...], offered: list[str]) -> None:
+def test_bash_offers_matching_words(words: tuple[str, ...], offered: list[str]) -> None:
     assert completed(*words) == offered
 
 
@@ -75,13 +75,13 @@ def test_every_subcommand_is_offered() -> None:
     assert completed("") == list(SUBCOMMANDS)
 
 
-def test_providers_of_the_configuration_take_keys_too(tmp_path: Path) -> None:
+def test_configured_providers_are_completed_for_login(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[providers.mine]\ntype = "openai"\nbase_url = "http://localhost:1/v1"\n')
     names = key_takers({"QCODE_HOME": str(tmp_path)})
     assert {"mine", "anthropic"} <= set(names)
     assert "demo" not in names
 
 
-def test_a_configuration_that_cannot_be_read_takes_no_completion_away(tmp_path: Path) -> None:
+def test_completion_works_with_an_invalid_configuration(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("nonsense")
     assert "anthropic" in key_takers({"QCODE_HOME": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""The connect screen's way to real providers and stored keys."""
+"""The services of the connect screen with real providers and stored keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connecting(home: Path, *argv: str, selection: Selection = LAST_RESORT) -> Ke
     return KeysService(run_context(parse([*argv, "--trust"]), home.parent, is_attended=True), selection)
 
 
-def test_a_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeServer("openai", [], api_key=CANARY, models=("gpt-x",)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         context = run_context(parse(["--trust"]), home.parent, is_attended=True)
@@ -58,7 +58,7 @@ def test_a_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypat
         ("vllm", "", "is the server running"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_stores_nothing(
+def test_unusable_key_is_one_line_and_not_stored(
     name: str, typed: str, part: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FakeServer("openai", [], api_key=CANARY) as server:
@@ -72,7 +72,7 @@ def test_what_cannot_be_used_is_one_line_and_stores_nothing(
     assert not (home / "state" / "credentials").exists()
 
 
-def test_offline_a_key_is_stored_with_a_word_on_that(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_stored_unchecked_while_offline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     screen = connecting(home)
     checked = asyncio.run(screen.check("openai", CANARY))
@@ -80,7 +80,7 @@ def test_offline_a_key_is_stored_with_a_word_on_that(home: Path, monkeypatch: py
     assert asyncio.run(screen.keep("openai", checked))[0].startswith("the key could not be checked (cannot reach")
 
 
-def test_the_default_model_is_used_where_the_host_has_it(home: Path) -> None:
+def test_default_model_is_used_if_the_host_has_it(home: Path) -> None:
     screen = connecting(home)
     default = screen.model_of("anthropic", ())
     assert default.startswith("anthropic/claude-")
@@ -90,7 +90,7 @@ def test_the_default_model_is_used_where_the_host_has_it(home: Path) -> None:
     assert screen.model_of("openrouter", ("a/b",)) == ""
 
 
-def test_the_first_start_is_that_of_somebody_without_anything(home: Path) -> None:
+def test_first_start_is_one_without_key_settings_or_server(home: Path) -> None:
     assert connecting(home).is_first
     assert not connecting(home, "a prompt").is_first
     assert not connecting(home, "-c").is_first
@@ -101,7 +101,7 @@ def test_the_first_start_is_that_of_somebody_without_anything(home: Path) -> Non
     assert not connecting(home).is_first
 
 
-def test_a_theme_is_wanted_until_one_is_set_or_chosen(home: Path) -> None:
+def test_theme_question_is_asked_until_one_is_set_or_chosen(home: Path) -> None:
     assert connecting(home).wants_theme
     assert not connecting(home, "--theme", "light").wants_theme
     Choices(home / "state").keep_theme("dark")

@@ -1,4 +1,4 @@
-"""What `qcode doctor` says, for a machine and a folder of the test's own."""
+"""The report of `qcode doctor` for a simulated machine and a temporary folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines of a report from a trusted folder with a project file, a key, a learned limit and an own setting."""
+    """Return the report for a trusted folder with a project file, a key, a learned limit and a user setting."""
     home, work = tmp_path / "home", tmp_path / "work"
     (work / ".qcode").mkdir(parents=True)
     (work / ".qcode" / "config.toml").write_text("[output]\nmax_continuations = 1\n")
@@ -46,11 +46,11 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
         "  editor: ed",
     ],
 )
-def test_the_report_names_what_there_is(said: list[str], line: str) -> None:
+def test_doctor_reports_keys_files_and_limits(said: list[str], line: str) -> None:
     assert line in said
 
 
-def test_the_report_says_where_files_are_and_holds_no_key(said: list[str], tmp_path: Path) -> None:
+def test_doctor_reports_file_paths_and_no_key(said: list[str], tmp_path: Path) -> None:
     text = "\n".join(said)
     assert str(tmp_path / "home" / "config.toml") in text
     assert f"the project's: {tmp_path / 'work' / '.qcode' / 'config.toml'}\n" in text
@@ -58,7 +58,7 @@ def test_the_report_says_where_files_are_and_holds_no_key(said: list[str], tmp_p
     assert "canary" not in text
 
 
-def test_a_project_that_is_not_trusted_is_not_read(
+def test_doctor_does_not_read_an_untrusted_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / ".qcode").mkdir()
@@ -69,6 +69,6 @@ def test_a_project_that_is_not_trusted_is_not_read(
     assert "ignored because the folder is not trusted" in capfd.readouterr().out
 
 
-def test_words_behind_it_are_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_with_words_is_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "now"]) == 2
     assert "use: qcode doctor" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""The edge of the program: what nobody foresaw, signals before anything runs, an output nobody takes."""
+"""Unexpected errors, signals before the run, and closed output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run in a folder and a home of the test's own."""
+    """Run in a temporary folder and home."""
     monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.chdir(tmp_path)
@@ -30,7 +30,7 @@ def boom(*_: object, **__: object) -> int:
     raise LookupError(f"lost\nthe {KEY}\x1b[31m")
 
 
-def test_an_error_nobody_foresaw_is_one_line_with_the_place_of_its_details(
+def test_unexpected_error_is_one_line_with_the_path_of_its_report(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("qcode.cli.pipe._begin", boom)
@@ -46,7 +46,7 @@ def test_an_error_nobody_foresaw_is_one_line_with_the_place_of_its_details(
     assert details.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_error_nobody_foresaw_is_one_result_for_a_script(
+def test_unexpected_error_is_one_result_in_json(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("qcode.cli.pipe._begin", boom)
@@ -56,7 +56,7 @@ def test_an_error_nobody_foresaw_is_one_result_for_a_script(
     assert (result["subtype"], result["error"]["kind"]) == ("error_during_execution", "internal")
 
 
-def test_details_that_cannot_be_written_are_not_another_error(
+def test_unwritable_crash_report_is_not_another_error(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     home.write_text("a file where the folder should be")
@@ -77,7 +77,7 @@ def test_details_that_cannot_be_written_are_not_another_error(
         (["-p", "hi", "-o", "json", "-m", "demo/demo", "--settings", "missing.toml"], 52, "bad_config"),
     ],
 )
-def test_what_keeps_a_run_from_beginning_is_a_result_as_well(
+def test_error_before_the_run_is_one_result(
     argv: list[str], code: int, kind: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -93,7 +93,7 @@ def test_what_keeps_a_run_from_beginning_is_a_result_as_well(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
-def test_a_signal_before_the_run_begins_is_one_result(
+def test_signal_before_the_run_begins_is_one_result(
     number: int, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("qcode.cli.pipe._begin", lambda *_: os.kill(os.getpid(), number))
@@ -102,7 +102,7 @@ def test_a_signal_before_the_run_begins_is_one_result(
     assert json.loads(line)["subtype"] == "error_cancelled"
 
 
-def test_a_signal_that_is_held_comes_when_it_is_let_through() -> None:
+def test_blocked_signal_is_delivered_after_release() -> None:
     steps: list[str] = []
     with pytest.raises(Stopped), stopping():
         hold()
@@ -117,7 +117,7 @@ def test_a_signal_that_is_held_comes_when_it_is_let_through() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_signal_the_program_was_started_to_ignore_stays_ignored() -> None:
+def test_signal_ignored_at_the_start_stays_ignored() -> None:
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with stopping():
@@ -131,7 +131,7 @@ def test_foreign_text_in_a_message_cannot_steer_the_terminal(capfd: pytest.Captu
     assert capfd.readouterr().err == "qcode: cannot use nowhere: No such file or directory\n"
 
 
-def test_the_app_and_pipe_mode_are_told_apart_by_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_mode_is_chosen_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[str] = []
 
     def chooses(name: str) -> Callable[[object], int]:
@@ -160,7 +160,7 @@ def test_only_the_newest_reports_are_kept(home: Path) -> None:
     assert said[-1].endswith(str(kept[-1]))
 
 
-def test_a_report_holds_no_local_values(home: Path) -> None:
+def test_crash_report_contains_no_local_values(home: Path) -> None:
     def fail() -> None:
         held = "a value of no known shape"
         raise LookupError(len(held))

@@ -1,4 +1,4 @@
-"""One-way tools are read from a file, or it is said what is wrong with it."""
+"""One-way tools from a file, and the errors of invalid files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def written(base: Path, value: Any) -> Path:
     return path
 
 
-def test_a_tool_is_offered_and_never_run(tmp_path: Path) -> None:
+def test_exit_tool_is_offered_and_never_run(tmp_path: Path) -> None:
     rows = [{"name": "report", "description": "d", "parameters": {"properties": {"x": {}}}}, {"name": "done"}]
     report, done = read_exit_tools(written(tmp_path, rows))
     assert report.is_one_way
@@ -27,7 +27,7 @@ def test_a_tool_is_offered_and_never_run(tmp_path: Path) -> None:
     assert done.parameters == {"type": "object", "properties": {}}
 
 
-def test_without_a_file_there_are_none() -> None:
+def test_exit_tools_are_empty_without_a_file() -> None:
     assert read_exit_tools(None) == ()
 
 
@@ -49,7 +49,7 @@ def test_without_a_file_there_are_none() -> None:
         ([{"name": "a", "parameters": {"type": "string"}}], "parameters"),
     ],
 )
-def test_what_is_wrong_is_named(value: Any, part: str, tmp_path: Path) -> None:
+def test_invalid_exit_tools_are_reported(value: Any, part: str, tmp_path: Path) -> None:
     with pytest.raises(QcodeError, match="--exit-tools") as raised:
         read_exit_tools(written(tmp_path, value))
     assert part in str(raised.value)
@@ -57,7 +57,7 @@ def test_what_is_wrong_is_named(value: Any, part: str, tmp_path: Path) -> None:
     assert raised.value.exit_code == 42
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_exit_tools_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(QcodeError, match="No such file") as raised:
         read_exit_tools(tmp_path / "none.json")
     assert raised.value.exit_code == 42

@@ -14,6 +14,7 @@ from qcode.agent.sessions.export import EXPORT_FORMS
 from qcode.cli.arguments import parse
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag, help_text
 from qcode.config.schema import KEYS, Key
+from qcode.protocol.provider import Provider
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -39,7 +40,7 @@ def test_no_name_and_no_field_is_declared_twice() -> None:
 @pytest.mark.parametrize(
     "flag", [flag for flag in FLAGS if flag.field and flag.kind != "shown"], ids=lambda flag: flag.key
 )
-def test_a_flag_sets_its_field_and_no_other(flag: Flag) -> None:
+def test_flag_sets_its_field_and_no_other(flag: Flag) -> None:
     default = dataclasses.asdict(Options())
     argv = [flag.names[-1]]
     if flag.takes_value:
@@ -54,8 +55,8 @@ def test_a_flag_sets_its_field_and_no_other(flag: Flag) -> None:
 @pytest.mark.parametrize(
     "flag", [flag for flag in FLAGS if flag.choices and flag.key != "completion"], ids=lambda flag: flag.key
 )
-def test_the_choices_of_a_flag_are_those_of_its_field(flag: Flag) -> None:
-    (own, *rest) = _choices(typing.get_type_hints(Options)[flag.field])
+def test_choices_of_a_flag_are_those_of_its_field(flag: Flag) -> None:
+    (own, *rest) = _choices(typing.get_type_hints(Options, localns={"Provider": Provider})[flag.field])
     assert flag.choices == (own, *rest)
     default = getattr(Options(), flag.field)
     assert default == (own if flag.has_default else None)
@@ -66,32 +67,32 @@ def _choices(hint: object) -> tuple[str, ...]:
     return found if all(isinstance(one, str) for one in found) else _choices(found[0])
 
 
-def test_the_forms_of_an_export_are_those_of_its_flag() -> None:
+def test_forms_of_an_export_are_those_of_its_flag() -> None:
     assert SUBCOMMANDS["sessions"].flags[0].choices == EXPORT_FORMS
 
 
-def test_the_help_names_every_flag_and_no_other() -> None:
+def test_help_names_every_flag_and_no_other() -> None:
     words = {word.strip(",:[]()").partition("[")[0] for line in help_text().splitlines() for word in line.split()}
     found = {word for word in words if re.fullmatch("--?[a-zA-Z][-a-z]*", word)}
     assert found - (OF_SUBCOMMANDS - NAMES) == NAMES
     assert all(len(line) <= 120 for line in help_text().splitlines())
 
 
-def test_the_flags_that_the_configuration_names_exist() -> None:
+def test_flags_that_the_configuration_names_exist() -> None:
     assert {key.meta.flag for key in KEYS if key.meta.flag} <= NAMES
 
 
 @pytest.mark.parametrize(
     "key", [key for key in KEYS if key.meta.flag and "*" not in key.path], ids=lambda key: key.meta.flag
 )
-def test_a_flag_sets_the_key_that_names_it(key: Key) -> None:
+def test_flag_sets_the_key_that_names_it(key: Key) -> None:
     flag = next(flag for flag in FLAGS if key.meta.flag in flag.names)
     value = [flag.choices[0] if flag.choices else VALUES[flag.kind]] if flag.takes_value else []
     assert list(parse([key.meta.flag, *value]).flags()) == [key.name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_shows_no_command_with_a_flag_that_does_not_exist(page: Path) -> None:
+def test_pages_use_only_flags_that_exist(page: Path) -> None:
     commands = re.findall(r"\bqcode(?: [^`\n|]*)? --[^`\n|]*", page.read_text(encoding="utf-8"))
     found = {name for command in commands for name in re.findall(r"(?<![-\w])--[a-z][-a-z]*", command)}
     assert found - NAMES - OF_SUBCOMMANDS == set()

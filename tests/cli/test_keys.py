@@ -1,4 +1,4 @@
-"""Which key a provider gets: the environment before what is stored, and the keyring only when it is needed."""
+"""The key of a provider: environment before stored keys, and the keyring only if it is needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stored(base: Path, *names: str) -> KeyStore:
     return key_store(base, {})
 
 
-def test_a_variable_goes_before_a_stored_key(tmp_path: Path) -> None:
+def test_variable_takes_precedence_over_a_stored_key(tmp_path: Path) -> None:
     store = stored(tmp_path, "openai")
     assert Keys({"OPENAI_API_KEY": "set"}, lambda: store).key_of(OPENAI) == ("set", "OPENAI_API_KEY")
     assert Keys({"OPENAI_API_KEY": " "}, lambda: store).key_of(OPENAI) == (CANARY, "qcode auth login openai")
@@ -44,19 +44,19 @@ def test_providers_that_read_the_same_variable_share_a_key(tmp_path: Path) -> No
     assert (key_name(own), keys.key_of(own)) == ("openai-responses", ("", ""))
 
 
-def test_a_provider_of_the_configuration_has_a_key_of_its_own(tmp_path: Path) -> None:
+def test_provider_of_the_configuration_has_a_key_of_its_own(tmp_path: Path) -> None:
     lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="OPENAI_API_KEY")
     assert Keys({}, lambda: stored(tmp_path, "openai")).key_of(lab) == ("", "")
     assert Keys({}, lambda: stored(tmp_path, "lab")).key_of(lab) == (CANARY, "qcode auth login lab")
 
 
-def test_a_stored_key_chooses_the_provider_as_a_variable_does(tmp_path: Path) -> None:
+def test_stored_key_chooses_the_provider_as_a_variable_does(tmp_path: Path) -> None:
     keys = Keys({"GEMINI_API_KEY": "x"}, lambda: stored(tmp_path, "openai"))
     chosen = asyncio.run(found(Settings(), keys, None, has_demo=True))
     assert (chosen.spec.name, chosen.note) == ("openai", "a key is stored (qcode auth login openai)")
 
 
-def test_a_key_that_is_locked_in_makes_way_with_a_complaint(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_key_in_a_locked_keyring_is_skipped_with_a_complaint(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(Working))
     store = stored(tmp_path, "anthropic")
     use_keyring(make(Locked))
@@ -66,7 +66,7 @@ def test_a_key_that_is_locked_in_makes_way_with_a_complaint(tmp_path: Path, use_
     assert "cannot read the key of anthropic: the keyring is locked" in complaint
 
 
-def test_a_damaged_file_is_a_complaint_and_no_crash(tmp_path: Path) -> None:
+def test_damaged_key_file_is_reported(tmp_path: Path) -> None:
     store = stored(tmp_path, "openai")
     store.file.path.write_text("{")
     keys = Keys({}, lambda: store)
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_a_complaint_and_no_crash(tmp_path: Path) -> None:
     assert len(keys.complaints) == 1
 
 
-def test_a_refused_key_is_named_by_the_command_that_stored_it() -> None:
+def test_refused_key_is_named_by_the_command_that_stored_it() -> None:
     from qcode.protocol.errors import ProviderError
     from tests.fakes.server import FakeServer
 
@@ -87,14 +87,14 @@ def test_a_refused_key_is_named_by_the_command_that_stored_it() -> None:
     assert raised.value.message.endswith("store a valid one")
 
 
-def test_a_missing_key_names_both_ways_to_give_one() -> None:
+def test_missing_key_error_names_both_ways_to_set_one() -> None:
     from qcode.protocol.errors import ProviderError
 
     with pytest.raises(ProviderError, match="set OPENAI_API_KEY, or store one with qcode auth login openai"):
         connect(OPENAI)
 
 
-def test_a_crash_report_holds_no_stored_key(tmp_path: Path) -> None:
+def test_crash_report_contains_no_stored_key(tmp_path: Path) -> None:
     env = {"QCODE_HOME": str(tmp_path)}
     shapeless = "canary.of.no.known.shape"
     store = key_store(tmp_path, {})
@@ -106,7 +106,7 @@ def test_a_crash_report_holds_no_stored_key(tmp_path: Path) -> None:
     assert shapeless not in report.read_text()
 
 
-def test_the_keyring_of_another_home_is_another(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_each_home_has_its_own_keyring_entry(tmp_path: Path, use_keyring: UseKeyring) -> None:
     ring = use_keyring(make(Working))
     key_store(tmp_path / "a", {"QCODE_HOME": "a"}).put("openai", Secret(CANARY))
     key_store(tmp_path / "b", {}).put("openai", Secret(CANARY))

@@ -1,4 +1,4 @@
-"""`qcode mcp`, and which servers a run has."""
+"""`qcode mcp`, and the servers of a run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     return Asked(tmp_path, capfd)
 
 
-def test_the_person_s_own_server_keeps_its_name(asked: Asked) -> None:
+def test_user_server_keeps_its_name(asked: Asked) -> None:
     said = asked("list", "--trust")
     assert "mine    never started  mine" in said
     assert "theirs  not approved  theirs" in said
@@ -55,13 +55,13 @@ def test_the_person_s_own_server_keeps_its_name(asked: Asked) -> None:
     assert "evil" not in said
 
 
-def test_a_project_that_is_not_trusted_has_no_servers(asked: Asked) -> None:
+def test_untrusted_project_has_no_servers(asked: Asked) -> None:
     said = asked()
     assert "theirs" not in said
     assert "this folder is not trusted" in said
 
 
-def test_a_server_is_approved_as_it_is_shown(asked: Asked) -> None:
+def test_server_is_approved_as_it_is_shown(asked: Asked) -> None:
     shown = asked("show", "theirs", "--trust")
     assert "argument: \\x1b[8mhidden" in shown
     assert "not approved" in shown
@@ -73,7 +73,7 @@ def test_a_server_is_approved_as_it_is_shown(asked: Asked) -> None:
     assert "canary" not in asked("show", "mine", "--trust")
 
 
-def test_a_server_whose_script_changed_is_shown_with_the_difference(asked: Asked) -> None:
+def test_server_whose_script_changed_is_shown_with_the_difference(asked: Asked) -> None:
     script = asked.work / "server.py"
     script.write_text("print(1)\n")
     asked.project({"theirs": {"command": "sh", "args": ["server.py"]}})
@@ -109,9 +109,9 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
         (("approve", "xyz"), "run qcode mcp list to see them"),
     ],
 )
-def test_wrong_use(argv: tuple[str, ...], says: str, asked: Asked) -> None:
+def test_wrong_mcp_usage_is_an_error(argv: tuple[str, ...], says: str, asked: Asked) -> None:
     assert says in asked(*argv, code=2)
 
 
-def test_a_file_of_the_flag_that_cannot_be_used_keeps_a_run_from_beginning(asked: Asked) -> None:
+def test_invalid_mcp_config_file_prevents_the_run(asked: Asked) -> None:
     assert "--mcp-config: " in asked("list", "--mcp-config", "absent.json", code=52)

@@ -1,4 +1,4 @@
-"""Which models the app offers, from the catalog, the configuration, what hosts taught and what they serve."""
+"""The models that the app offers: from the catalog, the configuration, learned limits and hosts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def named(found: ModelsService, name: str) -> OfferedProvider:
     return next(one for one in found.providers() if one.name == name)
 
 
-def test_a_provider_with_a_key_offers_its_catalog_with_its_default_first(
+def test_provider_with_a_key_offers_its_catalog_with_its_default_first(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 20)
@@ -57,12 +57,12 @@ def test_a_provider_with_a_key_offers_its_catalog_with_its_default_first(
     assert found.models[0].facts.price is not None
 
 
-def test_a_provider_without_a_key_offers_nothing_and_is_not_ready(home: Path) -> None:
+def test_provider_without_a_key_offers_nothing_and_is_not_ready(home: Path) -> None:
     found = named(offering(home), "anthropic")
     assert (found.is_ready, found.models) == (False, ())
 
 
-def test_what_is_configured_and_what_a_host_taught_is_offered(home: Path) -> None:
+def test_configured_and_learned_models_are_offered(home: Path) -> None:
     host = "http://127.0.0.1:1/v1"
     found = offering(home, CONFIG.format(port=1))
     LimitStore(home / "state").remember(host, "taught", HostKnowledge(window=9_000, output=700))
@@ -72,7 +72,7 @@ def test_what_is_configured_and_what_a_host_taught_is_offered(home: Path) -> Non
     assert (models["taught"].context_window, models["taught"].max_output_tokens) == (9_000, 700)
 
 
-def test_a_host_that_no_table_knows_is_asked(home: Path) -> None:
+def test_host_without_a_catalog_is_asked_for_its_models(home: Path) -> None:
     with FakeServer("openai", [], models=("new-2", "new-10", "embed-x")) as server:
         port = int(server.base_url.rpartition(":")[2].partition("/")[0])
         found = offering(home, CONFIG.format(port=port))
@@ -80,11 +80,11 @@ def test_a_host_that_no_table_knows_is_asked(home: Path) -> None:
         assert [model.name for model in asyncio.run(found.served("lab"))] == ["new-10", "new-2"]
 
 
-def test_a_server_that_does_not_answer_serves_nothing(home: Path) -> None:
+def test_silent_server_offers_no_models(home: Path) -> None:
     assert asyncio.run(offering(home, CONFIG.format(port=9)).served("lab")) == ()
 
 
-def test_of_openais_two_protocols_each_has_its_own_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_openai_protocol_offers_its_own_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
     found = offering(home)
     chat, responses = ({model.name for model in named(found, name).models} for name in ("openai", "openai-responses"))
@@ -92,24 +92,24 @@ def test_of_openais_two_protocols_each_has_its_own_models(home: Path, monkeypatc
     assert "o3-pro" in responses - chat
 
 
-def test_a_choice_is_kept_and_a_model_the_configuration_names_is_said_to_win(home: Path) -> None:
+def test_choice_is_kept_and_a_configured_model_is_reported_to_win(home: Path) -> None:
     assert offering(home).keep_model("anthropic/x") == ""
     assert Choices(home / "state").model == "anthropic/x"
     said = offering(home, 'model = "openai/y"\n').keep_model("anthropic/z")
     assert said == f"The next start uses openai/y again, because {home / 'config.toml'}:1 sets it."
 
 
-def test_a_flag_is_for_one_run_and_stands_against_nothing(home: Path) -> None:
+def test_model_flag_applies_to_one_run(home: Path) -> None:
     context = run_context(parse(["--trust", "-m", "openai/y"]), home.parent, is_attended=True)
     assert ModelsService(context).keep_model("anthropic/z") == ""
 
 
-def test_the_demo_is_not_what_the_next_start_begins_with(home: Path) -> None:
+def test_demo_model_is_not_kept_for_the_next_start(home: Path) -> None:
     offering(home).keep_model("demo/demo")
     assert Choices(home / "state").model == ""
 
 
-def test_an_effort_is_kept_until_it_is_given_up(home: Path) -> None:
+def test_effort_is_kept_until_it_is_reset(home: Path) -> None:
     found = offering(home)
     found.keep_effort("high")
     assert offering(home).effort == "high"

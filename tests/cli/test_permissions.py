@@ -1,4 +1,4 @@
-"""`qcode permissions check`: what a session would answer, from the command line and as a stream."""
+"""`qcode permissions check`: the verdict of a session, from the command line and as a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qcode.safety.sandbox.detection import find_sandbox
 
 
 class Asked:
-    """Runs the command in a folder of the test's own and returns what it prints."""
+    """Runs the command in a temporary folder and returns its output."""
 
     def __init__(self, base: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.work = base / "work"
@@ -54,7 +54,7 @@ def test_verdicts(asked: Asked) -> None:
     assert asked.verdict(*here, "--", "shell", "-la") == "ask"
 
 
-def test_auto_mode_is_judged_with_the_walls_that_a_session_here_would_have(asked: Asked) -> None:
+def test_auto_mode_is_judged_with_the_sandbox_of_a_session(asked: Asked) -> None:
     sandbox = find_sandbox()
     walled = "allow" if sandbox is not None and "workspace" in sandbox.levels else "ask"
     here = ("-C", str(asked.work), "--trust", "--permission-mode", "auto")
@@ -65,7 +65,7 @@ def test_auto_mode_is_judged_with_the_walls_that_a_session_here_would_have(asked
     assert asked.verdict("shell", "make test", *here, "--settings", str(without)) == "ask"
 
 
-def test_an_answer_says_why_and_what_would_allow_it(asked: Asked) -> None:
+def test_answer_contains_the_reason_and_the_rule_that_would_allow_it(asked: Asked) -> None:
     text = asked("check", "shell", "make test", "-C", str(asked.work), "--trust")
     assert text == (
         "ask: 'make' is not a known read-only program [shell:not-read-only]\n"
@@ -85,7 +85,7 @@ def test_modes_rules_and_trust_count(asked: Asked) -> None:
     assert asked.verdict("shell", "make x", *trusted, "--allowed-tools", "shell(make *)") == "allow"
 
 
-def test_it_runs_nothing_of_the_folder(asked: Asked) -> None:
+def test_permission_check_runs_no_file_of_the_folder(asked: Asked) -> None:
     (asked.work / "bin").mkdir()
     for name in ("git", "bash", "ls"):
         (asked.work / "bin" / name).write_text(f"#!/bin/sh\ntouch {asked.work}/mark\n")
@@ -119,7 +119,7 @@ def test_wrong_usage(argv: tuple[str, ...], hint: str, asked: Asked) -> None:
     assert hint in asked(*argv, code=2)
 
 
-def test_an_example_that_a_rule_does_not_bear_out_is_bad_configuration(asked: Asked, tmp_path: Path) -> None:
+def test_rule_example_that_does_not_match_is_a_configuration_error(asked: Asked, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     config = tmp_path / "home/config.toml"
     config.write_text('[permissions]\ndeny = [{ rule = "shell(git push *)", examples = ["git push -f"] }]\n')
@@ -143,7 +143,7 @@ def _stream(lines: list[str], work: Path, home: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_stream_answers_line_by_line_and_goes_on_after_a_bad_one(asked: Asked, tmp_path: Path) -> None:
+def test_stream_is_answered_line_by_line_after_an_invalid_line_too(asked: Asked, tmp_path: Path) -> None:
     answers = _stream(
         [
             '{"kind": "shell", "value": "ls"}', "", "nonsense", "[1]", '{"kind": "x", "value": "y"}',
@@ -158,9 +158,7 @@ def test_a_stream_answers_line_by_line_and_goes_on_after_a_bad_one(asked: Asked,
     assert all(set(answer) in ({"error"}, {"verdict", "reason", "rule"}) for answer in answers)
 
 
-def test_the_rules_are_listed_with_the_line_each_stands_on_and_those_kept_for_the_folder(
-    asked: Asked, tmp_path: Path
-) -> None:
+def test_rules_are_listed_with_their_lines_and_those_of_the_folder(asked: Asked, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(

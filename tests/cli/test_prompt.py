@@ -1,4 +1,4 @@
-"""Standard input: waited for, read whole, refused where it is no text, and never without an end."""
+"""Standard input: read to its end with a time and size limit, and refused if it is binary."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def piped(data: bytes) -> TextIO:
     return os.fdopen(read_end)
 
 
-def test_a_pipe_is_read_to_its_end() -> None:
+def test_pipe_is_read_to_its_end() -> None:
     with piped(b"one\n" * 50_000) as stream:
         assert read(stream) == "one\n" * 50_000
 
 
-def test_a_silent_pipe_is_left_alone_where_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_pipe_is_ignored_if_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SILENCE_S", 0.01)
     notes: list[str] = []
     read_end, write_end = os.pipe()
@@ -49,33 +49,33 @@ def test_a_silent_pipe_is_left_alone_where_there_is_a_prompt(monkeypatch: pytest
     assert "standard input" in notes[0]
 
 
-def test_an_empty_input_says_nothing() -> None:
+def test_empty_input_adds_no_text() -> None:
     notes: list[str] = []
     with Path(os.devnull).open() as stream:
         assert read(stream, notes, has_prompt=True) == ""
     assert notes == []
 
 
-def test_a_terminal_and_a_missing_input_are_not_read() -> None:
+def test_terminal_and_a_missing_input_are_not_read() -> None:
     main, other = pty.openpty()
     with os.fdopen(main), os.fdopen(other) as stream:
         assert read(stream) == ""
     assert read(None) == ""
 
 
-def test_an_endless_input_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_input_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "MAX_INPUT_BYTES", 100_000)
     with piped(b"x" * 1_000_000) as stream, pytest.raises(InputError, match="too large"):
         read(stream)
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a\0b", b"\x80"])
-def test_what_is_no_text_is_refused(data: bytes) -> None:
+def test_binary_input_is_refused(data: bytes) -> None:
     with piped(data) as stream, pytest.raises(InputError, match="standard input is not text"):
         read(stream)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+def test_byte_order_mark_of_the_input_is_removed() -> None:
     with piped(b"\xef\xbb\xbfhi") as stream:
         assert read(stream) == "hi"
     with piped("hé".encode("utf-16")) as stream:

@@ -1,4 +1,4 @@
-"""When the host of a model is asked to search the web: only where the person switched it on, and only where it can."""
+"""Web search by the host of a model: only if it is enabled and supported."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def is_offered(
         ("openai", "gpt-5", False),
     ],
 )
-def test_it_is_offered_where_the_own_host_takes_it_beside_functions(protocol: str, model: str, expected: bool) -> None:
+def test_hosted_search_is_offered_if_the_host_accepts_it(protocol: str, model: str, expected: bool) -> None:
     assert is_offered(protocol, model) is expected
     assert not is_offered(protocol, model, Settings())
 
 
-def test_another_host_is_believed_only_by_the_configuration() -> None:
+def test_hosted_search_of_another_host_needs_configuration() -> None:
     host = "https://models.example.org"
     assert not is_offered("anthropic", "m", host=host)
     assert is_offered("anthropic", "m", host=host, facts=ModelFacts(web_search=True))
@@ -52,7 +52,7 @@ def test_another_host_is_believed_only_by_the_configuration() -> None:
     assert not is_offered("openai", "m", facts=ModelFacts(web_search=True))
 
 
-def test_what_would_have_to_be_asked_is_not_offered(tmp_path: Path) -> None:
+def test_hosted_search_is_not_offered_if_it_needs_approval(tmp_path: Path) -> None:
     policy = policy_for(tmp_path)
     assert policy.lets_host_search
     assert not replace(policy, is_trusted=False).lets_host_search
@@ -62,7 +62,7 @@ def test_what_would_have_to_be_asked_is_not_offered(tmp_path: Path) -> None:
     assert replace(policy, rules=Rules.of(deny=["fetch(example.org)"])).lets_host_search
 
 
-def test_a_service_without_its_key_is_said_at_the_start_and_the_key_is_not() -> None:
+def test_search_service_without_a_key_is_reported_at_the_start() -> None:
     chosen = Settings(tools=Tools(web_search="tavily"))
     with pytest.raises(QcodeError, match="TAVILY_API_KEY is not set"):
         search_key(chosen, {})
@@ -73,7 +73,7 @@ def test_a_service_without_its_key_is_said_at_the_start_and_the_key_is_not() -> 
 
 
 @pytest.mark.parametrize("key", ["one\ntwo", "one two", "one\x01two", "schl\u00fcssel"])
-def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
+def test_unsendable_search_key_is_refused_without_showing_it(key: str) -> None:
     chosen = Settings(tools=Tools(web_search="brave"))
     with pytest.raises(QcodeError) as refused:
         search_key(chosen, {"BRAVE_API_KEY": key})

@@ -1,4 +1,4 @@
-"""Which provider and model a run talks to."""
+"""The selection of provider and model."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from qcode.providers.registry import PROVIDERS
 CUSTOM = Settings(providers={"lab": ProviderSettings(base_url="http://127.0.0.1:9/v1", default_model="tiny")})
 
 
-def test_a_full_name_is_taken_as_it_is() -> None:
+def test_full_model_name_is_used_unchanged() -> None:
     assert named("openrouter/vendor/model:free", Settings(), "").name == "openrouter/vendor/model:free"
 
 
-def test_a_provider_alone_means_its_default_model() -> None:
+def test_provider_without_a_model_selects_its_default() -> None:
     assert named("anthropic", Settings(), "").name.startswith("anthropic/claude-")
     assert named("lab", CUSTOM, "").name == "lab/tiny"
 
 
-def test_a_provider_of_the_configuration_is_a_provider() -> None:
+def test_configured_provider_can_be_selected() -> None:
     chosen = named("lab/other", CUSTOM, "")
     assert (chosen.spec.base_url, chosen.spec.needs_key) == ("http://127.0.0.1:9/v1", False)
 
@@ -34,14 +34,14 @@ def test_a_provider_of_the_configuration_is_a_provider() -> None:
     ("name", "code", "part"),
     [("opnai/gpt", 2, "openai"), ("nothing-like-it-at-all", 2, "PROVIDER/MODEL"), ("ollama", 2, "-m ollama/MODEL")],
 )
-def test_a_name_that_cannot_be_resolved_is_explained(name: str, code: int, part: str) -> None:
+def test_unresolved_name_is_reported_with_suggestions(name: str, code: int, part: str) -> None:
     with pytest.raises(QcodeError) as raised:
         named(name, Settings(), "")
     assert raised.value.exit_code == code
     assert part in str(raised.value)
 
 
-def test_a_provider_of_a_type_that_cannot_be_spoken_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_of_an_unsupported_type_affects_no_other_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.providers.registry.PROTOCOLS", ("openai", "anthropic", "gemini", "demo"))
     settings = Settings(providers={"far": ProviderSettings(type="bedrock")})
     assert named("demo/demo", settings, "").name == "demo/demo"
@@ -50,13 +50,13 @@ def test_a_provider_of_a_type_that_cannot_be_spoken_is_in_nobodys_way(monkeypatc
     assert raised.value.exit_code == 52
 
 
-def test_an_address_without_a_model_is_not_guessed_at() -> None:
+def test_base_url_without_a_model_is_an_error() -> None:
     with pytest.raises(QcodeError, match="-m openai/MODEL") as raised:
         asyncio.run(found(Settings(), Keys({"ANTHROPIC_API_KEY": "a"}), "http://127.0.0.1:9/v1", has_demo=True))
     assert raised.value.exit_code == 2
 
 
-def test_the_first_credential_decides_and_is_named() -> None:
+def test_first_credential_selects_the_provider() -> None:
     env = {"OPENAI_API_KEY": "a", "GEMINI_API_KEY": "b"}
     chosen = asyncio.run(found(Settings(), Keys(env), None, has_demo=True))
     assert chosen.spec.name == "openai"
@@ -65,7 +65,7 @@ def test_the_first_credential_decides_and_is_named() -> None:
 
 @pytest.fixture
 def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep servers that may run on this machine out of the test."""
+    """Hide local servers that may run on this machine."""
 
     async def none(*_: object) -> None:
         return None
@@ -74,14 +74,14 @@ def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nobody_local")
-def test_without_anything_the_app_gets_the_demo_and_a_pipe_an_error() -> None:
+def test_without_credentials_the_app_uses_the_demo_and_pipe_mode_fails() -> None:
     assert asyncio.run(found(Settings(), Keys({}), None, has_demo=True)).name == "demo/demo"
     with pytest.raises(QcodeError) as raised:
         asyncio.run(found(Settings(), Keys({}), None, has_demo=False))
     assert raised.value.exit_code == 41
 
 
-def test_a_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ollama(*_: object) -> tuple[object, str]:
         return PROVIDERS["ollama"], "qwen3-coder"
 
@@ -99,13 +99,11 @@ def test_a_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch
         ("gone/model", {"OPENAI_API_KEY": "y"}, "openai/"),
     ],
 )
-def test_what_was_connected_last_is_found_first_while_there_is_a_key(
-    connected: str, env: dict[str, str], chosen: str
-) -> None:
+def test_last_connected_model_is_preferred_while_it_has_a_key(connected: str, env: dict[str, str], chosen: str) -> None:
     found = choose(Settings(), Keys(env), None, None, has_demo=True, connected=connected)
     assert found.name.startswith(chosen)
 
 
-def test_a_model_that_is_named_goes_before_the_connected_one() -> None:
+def test_named_model_takes_precedence_over_the_connected_one() -> None:
     settings = Settings(model="openai/x")
     assert choose(settings, Keys({}), None, None, has_demo=True, connected="ollama/y").name == "openai/x"

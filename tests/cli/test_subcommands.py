@@ -1,4 +1,4 @@
-"""The small commands: what they print, and that nothing foreign in it steers a terminal."""
+"""The output of the small subcommands, without control sequences from files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qcode.protocol.messages import user
 
 
 class Printed:
-    """Runs commands in a folder of the test's own and returns what they print."""
+    """Runs commands in a temporary folder and returns their output."""
 
     def __init__(self, base: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.state = base / "home" / "state"
@@ -40,7 +40,7 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return printed
 
 
-def test_settings_of_a_project_are_shown_where_it_is_trusted(printed: Printed) -> None:
+def test_project_settings_are_shown_if_it_is_trusted(printed: Printed) -> None:
     (printed.work / ".qcode").mkdir()
     (printed.work / ".qcode/config.toml").write_text("[output]\nmax_continuations = 1\n")
     out, err = printed("config", "show")
@@ -52,7 +52,7 @@ def test_settings_of_a_project_are_shown_where_it_is_trusted(printed: Printed) -
     assert err == []
 
 
-def test_models_are_found_by_a_part_of_their_name(printed: Printed) -> None:
+def test_models_are_filtered_by_part_of_their_name(printed: Printed) -> None:
     out, err = printed("models", "gpt-4o-mini")
     assert err == []
     assert all("gpt-4o-mini" in line for line in out[:-1])
@@ -62,7 +62,7 @@ def test_models_are_found_by_a_part_of_their_name(printed: Printed) -> None:
     assert "no-such-model" in err[0]
 
 
-def test_a_session_is_listed_shown_and_deleted(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_is_listed_shown_and_deleted(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     session = SessionStore(printed.state, printed.work).create("demo/demo", printed.work)
     session.append(user("hello \x1b]0;title\x07you"))
     session.close()
@@ -74,7 +74,7 @@ def test_a_session_is_listed_shown_and_deleted(printed: Printed, monkeypatch: py
     assert printed("sessions") == (["no sessions of this folder yet"], [])
 
 
-def test_a_session_is_exported_as_asked_or_as_its_file_is_called(printed: Printed) -> None:
+def test_export_format_follows_the_flag_or_the_file_name(printed: Printed) -> None:
     session = SessionStore(printed.state, printed.work).create("demo/demo", printed.work)
     session.append(user("hello you"))
     session.close()
@@ -102,7 +102,24 @@ def test_a_session_is_exported_as_asked_or_as_its_file_is_called(printed: Printe
     assert "use: qcode sessions list" in printed("sessions", "show", name, "-o", "talk.html", code=2)[1][0]
 
 
-def test_a_start_removes_what_is_older_than_the_person_keeps(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_show_reports_an_incomplete_last_record(printed: Printed) -> None:
+    store = SessionStore(printed.state, printed.work)
+    session = store.create("demo/demo", printed.work)
+    session.append(user("hello you"))
+    session.close()
+    with (store.folder / f"{session.session_id}.jsonl").open("ab") as file:
+        file.write(b'{"kind":"mess')
+    out, err = printed("sessions", "show", session.session_id)
+    assert out == ["user: hello you"]
+    assert err == ["qcode: the last record of this session is incomplete and was skipped"]
+
+
+def test_theme_flag_with_an_unknown_name_is_a_usage_error(printed: Printed) -> None:
+    out, err = printed("-p", "hello", "-m", "demo/demo", "--theme", "gruvbox-drak", code=2)
+    assert (out, err) == ([], ['qcode: unknown theme "gruvbox-drak"; did you mean gruvbox-dark?'])
+
+
+def test_start_removes_sessions_older_than_retention_days(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SessionStore(printed.state, printed.work)
     for number in range(2):
         session = store.create("demo/demo", printed.work)
@@ -130,13 +147,13 @@ def test_a_start_removes_what_is_older_than_the_person_keeps(printed: Printed, m
         (("themes", "x"), 2),
     ],
 )
-def test_what_is_wrong_is_one_line(argv: tuple[str, ...], code: int, printed: Printed) -> None:
+def test_wrong_subcommand_usage_is_one_line(argv: tuple[str, ...], code: int, printed: Printed) -> None:
     out, (line,) = printed(*argv, code=code)
     assert out == []
     assert line.startswith("qcode: ")
 
 
-def test_models_say_what_a_host_taught_in_words(printed: Printed) -> None:
+def test_models_lists_learned_limits(printed: Printed) -> None:
     store = LimitStore(printed.state)
     store.remember("http://host", "odd-model", HostKnowledge(output=8_192, is_silently_capped=True))
     store.remember("http://host", "odder-model", HostKnowledge(window=32_768, refuses_prefill=True))

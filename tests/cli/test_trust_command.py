@@ -1,4 +1,4 @@
-"""`qcode trust` and `/trust`: what is shown, what is kept, and that nothing is trusted unseen."""
+"""`qcode trust` and `/trust`: their output, the stored trust, and that a change must be shown before it is trusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def brings(work: Path, text: str) -> None:
     (work / ".qcode/config.toml").write_text(text)
 
 
-def test_the_folder_is_shown_with_what_it_brings_and_what_changed(printed: Printed) -> None:
+def test_trust_show_lists_files_and_changes(printed: Printed) -> None:
     out, _ = printed("trust")
     assert out == [f"{printed.work}: not trusted: restricted", "it contains no files for qcode"]
     brings(printed.work, "[output]\nmax_continuations = 1\n")
@@ -46,7 +46,7 @@ def test_settings_that_changed_are_not_used(printed: Printed) -> None:
     assert "not trusted" in err[0]
 
 
-def test_only_somebody_at_a_terminal_accepts(printed: Printed) -> None:
+def test_trust_accept_needs_a_terminal(printed: Printed) -> None:
     brings(printed.work, "[output]\nmax_continuations = 1\n")
     _, err = printed("trust", "accept", code=2)
     assert "use --trust to trust a folder for one run" in err[0]
@@ -54,7 +54,7 @@ def test_only_somebody_at_a_terminal_accepts(printed: Printed) -> None:
 
 
 @pytest.mark.parametrize(("typed", "is_trusted"), [("y\n", True), ("n\n", False), ("", False)])
-def test_what_is_accepted_is_what_was_shown(
+def test_trust_accept_applies_only_to_the_files_shown(
     typed: str, is_trusted: bool, printed: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     brings(printed.work, "[output]\nmax_continuations = 1\n")
@@ -67,7 +67,7 @@ def test_what_is_accepted_is_what_was_shown(
     assert TrustStore(printed.state).is_trusted(printed.work) is is_trusted
 
 
-def test_trust_is_taken_back(printed: Printed) -> None:
+def test_trust_forget_removes_trust(printed: Printed) -> None:
     TrustStore(printed.state).remember(printed.work)
     out, _ = printed("trust", "forget")
     assert out == [f"{printed.work}: no longer trusted"]
@@ -76,12 +76,12 @@ def test_trust_is_taken_back(printed: Printed) -> None:
     assert printed("trust", "list")[0] == ["no folder is trusted"]
 
 
-def test_other_words_are_wrong_usage(printed: Printed) -> None:
+def test_unknown_trust_words_are_wrong_usage(printed: Printed) -> None:
     _, err = printed("trust", "everything", code=2)
     assert "trust accept" in err[0]
 
 
-def test_a_change_is_shown_by_the_first_trust_of_the_app_and_trusted_by_the_second(printed: Printed) -> None:
+def test_app_trust_command_shows_a_change_first_and_accepts_it_second(printed: Printed) -> None:
     brings(printed.work, "[output]\nmax_continuations = 1\n")
     store = TrustStore(printed.state)
     store.remember(printed.work)
@@ -102,7 +102,7 @@ def test_a_change_is_shown_by_the_first_trust_of_the_app_and_trusted_by_the_seco
         ready.conversation.release()
 
 
-def test_pipe_mode_says_on_stderr_why_a_folder_is_restricted(
+def test_pipe_mode_reports_on_stderr_why_a_folder_is_restricted(
     printed: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     brings(printed.work, "[output]\nmax_continuations = 1\n")

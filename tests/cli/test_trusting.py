@@ -1,4 +1,4 @@
-"""Whether a folder is trusted: by flag, by an earlier answer, or asked."""
+"""Trust in a folder by flag, by an earlier answer, or by a question."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from qcode.cli.terminal import Left
 from qcode.cli.trust import is_trusted, note_for_pipes
 
 
-class Person:
-    """Somebody at a terminal who types the given lines; `saw` is what they were shown."""
+class User:
+    """A user at a terminal who types the given lines; `saw` is the output."""
 
     def __init__(self, base: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         self.root = base / "project"
@@ -35,8 +35,8 @@ class Person:
 
 
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Person:
-    return Person(tmp_path, monkeypatch, capfd)
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> User:
+    return User(tmp_path, monkeypatch, capfd)
 
 
 @pytest.mark.parametrize(
@@ -49,66 +49,66 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
         ("yes\n 1 \n", True, True),
     ],
 )
-def test_the_person_decides(typed: str, is_trusted: bool, is_kept: bool, person: Person) -> None:
-    assert person.is_trusted(typed) is is_trusted
-    assert TrustStore(person.state).is_trusted(person.root) is is_kept
+def test_answer_decides_about_trust(typed: str, is_trusted: bool, is_kept: bool, user: User) -> None:
+    assert user.is_trusted(typed) is is_trusted
+    assert TrustStore(user.state).is_trusted(user.root) is is_kept
 
 
-def test_an_answer_that_was_kept_is_not_asked_for_again(person: Person) -> None:
-    person.is_trusted("1\n")
-    assert person.is_trusted()
-    assert person.saw == ""
+def test_kept_answer_is_not_asked_for_again(user: User) -> None:
+    user.is_trusted("1\n")
+    assert user.is_trusted()
+    assert user.saw == ""
 
 
-def test_the_flag_neither_asks_nor_is_kept(person: Person) -> None:
-    assert person.is_trusted(by_flag=True)
-    assert person.saw == ""
-    assert not person.state.exists()
+def test_flag_neither_asks_nor_is_kept(user: User) -> None:
+    assert user.is_trusted(by_flag=True)
+    assert user.saw == ""
+    assert not user.state.exists()
 
 
-def test_the_question_names_what_the_folder_brings_and_shows_none_of_it(person: Person) -> None:
-    inside = person.root / "part"
-    (person.root / ".qcode").mkdir()
+def test_trust_question_names_files_without_their_contents(user: User) -> None:
+    inside = user.root / "part"
+    (user.root / ".qcode").mkdir()
     inside.mkdir()
-    for path in (person.root / "AGENTS.md", inside / "CLAUDE.md", person.root / ".qcode/config.toml"):
+    for path in (user.root / "AGENTS.md", inside / "CLAUDE.md", user.root / ".qcode/config.toml"):
         path.write_text("rm -rf everything")
-    person.is_trusted("\n", folder=inside)
-    assert str(person.root) in person.saw
+    user.is_trusted("\n", folder=inside)
+    assert str(user.root) in user.saw
     for name in ("AGENTS.md", "part/CLAUDE.md", ".qcode/config.toml"):
-        assert name in person.saw
-    assert "everything\n" not in person.saw.replace("everything else", "")
-    assert "[3]" in person.saw
+        assert name in user.saw
+    assert "everything\n" not in user.saw.replace("everything else", "")
+    assert "[3]" in user.saw
 
 
-def test_a_folder_that_brings_nothing_is_restricted_without_a_question(person: Person) -> None:
-    (person.root / "AGENTS.md").unlink()
-    assert not person.is_trusted("1\n")
-    assert person.saw == ""
+def test_folder_without_files_for_qcode_is_restricted_without_a_question(user: User) -> None:
+    (user.root / "AGENTS.md").unlink()
+    assert not user.is_trusted("1\n")
+    assert user.saw == ""
 
 
-def test_a_name_cannot_steer_the_terminal(tmp_path: Path, person: Person) -> None:
-    person.root = tmp_path / "a\x1b[2J\nb"
-    person.root.mkdir()
-    (person.root / "AGENTS.md").write_text("Be brief.")
-    person.is_trusted("\n")
-    assert "\x1b" not in person.saw
-    assert "/a\\x1b[2J⏎b\n" in person.saw
+def test_name_cannot_steer_the_terminal(tmp_path: Path, user: User) -> None:
+    user.root = tmp_path / "a\x1b[2J\nb"
+    user.root.mkdir()
+    (user.root / "AGENTS.md").write_text("Be brief.")
+    user.is_trusted("\n")
+    assert "\x1b" not in user.saw
+    assert "/a\\x1b[2J⏎b\n" in user.saw
 
 
-def test_the_end_of_input_is_no_answer(person: Person) -> None:
+def test_end_of_input_is_not_an_answer(user: User) -> None:
     with pytest.raises(Left):
-        person.is_trusted("")
+        user.is_trusted("")
     with pytest.raises(Left):
-        person.is_trusted("maybe\n")
+        user.is_trusted("maybe\n")
 
 
-def test_an_answer_that_cannot_be_kept_holds_for_this_run(person: Person) -> None:
-    person.state.write_text("a file where the folder should be")
-    assert person.is_trusted("1\n")
-    assert "applies to this run only" in person.told
+def test_answer_that_cannot_be_kept_holds_for_this_run(user: User) -> None:
+    user.state.write_text("a file where the folder should be")
+    assert user.is_trusted("1\n")
+    assert "applies to this run only" in user.told
 
 
-def test_nobody_is_asked_where_nobody_can_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_is_not_asked_about_without_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     assert not is_trusted(tmp_path, tmp_path, tmp_path / "state", by_flag=False, is_attended=False)
     TrustStore(tmp_path / "state").remember(tmp_path)
@@ -124,52 +124,52 @@ def put(root: Path, name: str, text: str) -> None:
     ("typed", "is_trusted", "is_kept"),
     [("1\n", True, True), ("2\n", True, False), ("3\n", False, False), ("\n", False, False)],
 )
-def test_a_change_is_asked_about_with_the_difference(
-    typed: str, is_trusted: bool, is_kept: bool, person: Person
+def test_trust_question_after_a_change_shows_the_difference(
+    typed: str, is_trusted: bool, is_kept: bool, user: User
 ) -> None:
-    put(person.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
-    person.is_trusted("1\n")
-    put(person.root, ".qcode/commands/go.toml", 'prompt = "go \x1b[2Jand curl"\n')
-    assert person.is_trusted(typed) is is_trusted
-    assert "have changed since you trusted it" in person.saw
-    assert '  -prompt = "go"' in person.saw
-    assert "and curl" in person.saw
-    assert "\x1b" not in person.saw
-    assert TrustStore(person.state).is_trusted(person.root) is is_kept
+    put(user.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
+    user.is_trusted("1\n")
+    put(user.root, ".qcode/commands/go.toml", 'prompt = "go \x1b[2Jand curl"\n')
+    assert user.is_trusted(typed) is is_trusted
+    assert "have changed since you trusted it" in user.saw
+    assert '  -prompt = "go"' in user.saw
+    assert "and curl" in user.saw
+    assert "\x1b" not in user.saw
+    assert TrustStore(user.state).is_trusted(user.root) is is_kept
 
 
-def test_q_leaves(person: Person) -> None:
+def test_q_quits_the_trust_question(user: User) -> None:
     with pytest.raises(Left):
-        person.is_trusted("q\n")
+        user.is_trusted("q\n")
 
 
-def test_trust_of_an_earlier_version_is_asked_for_once_more(person: Person) -> None:
-    put(person.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
-    person.is_trusted("1\n")
-    rows = json.loads((person.state / "trust.json").read_text())
+def test_trust_of_an_earlier_version_is_confirmed_again(user: User) -> None:
+    put(user.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
+    user.is_trusted("1\n")
+    rows = json.loads((user.state / "trust.json").read_text())
     del rows["folders"][0]["pieces"]
-    (person.state / "trust.json").write_text(json.dumps({**rows, "version": 1}))
-    assert person.is_trusted("1\n")
-    assert "that did not record its files" in person.saw
-    assert ".qcode/commands/go.toml" in person.saw
-    assert person.is_trusted()
-    assert person.saw == ""
+    (user.state / "trust.json").write_text(json.dumps({**rows, "version": 1}))
+    assert user.is_trusted("1\n")
+    assert "that did not record its files" in user.saw
+    assert ".qcode/commands/go.toml" in user.saw
+    assert user.is_trusted()
+    assert user.saw == ""
 
 
-def test_more_than_can_be_kept_is_trusted_for_one_run_only(person: Person) -> None:
-    put(person.root, ".qcode/large", "x" * (MAX_FILE_BYTES + 1))
-    assert person.is_trusted("1\n")
-    assert "larger than" in person.told
-    assert not person.is_trusted("\n")
+def test_folder_with_too_many_files_is_trusted_for_one_run_only(user: User) -> None:
+    put(user.root, ".qcode/large", "x" * (MAX_FILE_BYTES + 1))
+    assert user.is_trusted("1\n")
+    assert "larger than" in user.told
+    assert not user.is_trusted("\n")
 
 
-def test_pipe_mode_is_told_why_and_which_command_to_run(person: Person) -> None:
-    put(person.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
-    assert note_for_pipes(person.root, person.state, ["-p", "x y"]) == ""
-    person.is_trusted("1\n")
-    assert note_for_pipes(person.root, person.state, ["-p", "x y"]) == ""
-    put(person.root, ".qcode/commands/go.toml", 'prompt = "stop"\n')
-    note = note_for_pipes(person.root, person.state, ["-p", "x y"])
+def test_pipe_mode_reports_the_reason_and_the_command_to_run(user: User) -> None:
+    put(user.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
+    assert note_for_pipes(user.root, user.state, ["-p", "x y"]) == ""
+    user.is_trusted("1\n")
+    assert note_for_pipes(user.root, user.state, ["-p", "x y"]) == ""
+    put(user.root, ".qcode/commands/go.toml", 'prompt = "stop"\n')
+    note = note_for_pipes(user.root, user.state, ["-p", "x y"])
     assert ".qcode/commands/go.toml" in note
     assert note.endswith("qcode --trust -p 'x y'")
-    assert note_for_pipes(person.root, person.state, ["-p", "x" * 900]).endswith("the same command with --trust")
+    assert note_for_pipes(user.root, user.state, ["-p", "x" * 900]).endswith("the same command with --trust")

@@ -16,51 +16,51 @@ def cap(settings: Settings, model: str) -> int | None:
     return settings.output_for(model).max_tokens
 
 
-def test_a_flag_beats_everything(folders: Folders) -> None:
+def test_flag_beats_everything(folders: Folders) -> None:
     settings = folders.user(BOTH).load(ENV, {"output.max_tokens": 5})
     assert cap(settings, MODEL) == 5
 
 
-def test_the_models_own_cap_beats_the_global_one(folders: Folders) -> None:
+def test_models_own_cap_beats_the_global_one(folders: Folders) -> None:
     settings = folders.user(BOTH).load(ENV)
     assert cap(settings, MODEL) == 1000
     assert cap(settings, "other/m") == 2000
 
 
-def test_a_project_may_narrow_the_global_cap_but_the_models_own_still_wins(folders: Folders) -> None:
+def test_project_may_narrow_the_global_cap_but_the_models_own_still_wins(folders: Folders) -> None:
     settings = folders.user(BOTH).in_project("[output]\nmax_tokens = 7").load()
     assert cap(settings, MODEL) == 1000
     assert cap(settings, "other/m") == 7
 
 
-def test_here_a_file_beats_the_environment(folders: Folders) -> None:
+def test_cap_in_a_file_overrides_the_environment(folders: Folders) -> None:
     assert cap(folders.user("[output]\nmax_tokens = 9").load(ENV), MODEL) == 9
 
 
-def test_our_variable_comes_before_the_one_of_others(folders: Folders) -> None:
+def test_qcode_variable_comes_before_the_variable_of_qwen_code(folders: Folders) -> None:
     assert cap(folders.load(ENV), MODEL) == 3000
     others = {"QWEN_CODE_MAX_OUTPUT_TOKENS": " 4000\n", "QCODE_MAX_OUTPUT_TOKENS": "  "}
     assert cap(folders.load(others), MODEL) == 4000
 
 
-def test_nobody_asked(folders: Folders) -> None:
+def test_cap_is_none_by_default(folders: Folders) -> None:
     assert cap(folders.load(), MODEL) is None
 
 
 @pytest.mark.parametrize("text", ["8k", "-1", "0", "000", "+5", "1_000", "8e3", "8000.0", "0x10", "٨٠٠", "9" * 5000])
-def test_a_bad_variable_is_ignored_with_one_warning(folders: Folders, text: str) -> None:
+def test_bad_variable_is_ignored_with_one_warning(folders: Folders, text: str) -> None:
     settings = folders.load({"QCODE_MAX_OUTPUT_TOKENS": text})
     assert cap(settings, MODEL) is None
     assert settings.warnings == ("QCODE_MAX_OUTPUT_TOKENS is not a positive whole number and is ignored",)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\t\n"])
-def test_an_empty_variable_is_ignored_in_silence(folders: Folders, text: str) -> None:
+def test_empty_variable_is_ignored_without_a_warning(folders: Folders, text: str) -> None:
     settings = folders.load({"QCODE_MAX_OUTPUT_TOKENS": text})
     assert (cap(settings, MODEL), settings.warnings) == (None, ())
 
 
-def test_after_a_bad_variable_the_next_one_counts(folders: Folders) -> None:
+def test_invalid_variable_falls_back_to_the_next_one(folders: Folders) -> None:
     settings = folders.load(ENV | {"QCODE_MAX_OUTPUT_TOKENS": "many"})
     found = cap(settings, MODEL)
     assert found == 4000

@@ -23,7 +23,7 @@ def load(base: Path, own: dict[str, str], project: dict[str, str], *, is_trusted
     return load_custom_agents(base / "config", base / "work", is_trusted=is_trusted, taken=(EXPLORE,))
 
 
-def test_a_file_is_a_kind(tmp_path: Path) -> None:
+def test_agent_file_defines_a_kind(tmp_path: Path) -> None:
     found = load(tmp_path, {"reviewer": WHOLE}, {"writer": MINIMAL})
     assert found.agents == (
         CustomAgent("reviewer", "Reviews.", "Look.", only_reads=True, tools=("read",), model="small"),
@@ -32,11 +32,11 @@ def test_a_file_is_a_kind(tmp_path: Path) -> None:
     assert found.problems == ()
 
 
-def test_a_project_that_is_not_trusted_has_none(tmp_path: Path) -> None:
+def test_untrusted_project_has_no_kinds(tmp_path: Path) -> None:
     assert load(tmp_path, {}, {"writer": MINIMAL}, is_trusted=False).agents == ()
 
 
-def test_a_name_is_given_once_and_the_persons_own_wins(tmp_path: Path) -> None:
+def test_user_kind_replaces_a_project_kind_of_the_same_name(tmp_path: Path) -> None:
     found = load(tmp_path, {"reviewer": WHOLE, EXPLORE: MINIMAL}, {"reviewer": MINIMAL})
     assert [one.model for one in found.agents] == ["small"]
     assert len(found.problems) == 2
@@ -57,14 +57,14 @@ def test_a_name_is_given_once_and_the_persons_own_wins(tmp_path: Path) -> None:
         ("no toml", "bad.toml"),
     ],
 )
-def test_one_that_cannot_be_used_is_a_line_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_agent_file_is_reported_with_its_path(tmp_path: Path, text: str, said: str) -> None:
     found = load(tmp_path, {"bad": text}, {})
     assert found.agents == ()
     assert said in found.problems[0]
     assert "\n" not in found.problems[0]
 
 
-def test_its_tools_are_those_of_the_conversation_that_it_names_and_no_others() -> None:
+def test_kind_has_only_the_tools_that_it_names() -> None:
     kind = own_kind(CustomAgent("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing")))
     assert [spec.name for spec in kind.offered(specs())] == ["read"]
     assert kind.role.endswith("Look.")

@@ -1,4 +1,4 @@
-"""Commands from files: what they may say, where they are found, and what becomes of a bad one."""
+"""Commands from files: their keys, their folders, and the report of an invalid one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_everything_a_file_may_say_is_read(place: Place) -> None:
+def test_command_file_keys_are_all_read(place: Place) -> None:
     text = (
         'description = "Review"\nargument = "[path]"\nmodel = "demo/other"\n'
         'prompt = """\nReview {{args}} well.\n"""\n[output]\nmax_tokens = 100\npolicy = "continue"\n'
@@ -47,7 +47,7 @@ def test_everything_a_file_may_say_is_read(place: Place) -> None:
     assert not command.is_from_project
 
 
-def test_without_a_place_for_them_arguments_go_below(place: Place) -> None:
+def test_arguments_are_appended_without_a_placeholder(place: Place) -> None:
     place.write("a.toml", 'prompt = "Do it."')
     (command,) = place.load().commands
     assert command.expand("") == "Do it."
@@ -64,7 +64,7 @@ def test_without_a_place_for_them_arguments_go_below(place: Place) -> None:
         ("{{args}}x", "", ["x"]),
     ],
 )
-def test_a_command_of_a_project_knows_which_parts_of_the_prompt_the_user_did_not_type(
+def test_project_command_marks_text_that_the_user_did_not_type(
     place: Place, prompt: str, arguments: str, foreign: list[str]
 ) -> None:
     place.write("a.toml", f'prompt = "{prompt}"', in_project=True)
@@ -75,7 +75,7 @@ def test_a_command_of_a_project_knows_which_parts_of_the_prompt_the_user_did_not
     assert next(one for one in place.load().commands if one.name == "b").foreign(arguments) == ()
 
 
-def test_folders_are_part_of_the_name(place: Place) -> None:
+def test_command_name_contains_its_folders(place: Place) -> None:
     place.write("git/commit.toml", 'prompt = "c"')
     place.write("git/log/short.toml", 'prompt = "s"')
     found = place.load()
@@ -87,7 +87,7 @@ def test_folders_are_part_of_the_name(place: Place) -> None:
     assert found.typed("see /git:commit") is None
 
 
-def test_a_project_speaks_only_where_it_is_trusted_and_never_over_the_person(place: Place) -> None:
+def test_project_command_needs_trust_and_never_replaces_a_user_command(place: Place) -> None:
     place.write("review.toml", 'prompt = "mine"')
     place.write("review.toml", 'prompt = "theirs"', in_project=True)
     place.write("build.toml", 'prompt = "b"', in_project=True)
@@ -100,7 +100,7 @@ def test_a_project_speaks_only_where_it_is_trusted_and_never_over_the_person(pla
     assert "/review is ignored, your" in found.problems[0]
 
 
-def test_a_command_of_the_app_keeps_its_name(place: Place) -> None:
+def test_built_in_command_keeps_its_name(place: Place) -> None:
     place.write("help.toml", 'prompt = "x"')
     found = place.load(taken=("help",))
     assert found.commands == ()
@@ -121,9 +121,7 @@ def test_a_command_of_the_app_keeps_its_name(place: Place) -> None:
         ('prompt = "x"\nmodel = 3', 2, "model must be one line of text"),
     ],
 )
-def test_a_bad_file_is_a_line_that_names_file_and_line_and_the_others_work(
-    place: Place, text: str, line: int, problem: str
-) -> None:
+def test_invalid_file_is_reported_with_its_line_and_skipped(place: Place, text: str, line: int, problem: str) -> None:
     path = place.write("bad.toml", text)
     place.write("good.toml", 'prompt = "x"')
     found = place.load()
@@ -134,7 +132,7 @@ def test_a_bad_file_is_a_line_that_names_file_and_line_and_the_others_work(
     assert "\n" not in said
 
 
-def test_what_is_no_command_is_left_alone_or_named(place: Place) -> None:
+def test_other_files_are_ignored_or_reported(place: Place) -> None:
     place.write("notes.md", "x")
     place.write(".hidden.toml", "x")
     path = place.write("has blank.toml", 'prompt = "x"')
@@ -146,7 +144,7 @@ def test_what_is_no_command_is_left_alone_or_named(place: Place) -> None:
     assert "UTF-8" in "".join(found.problems)
 
 
-def test_links_of_a_project_do_not_lead_out_of_it(place: Place, tmp_path: Path) -> None:
+def test_project_links_do_not_leave_the_project(place: Place, tmp_path: Path) -> None:
     place.write("ok.toml", 'prompt = "x"', in_project=True)
     (tmp_path / "outside.toml").write_text('prompt = "secret"')
     (place.project / ".qcode/commands/out.toml").symlink_to(tmp_path / "outside.toml")
@@ -157,11 +155,11 @@ def test_links_of_a_project_do_not_lead_out_of_it(place: Place, tmp_path: Path) 
     assert any("leads outside the project" in problem for problem in found.problems)
 
 
-def test_no_folder_is_no_command(place: Place) -> None:
+def test_missing_folder_has_no_commands(place: Place) -> None:
     assert place.load() == CustomCommands()
 
 
-def test_a_link_in_a_circle_is_a_problem_and_no_crash(place: Place) -> None:
+def test_circular_link_is_reported(place: Place) -> None:
     place.write("good.toml", 'prompt = "x"', in_project=True)
     folder = place.project / ".qcode/commands"
     (folder / "a").symlink_to("a")

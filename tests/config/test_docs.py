@@ -13,15 +13,15 @@ from tests.config.writing import Folders
 PAGE = (Path(__file__).parents[2] / "docs/configuration.md").read_text(encoding="utf-8")
 
 
-def test_the_page_lists_each_key_once_and_no_other() -> None:
+def test_page_lists_each_key_exactly_once() -> None:
     assert sorted(re.findall(r"^\| `([^`|]+)` \|", PAGE, re.MULTILINE)) == sorted(one.name for one in KEYS)
 
 
-def test_the_variables_are_named() -> None:
+def test_page_names_the_variables() -> None:
     assert all(f"`{name}`" in PAGE for name in (*CAP_VARIABLES, "QCODE_HOME", "QCODE_MODEL", "OPENAI_BASE_URL"))
 
 
-def test_the_example_of_the_page_can_be_loaded(folders: Folders) -> None:
+def test_example_of_the_page_can_be_loaded(folders: Folders) -> None:
     example = PAGE.split("```toml config\n", 1)[1].split("```", 1)[0]
     assert tomllib.loads(example)
     settings = folders.user(example).load()

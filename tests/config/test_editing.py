@@ -48,7 +48,7 @@ max_tokens = 5
         ("[ui.keys]\nfold = 'x'\n", ("ui", "bell"), True, "[ui.keys]\nfold = 'x'\n\n[ui]\nbell = true\n"),
     ],
 )
-def test_a_key_is_set_where_a_person_would(text: str, path: tuple[str, ...], value: object, wanted: str | None) -> None:
+def test_key_is_set_in_its_table(text: str, path: tuple[str, ...], value: object, wanted: str | None) -> None:
     changed = with_value(text, path, value)
     assert changed == wanted or wanted is None
     found: object = tomllib.loads(changed)
@@ -69,7 +69,7 @@ def test_a_key_is_set_where_a_person_would(text: str, path: tuple[str, ...], val
         ("ui.bell = true", ("ui", "bell"), ""),
     ],
 )
-def test_a_key_is_taken_out_with_its_line(text: str, path: tuple[str, ...], wanted: str) -> None:
+def test_key_is_removed_with_its_line(text: str, path: tuple[str, ...], wanted: str) -> None:
     assert without_value(text, path) == wanted
 
 
@@ -78,7 +78,7 @@ def test_a_key_is_taken_out_with_its_line(text: str, path: tuple[str, ...], want
     st.lists(st.tuples(st.sampled_from(["ui.bell", "ui.mouse", "model", "output.x"]), st.booleans()), max_size=6),
     st.sampled_from([FILE, "", "ui = { title = true }\n", "ui.title = true\n[output]\n", "[ui]\n[output]\n# end"]),
 )
-def test_any_changes_say_what_they_should_and_lose_no_comment(steps: list[tuple[str, bool]], text: str) -> None:
+def test_changes_set_their_values_and_keep_comments(steps: list[tuple[str, bool]], text: str) -> None:
     comments = [line.partition("#")[2] for line in text.split("\n") if "#" in line]
     wanted = tomllib.loads(text)
     for name, value in steps:
@@ -90,7 +90,7 @@ def test_any_changes_say_what_they_should_and_lose_no_comment(steps: list[tuple[
     assert [line.partition("#")[2] for line in text.split("\n") if "#" in line] == comments
 
 
-def test_the_file_a_link_leads_to_is_changed_and_keeps_its_mode(tmp_path: Path) -> None:
+def test_edit_changes_the_target_of_a_link_and_keeps_its_mode(tmp_path: Path) -> None:
     real = tmp_path / "dotfiles" / "qcode.toml"
     real.parent.mkdir()
     real.write_text(FILE)
@@ -106,7 +106,7 @@ def test_the_file_a_link_leads_to_is_changed_and_keeps_its_mode(tmp_path: Path) 
     assert [path.name for path in real.parent.iterdir()] == ["qcode.toml"]
 
 
-def test_a_file_that_is_not_there_is_made_for_its_owner_only(tmp_path: Path) -> None:
+def test_new_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "new" / "config.toml"
     change(file, ("ui", "theme"), None)
     assert not file.exists()
@@ -114,7 +114,7 @@ def test_a_file_that_is_not_there_is_made_for_its_owner_only(tmp_path: Path) -> 
     assert (file.read_text(), file.stat().st_mode & 0o777) == ('[ui]\ntheme = "light"\n', 0o600)
 
 
-def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:
+def test_invalid_file_is_not_changed(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[ui\n")
     with pytest.raises(ConfigError, match="not valid TOML"):
@@ -134,7 +134,7 @@ def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:
         ("ui.theme", "dark", "dark"),
     ],
 )
-def test_what_is_typed_is_read_as_the_key_wants_it(name: str, typed: str, value: object) -> None:
+def test_typed_value_is_converted_to_the_kind_of_the_key(name: str, typed: str, value: object) -> None:
     key = find_key(tuple(name.split(".")))
     assert key is not None
     assert read_typed(key, typed) == value
@@ -151,7 +151,7 @@ def test_what_is_typed_is_read_as_the_key_wants_it(name: str, typed: str, value:
         ("model", "  ", "must be text"),
     ],
 )
-def test_what_cannot_be_is_refused_in_the_words_of_the_schema(name: str, typed: str, said: str) -> None:
+def test_invalid_value_is_refused_with_the_schema_error(name: str, typed: str, said: str) -> None:
     key = find_key(tuple(name.split(".")))
     assert key is not None
     with pytest.raises(ConfigError, match=said):

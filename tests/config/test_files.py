@@ -112,7 +112,7 @@ def test_every_key_of_the_contract_is_read(folders: Folders) -> None:
     assert settings.mcp_servers["git"] == McpServer("git-mcp", ("--verbose", ""), {"A": ""})
 
 
-def test_nothing_set_gives_the_documented_defaults(folders: Folders) -> None:
+def test_defaults_are_the_documented_ones(folders: Folders) -> None:
     settings = folders.load()
     assert settings.output == Output(None, True, 3, "escalate", "reject", 1, None, None, 1.25)
     assert settings.network == Network(10, 600, 90, 5, 120)
@@ -121,7 +121,7 @@ def test_nothing_set_gives_the_documented_defaults(folders: Folders) -> None:
     assert (settings.model, settings.warnings) == (None, ())
 
 
-def test_a_price_keeps_every_digit_it_was_written_with(folders: Folders) -> None:
+def test_price_keeps_every_digit(folders: Folders) -> None:
     text = '[models."a/b"]\nprice = { input = 0.10, output = 3, cache_read = 0.0000000000000000001 }'
     price = folders.user(text).load().models["a/b"].price
     assert price == Price(Decimal("0.10"), Decimal(3), Decimal("0.0000000000000000001"))
@@ -129,7 +129,7 @@ def test_a_price_keeps_every_digit_it_was_written_with(folders: Folders) -> None
     assert str(price.input) == "0.10"
 
 
-def test_network_keys_of_a_provider_may_stand_in_a_table_of_their_own(folders: Folders) -> None:
+def test_provider_network_keys_may_be_in_a_subtable(folders: Folders) -> None:
     settings = folders.user('[providers.x]\ntype="openai"\nnetwork = { max_retries = 1 }').load()
     assert settings.network_for("x") == Network(max_retries=1)
     assert settings.network_for("unheard-of") == Network()
@@ -138,7 +138,7 @@ def test_network_keys_of_a_provider_may_stand_in_a_table_of_their_own(folders: F
         folders.user(twice).load()
 
 
-def test_a_built_in_provider_needs_no_type(folders: Folders) -> None:
+def test_built_in_provider_needs_no_type(folders: Folders) -> None:
     settings = folders.user('[providers.anthropic]\ndefault_model = "claude"').load()
     assert settings.providers["anthropic"].type == "anthropic"
 
@@ -191,9 +191,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "line", "words"), MISTAKES, ids=[one[2][:40] for one in MISTAKES])
-def test_a_mistake_is_one_line_with_file_line_and_what_is_right(
-    folders: Folders, text: str, line: int, words: str
-) -> None:
+def test_error_is_one_line_with_file_line_and_correction(folders: Folders, text: str, line: int, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         folders.user(text).load()
     message = str(caught.value)
@@ -203,23 +201,23 @@ def test_a_mistake_is_one_line_with_file_line_and_what_is_right(
     assert "canary" not in message
 
 
-def test_bytes_that_are_not_text_name_their_line(folders: Folders) -> None:
+def test_invalid_utf_8_is_reported_with_its_line(folders: Folders) -> None:
     folders.user_file.write_bytes(b"# fine\nmodel = '\xff'\n")
     with pytest.raises(ConfigError, match=r"config\.toml:2: is not UTF-8 text"):
         folders.load()
 
 
-def test_a_byte_order_mark_is_no_mistake(folders: Folders) -> None:
+def test_byte_order_mark_is_accepted(folders: Folders) -> None:
     assert folders.user("\ufeffmodel = 'x'").load().model == "x"
 
 
 @pytest.mark.parametrize("text", ["x = " + "9" * 5000, "x = " + "[" * 3000 + "]" * 3000])
-def test_absurd_values_are_an_error_and_no_crash(folders: Folders, text: str) -> None:
+def test_absurd_values_are_a_configuration_error(folders: Folders, text: str) -> None:
     with pytest.raises(ConfigError, match="not valid TOML"):
         folders.user(text).load()
 
 
-def test_what_is_no_file_is_refused_without_waiting_for_it(folders: Folders) -> None:
+def test_special_file_is_refused_without_blocking(folders: Folders) -> None:
     os.mkfifo(folders.user_file)
     with pytest.raises(ConfigError, match="is not a file"):
         folders.load()
@@ -229,11 +227,11 @@ def test_what_is_no_file_is_refused_without_waiting_for_it(folders: Folders) -> 
         folders.load()
 
 
-def test_a_huge_file_is_refused(folders: Folders) -> None:
+def test_huge_file_is_refused(folders: Folders) -> None:
     with pytest.raises(ConfigError, match="larger than 1 MiB"):
         folders.user("#" * ((1 << 20) + 1)).load()
 
 
-def test_a_named_settings_file_must_exist(folders: Folders, tmp_path: Path) -> None:
+def test_named_settings_file_must_exist(folders: Folders, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file"):
         folders.load(settings_file=tmp_path / "nowhere.toml")

@@ -1,4 +1,4 @@
-"""Which layer wins, and that each value remembers its origin."""
+"""The precedence of layers, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def test_flags_beat_environment_beats_project_beats_user(folders: Folders, tmp_p
     assert found.origin("model") == Origin("flag", "--model")
 
 
-def test_a_default_says_that_it_is_one(folders: Folders) -> None:
+def test_default_has_the_origin_default(folders: Folders) -> None:
     assert str(folders.load().origin("network.idle_timeout_s")) == "default"
     assert folders.user("[network]\nidle_timeout_s = 90").load().origin("network.idle_timeout_s").kind == "file"
 
 
-def test_a_flag_not_given_sets_nothing(folders: Folders) -> None:
+def test_flag_not_given_sets_nothing(folders: Folders) -> None:
     settings = folders.user("model = 'x'").load(flags={"model": None, "output.escalate": False})
     assert (settings.model, settings.output.escalate) == ("x", False)
     assert settings.origin("output.escalate").where == "--no-escalation"
 
 
-def test_a_flag_for_one_provider_gives_it_an_endpoint(folders: Folders) -> None:
+def test_base_url_flag_sets_the_endpoint_of_its_provider(folders: Folders) -> None:
     flags = {"providers.openai.base_url": "http://localhost:1/v1"}
     settings = folders.load({"OPENAI_BASE_URL": "https://elsewhere.example"}, flags)
     assert settings.providers["openai"].base_url == "http://localhost:1/v1"
     assert settings.origin("providers.openai.base_url").where == "--base-url"
 
 
-def test_a_bad_flag_is_named_as_it_was_typed(folders: Folders) -> None:
+def test_invalid_flag_is_named_as_typed(folders: Folders) -> None:
     with pytest.raises(ConfigError, match=r"^--max-output-tokens must be a whole number of at least 1"):
         folders.load(flags={"output.max_tokens": 0})
     with pytest.raises(ConfigError, match=r"no key output\.cap; the nearest is output\."):
@@ -70,7 +70,7 @@ def test_endpoints_come_from_the_environment_over_files(folders: Folders) -> Non
         folders.load({"OPENAI_BASE_URL": "localhost"})
 
 
-def test_rules_of_all_layers_hold_together(folders: Folders) -> None:
+def test_rules_of_all_layers_are_combined(folders: Folders) -> None:
     folders.user("[permissions]\ndeny = ['read(a)']\nask = ['read(b)']\nallow = ['read(c)']")
     folders.in_project("[permissions]\ndeny = []\nask = ['read(b)', 'read(d)']")
     flags: dict[str, list[str]] = {"permissions.allow": ["read(e)"], "permissions.deny": ["read(f)"]}
@@ -106,19 +106,19 @@ def test_tables_of_two_files_are_merged_key_by_key(folders: Folders) -> None:
         "[models.'a/b']\nprice = { input = 0, output = 0 }",
     ],
 )
-def test_a_project_cannot_set_what_lowers_protection(folders: Folders, text: str) -> None:
+def test_project_cannot_set_keys_that_lower_protection(folders: Folders, text: str) -> None:
     with pytest.raises(ConfigError, match=r"\.qcode/config\.toml:2: a project may "):
         folders.in_project(text).load()
     assert folders.load(is_trusted=False).providers == {}
 
 
-def test_a_project_may_demand_a_sandbox(folders: Folders) -> None:
+def test_project_may_require_a_sandbox(folders: Folders) -> None:
     assert folders.user("[tools]\nsandbox='off'").in_project("[tools]\nsandbox='required'").load().tools.sandbox == (
         "required"
     )
 
 
-def test_a_project_server_is_marked_and_cannot_take_a_name_over(folders: Folders) -> None:
+def test_project_server_is_marked_and_cannot_replace_a_user_server(folders: Folders) -> None:
     folders.user("[mcp_servers.mine]\ncommand = 'mine'\nenv = { TOKEN = 'canary' }")
     folders.in_project("[mcp_servers.theirs]\ncommand = 'theirs'")
     servers = folders.load().mcp_servers
@@ -128,14 +128,14 @@ def test_a_project_server_is_marked_and_cannot_take_a_name_over(folders: Folders
         folders.load()
 
 
-def test_an_untrusted_project_is_not_even_read(folders: Folders) -> None:
+def test_untrusted_project_is_not_read(folders: Folders) -> None:
     folders.in_project("this is [ no TOML")
     settings = folders.load(is_trusted=False)
     assert settings.model is None
     assert settings.warnings == (f"{folders.project_file} is ignored: this folder is not trusted",)
 
 
-def test_the_persons_own_file_is_never_judged_as_a_projects(folders: Folders) -> None:
+def test_user_file_is_not_restricted_like_a_project_file(folders: Folders) -> None:
     folders.in_project("[permissions]\nmode = 'plan'")
     folders.user_file.symlink_to(folders.project_file)
     assert folders.load().permissions.mode == "plan"
@@ -149,7 +149,7 @@ def test_values_cannot_be_changed_afterwards(folders: Folders) -> None:
         settings.output.max_tokens = 1  # type: ignore[misc]  # that it is refused is the point
 
 
-def test_each_rule_keeps_the_line_it_stands_on_through_all_layers(tmp_path: Path) -> None:
+def test_rule_keeps_its_line_through_all_layers(tmp_path: Path) -> None:
     folders = Folders(tmp_path).user('[permissions]\ndeny = ["shell(a)", # one\n  "shell(b)",\n]\n')
     folders.in_project('permissions.deny = ["shell(b)", { rule = "shell(c)", examples = ["c", "c d"] }]\n')
     settings = folders.load(flags={"permissions.deny": ("shell(d)",)})

@@ -70,7 +70,7 @@ def test_windows_line_ends_count_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment", "a = 1", "[t]"])
-def test_a_text_may_end_anywhere(text: str) -> None:
+def test_truncated_text_is_accepted(text: str) -> None:
     assert set(find_lines(text)) == set(_paths(tomllib.loads(text)))
 
 
@@ -98,7 +98,7 @@ def test_generated_texts_give_the_lines_they_were_written_on(tables: dict[str, d
 
 
 @given(st.lists(NAMES, min_size=1, max_size=4).map(tuple))
-def test_a_dotted_name_reads_back_as_its_path(path: tuple[str, ...]) -> None:
+def test_dotted_name_reads_back_as_its_path(path: tuple[str, ...]) -> None:
     assert parse_key(dotted(path)) == path
 
 

@@ -1,4 +1,4 @@
-"""Files that name tool servers: the JSON of other programs, TOML, and everything that can be wrong with them."""
+"""Files that name tool servers: the JSON of other programs, TOML, and their errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def written(folder: Path, entries: Any, name: str = ".mcp.json") -> Path:
     return file
 
 
-def test_the_json_of_other_programs_is_read(tmp_path: Path) -> None:
+def test_json_of_other_programs_is_read(tmp_path: Path) -> None:
     file = written(tmp_path, WHOLE)
     found = read_mcp_file(file, is_project=True)
     kept: dict[str, Any] = {"is_from_project": True, "file": str(file)}
@@ -36,7 +36,7 @@ def test_the_json_of_other_programs_is_read(tmp_path: Path) -> None:
     assert not read_mcp_file(file, is_project=False)["git"].is_from_project
 
 
-def test_toml_is_read_too_and_holds_nothing_else(tmp_path: Path) -> None:
+def test_toml_server_file_is_read_without_other_tables(tmp_path: Path) -> None:
     file = tmp_path / "servers.toml"
     file.write_text('[mcp_servers.git]\ncommand = "x"\n')
     assert read_mcp_file(file, is_project=False) == {"git": McpServer("x", file=str(file))}
@@ -65,7 +65,7 @@ def test_toml_is_read_too_and_holds_nothing_else(tmp_path: Path) -> None:
         ({f"s{number}": {"command": "x"} for number in range(101)}, "at most 100"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line_without_values(entries: Any, says: str, tmp_path: Path) -> None:
+def test_invalid_server_file_is_reported_without_values(entries: Any, says: str, tmp_path: Path) -> None:
     file = written(tmp_path, entries)
     with pytest.raises(ConfigError) as raised:
         read_mcp_file(file, is_project=True)
@@ -76,7 +76,7 @@ def test_what_cannot_be_used_is_said_in_one_line_without_values(entries: Any, sa
     assert "\n" not in text
 
 
-def test_a_project_need_not_have_one_and_a_named_file_must_be_there(tmp_path: Path) -> None:
+def test_project_file_is_optional_and_a_named_file_is_not(tmp_path: Path) -> None:
     assert read_mcp_file(tmp_path / ".mcp.json", is_project=True) == {}
     with pytest.raises(ConfigError, match="no such file"):
         read_mcp_file(tmp_path / "x.json", is_project=False)
@@ -86,10 +86,10 @@ def test_a_project_need_not_have_one_and_a_named_file_must_be_there(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["a", "git-hub", "a_b", "A1"])
-def test_names_of_servers(name: str) -> None:
+def test_valid_server_names(name: str) -> None:
     assert is_server_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "_a", "a_", "a__b", "a.b", "a/b", "ä", "x" * 31, "a\n"])
-def test_no_names_of_servers(name: str) -> None:
+def test_invalid_server_names(name: str) -> None:
     assert not is_server_name(name)

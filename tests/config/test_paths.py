@@ -18,12 +18,12 @@ def test_one_variable_moves_everything(tmp_path: Path) -> None:
     assert paths.state_dir == tmp_path / "state"
 
 
-def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert ConfigPaths.from_env({"QCODE_HOME": "here"}).config_dir == tmp_path / "here"
 
 
-def test_a_tilde_stands_for_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_stands_for_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert ConfigPaths.from_env({"QCODE_HOME": "~/q"}).config_dir == tmp_path / "q"
     with pytest.raises(ConfigError, match="QCODE_HOME"):
@@ -31,7 +31,7 @@ def test_a_tilde_stands_for_the_home_folder(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("env", [{}, {"QCODE_HOME": ""}, {"QCODE_HOME": "  "}])
-def test_without_it_the_platform_decides(env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_platform_folders_are_the_default(env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CONFIG", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     paths = ConfigPaths.from_env(env)
@@ -39,7 +39,7 @@ def test_without_it_the_platform_decides(env: dict[str, str], tmp_path: Path, mo
     assert paths.config_dir != paths.state_dir
 
 
-def test_loading_imports_nothing_from_outside_the_standard_library(tmp_path: Path) -> None:
+def test_paths_import_only_the_standard_library(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"

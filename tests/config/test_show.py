@@ -1,4 +1,4 @@
-"""`config show`: everything with its origin, and no secret."""
+"""`config show`: every setting with its origin, and no secret."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ env = { TOKEN = "canary6" }
 """
 
 
-def test_every_key_with_one_place_is_listed_with_its_origin(folders: Folders) -> None:
+def test_show_lists_every_fixed_key_with_its_origin(folders: Folders) -> None:
     rows = {row.key: row for row in show(folders.user("[output]\nmax_tokens = 5").load({"QCODE_MODEL": "a/b"}))}
     assert {one.name for one in KEYS if "*" not in one.path} <= set(rows)
     assert (rows["output.max_tokens"].value, str(rows["output.max_tokens"].origin)) == ("5", f"{folders.user_file}:2")
@@ -28,7 +28,7 @@ def test_every_key_with_one_place_is_listed_with_its_origin(folders: Folders) ->
     assert rows["output.max_total_output_chars"].value == "(not set)"
 
 
-def test_what_was_named_is_listed_as_well(folders: Folders) -> None:
+def test_show_lists_named_providers_and_models(folders: Folders) -> None:
     rows = {row.key: row.value for row in show(folders.user(EVERYTHING).load())}
     assert rows['models."local/qwen3-coder".price.input'] == "0.5"
     assert rows['models."local/qwen3-coder".output.max_tokens'] == "16000"
@@ -37,7 +37,7 @@ def test_what_was_named_is_listed_as_well(folders: Folders) -> None:
     assert rows["permissions.allow"] == '["shell(git log *)"]'
 
 
-def test_no_secret_is_shown(folders: Folders) -> None:
+def test_show_hides_secrets(folders: Folders) -> None:
     settings = folders.user(SECRETS).load()
     rows = {row.key: row.value for row in show(settings)}
     assert "canary" not in str(rows)

@@ -1,4 +1,4 @@
-"""Private files: who may have written one that is read, and what is left of one that cannot be replaced."""
+"""Private state files: ownership, permissions and atomic replacement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_was_saved_is_loaded_from_a_file_and_a_folder_that_are_private(tmp_path: Path) -> None:
+def test_saved_state_is_loaded_from_a_private_file_and_folder(tmp_path: Path) -> None:
     path = tmp_path / "state" / "some.json"
     state_file.save_json(path, {"name": "ü", "count": 3})
     assert state_file.load_json(path) == {"name": "ü", "count": 3}
@@ -31,14 +31,14 @@ def test_what_was_saved_is_loaded_from_a_file_and_a_folder_that_are_private(tmp_
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_can_write_is_not_read(mode: int, tmp_path: Path) -> None:
+def test_file_writable_by_others_is_not_read(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     state_file.save_json(path, {"name": "x"})
     path.chmod(mode)
     assert (state_file.read(path), state_file.load_json(path)) == (b"", {})
 
 
-def test_a_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "some.json"
     state_file.save_json(path, {"name": "x"})
     other = os.geteuid() + 1
@@ -47,13 +47,13 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff{}"])
-def test_a_file_that_holds_no_object_loads_as_an_empty_one(content: bytes, tmp_path: Path) -> None:
+def test_file_without_an_object_loads_as_empty(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     state_file.replace(path, content)
     assert state_file.load_json(path) == {}
 
 
-def test_links_folders_and_files_that_are_missing_are_not_read(tmp_path: Path) -> None:
+def test_links_folders_and_missing_files_are_not_read(tmp_path: Path) -> None:
     state_file.save_json(tmp_path / "real.json", {"name": "x"})
     (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
     assert [state_file.read(tmp_path / name) for name in ("link.json", ".", "missing.json")] == [b"", b"", b""]
@@ -61,7 +61,7 @@ def test_links_folders_and_files_that_are_missing_are_not_read(tmp_path: Path) -
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk on which a file can be made, and its name not be replaced."""
+    """Simulate a disk on which `os.replace` fails."""
 
     def refuse(self: Path, target: object) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -70,7 +70,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_write_that_fails_leaves_the_file_and_no_temporary_one(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     path.write_bytes(b'{"name": "old"}')
     with pytest.raises(OSError, match="No space left"):
@@ -79,7 +79,7 @@ def test_a_write_that_fails_leaves_the_file_and_no_temporary_one(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_no_writer_of_private_files_leaves_a_temporary_one(tmp_path: Path) -> None:
+def test_failed_writers_leave_no_temporary_file(tmp_path: Path) -> None:
     Choices(tmp_path).keep_theme("dark")
     LimitStore(tmp_path).remember("host", "model", HostKnowledge(output=9_000))
     assert not Blobs(tmp_path).put(b"content")
@@ -92,7 +92,7 @@ def test_no_writer_of_private_files_leaves_a_temporary_one(tmp_path: Path) -> No
     assert (names(tmp_path), history.read_text(encoding="ascii").count("\n")) == (["history.jsonl"], 2_001)
 
 
-def test_permissions_that_are_asked_for_are_those_of_the_new_file(tmp_path: Path) -> None:
+def test_new_file_has_the_requested_permissions(tmp_path: Path) -> None:
     path = tmp_path / "some.toml"
     state_file.replace(path, b"a = 1", mode=0o644)
     assert path.stat().st_mode & 0o777 == 0o644

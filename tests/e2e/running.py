@@ -1,4 +1,4 @@
-"""Runs qcode as a program of its own, in a folder and a home that belong to the test."""
+"""Runs qcode as a program, in a temporary folder and home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person at a terminal: qcode in a real pty, its screen kept by a terminal emulator."""
+"""A user at a terminal: qcode in a real pty, with its screen in a terminal emulator."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LOOK_AGAIN_S = 0.2
 
 
 class Terminal:
-    """A program on a screen of `columns` by `rows`. Reading is what makes time pass; nothing sleeps.
+    """A program on a screen of `columns` by `rows`. Only reads wait; nothing sleeps.
 
-    An empty value in `env` removes the variable. `about_folder` is what the person answers where they are asked
-    whether they trust the folder; None: they are not.
+    An empty value in `env` removes the variable. `about_folder` is the answer to the trust question; None if the
+    question is not expected.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Terminal:
 
     @property
     def is_echoing(self) -> bool:
-        """Whether what is typed shows, line by line, as in a shell."""
+        """Whether typed text is echoed, line by line, as in a shell."""
         flags = termios.tcgetattr(self._child.child_fd)[3]
         return bool(flags & termios.ECHO) and bool(flags & termios.ICANON)
 
@@ -109,7 +109,7 @@ class Terminal:
         self._child.setwinsize(rows, columns)
 
     def wait_for_end(self) -> int | None:
-        """Read until the program has ended; return its exit code, None where a signal ended it."""
+        """Read until the program has ended; return its exit code, None if a signal ended it."""
         deadline = time.monotonic() + PATIENCE_S
         while self._read(_LOOK_AGAIN_S):
             assert time.monotonic() < deadline, f"the program did not end:\n{self.text}"
@@ -117,7 +117,7 @@ class Terminal:
         return self.exit_code
 
     def hang_up(self) -> int:
-        """Take the terminal away, as closing its window does; return the exit code, minus n where signal n ended it."""
+        """Take the terminal away, as closing its window does; return the exit code, minus n if signal n ended it."""
         process = self._child.ptyproc
         process.fileobj.close()
         deadline = time.monotonic() + PATIENCE_S
@@ -147,7 +147,7 @@ class Terminal:
         return f"signal {number}" if number is not None else f"exit code {self._child.exitstatus}"
 
     def _read(self, timeout_s: float) -> bool:
-        """Take what the program writes within `timeout_s`; False where it has ended."""
+        """Read the output of the program for up to `timeout_s`; return False if it has ended."""
         try:
             piece = self._child.read_nonblocking(65_536, timeout=timeout_s)
         except pexpect.TIMEOUT:

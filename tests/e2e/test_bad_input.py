@@ -13,7 +13,7 @@ from tests.fakes.turns import Turn, refused
 
 
 def one_line(done: Finished) -> str:
-    """Return the one line a person gets; fail on a traceback or a second line."""
+    """Return the only line of the error; fail on a traceback or a second line."""
     assert "Traceback" not in done.err
     assert done.out == ""
     (line,) = done.err.splitlines()

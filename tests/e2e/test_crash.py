@@ -1,4 +1,4 @@
-"""The app crashes in a real terminal, in the middle of a turn: what the person is left with."""
+"""A crash of the app in a real terminal, in the middle of a turn."""
 
 from __future__ import annotations
 

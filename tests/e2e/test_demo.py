@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.e2e.running import HELLO, Finished, Place
 from tests.e2e.terminal import Answering, Terminal
 
@@ -143,6 +145,7 @@ def test_overthinking_is_answered_in_the_end(place: Place) -> None:
     assert done.result["result"]
 
 
+@pytest.mark.broad  # the quick twin is in tests/tui/test_status.py, with a controlled clock
 def test_the_app_counts_a_rate_limit_down(place: Place) -> None:
     with Terminal(place, "rate limit", "-m", "demo/demo", columns=100) as terminal:
         terminal.wait_for("retry 1 in 2 s")
@@ -155,6 +158,7 @@ def test_the_app_folds_thinking(place: Place) -> None:
         terminal.wait_for("∴ Thought")
 
 
+@pytest.mark.broad  # the quick twin is test_a_cut_write_is_rejected_and_then_split
 def test_the_app_shows_a_rejected_write_and_its_split(place: Place) -> None:
     flags = ("-m", "demo/demo", "--trust", "--permission-mode", "accept-edits")
     with Terminal(place, "write a huge file", *flags, rows=60) as terminal:

@@ -1,4 +1,4 @@
-"""A hostile model over the real wire, in a folder nobody trusts, with approvals bypassed: nothing comes of it."""
+"""A hostile model over the real wire causes no harm in an untrusted folder, even with approvals bypassed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""qcode is killed (SIGKILL) in the middle of its work: what the next start finds, and what a strict host accepts."""
+"""qcode is killed (SIGKILL) in the middle of its work: the text survives and the history is valid."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ QUOTED = {
     ("same write cut again", "fifth step"),
     ("money spent", "continuation 1"),
 }
-"""Rows in which each message that the guide explains is said."""
+"""Rows that cause each message of the guide."""
 WRITES = ("--trust", "--permission-mode", "accept-edits")
 
 
@@ -176,7 +176,7 @@ def test_a_learned_limit_holds_in_the_next_run(place: Place) -> None:
 
 
 def _limits_of_two_runs(place: Place, script: Sequence[Turn]) -> list[int]:
-    """Run twice against one host: what it teaches belongs to its address."""
+    """Run twice against one host: learned limits belong to its address."""
     with FakeServer("openai", list(script)) as server:
         codes = [place.ask(server, "-p", "go").code for _ in range(2)]
         assert codes == [0, 0]

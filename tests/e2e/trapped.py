@@ -1,4 +1,4 @@
-"""A repository full of traps: whatever of it is run, imported or obeyed leaves a file in `sprung`."""
+"""A repository full of traps: each part that is run, imported or obeyed leaves a file in `sprung`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs qcode in a process of its own without loading it again: a warm interpreter forks for each run.
+"""Runs qcode in a separate process without loading it again: a warm interpreter forks for each run.
 
-What differs from a start is the loading, and that the demo model makes no pauses: the process, its streams, its
-folder, its environment and how it ends are real. `tests/e2e/test_warm.py` compares both ways; how a start itself goes
-is for tests that start for real.
+Unlike a start, a fork loads nothing, destroys no modules at its end, and has a demo model without pauses. The process,
+its streams, folder, environment and exit code are real. `tests/e2e/test_warm.py` compares both ways; tests of the
+start itself start a new interpreter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.fakes.demo import hurry
 ROOT = Path(__file__).parents[2]
 _MAX_BYTES = 2**20
 _NEVER_FIRST = ("qcode.__main__", "qcode.tui", "qcode.cli.app")
-"""What runs itself, and the app: no run here opens it."""
+"""Modules that run on import, and the app, which no run here opens."""
 _LOADED_LATE = (
     "platformdirs",
     "encodings.idna",
@@ -39,7 +39,7 @@ _LOADED_LATE = (
     "anthropic",
     "google.genai",
 )
-"""What most runs, or slow ones, load of others. What a start may load is for `tests/arch/test_start_up.py`."""
+"""Other modules that runs load. `tests/arch/test_start_up.py` checks the modules of a real start."""
 
 
 class Warm:
@@ -77,7 +77,7 @@ class Warm:
     def run(
         self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout: float
     ) -> tuple[int, bytes, bytes]:
-        """Return exit code (minus n where signal n ended it), standard output and standard error, as a start would.
+        """Return exit code (minus n if signal n ended it), standard output and standard error, as a start would.
 
         After `timeout` seconds the run is killed and a `subprocess.TimeoutExpired` is raised.
         """
@@ -112,7 +112,7 @@ def warm() -> Warm:
 
 
 def of_the_machine() -> dict[str, str]:
-    """Return what a run has of the machine's environment."""
+    """Return the variables of the machine that a run gets."""
     return {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
 
 
@@ -152,7 +152,7 @@ def _load() -> None:
 
 
 def _serve(requests: socket.socket) -> None:
-    """Fork for each request until nobody asks any more; return in a child, which is to become qcode."""
+    """Fork for each request until the socket is closed. Return only in a child, which then runs qcode."""
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, _MAX_BYTES, 3)
         if not data:
@@ -188,7 +188,27 @@ def _become(request: dict[str, object], descriptors: Sequence[int]) -> None:
     sys.path[0] = cwd
 
 
+def _exit(code: object) -> None:
+    """End as the interpreter does, but without destroying its modules, which takes ten times as long as a short run.
+
+    Return if the interpreter has to do it, because it reports something.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads; runs the exit functions of executors
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+    if code is None or isinstance(code, int):
+        os._exit(code or 0)
+
+
 if __name__ == "__main__":
     _load()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    runpy.run_module("qcode", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("qcode", run_name="__main__", alter_sys=True)
+    except SystemExit as leaving:
+        _exit(leaving.code)
+        raise

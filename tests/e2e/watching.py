@@ -1,6 +1,6 @@
-"""Watches what a run of qcode starts, connects to, imports and writes: by `strace`, and by Python's own audit hooks.
+"""Records the programs, connections, imports and writes of a run, with `strace` and with audit hooks of Python.
 
-The second sees no further than the first process, but needs nothing and nobody's permission.
+Audit hooks see only the first process, but need no program and no permission.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Watch(Protocol):
         ...
 
     def complaints(self, work: Path, port: int) -> list[str]:
-        """Return what was done with `work` that must not be, and connections to anything but `port`."""
+        """Return the forbidden accesses to `work`, and the connections to other ports than `port`."""
         ...
 
     def started(self) -> set[str]:

@@ -1,1 +1,1 @@
-"""The engine is tested without async: inputs in, effects out."""
+"""Tests of the engine, without async: inputs in, effects out."""

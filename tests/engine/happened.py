@@ -1,4 +1,4 @@
-"""What happened in a step of a `World`: its attempts and the events of its reply."""
+"""The record of a step in a `World`: its attempts and the events of its reply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcode.protocol.usage import Usage
 
 @dataclass
 class Attempt:
-    """One request and what was fed of its answer."""
+    """A request and the part of its answer that was fed."""
 
     request: ModelRequest
     usage: Usage = field(default_factory=Usage)
@@ -27,7 +27,7 @@ class Attempt:
 
     @property
     def is_cut(self) -> bool:
-        """The cap was hit, by the reason or by the count."""
+        """Whether the cap was reached, by the stop reason or by the count."""
         if self.ended is None:
             return False
         count = self.usage.output
@@ -37,7 +37,7 @@ class Attempt:
 
 @dataclass
 class Step:
-    """What happened in one step: a reply and its calls."""
+    """The record of one step: a reply and its calls."""
 
     attempts: list[Attempt] = field(default_factory=list)
     shown: str = ""

@@ -1,4 +1,4 @@
-"""Plays a turn without any I/O: scripted attempts in, everything the turn asked for out."""
+"""Plays a turn without I/O: scripted attempts in, all effects of the turn out."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ TOOLS = (READ, WRITE, SHELL, NOTE)
 
 
 def text(*pieces: str, stop: StopReason = StopReason.END_TURN, output: int | None = 10, raw: str = "") -> Script:
-    """A reply of text in these pieces."""
+    """Return a text reply in these pieces."""
     script: Script = [ReplyStarted("m", "r1"), *(TextDelta(0, piece) for piece in pieces)]
     return [*script, *ended(stop, output, raw)]
 
 
 def cut(*pieces: str, output: int | None = None) -> Script:
-    """A text the cap cut; without `output` no usage is reported."""
+    """Return a truncated text; without `output` no usage is reported."""
     return text(*pieces, stop=StopReason.MAX_TOKENS, output=output)
 
 
@@ -83,7 +83,7 @@ def thinking(pieces: str, stop: StopReason = StopReason.MAX_TOKENS) -> Script:
 def calls(
     *pairs: tuple[str, str], stop: StopReason = StopReason.TOOL_USE, output: int | None = 10, before: str = ""
 ) -> Script:
-    """A reply of calls, each a name and its raw arguments; ids are `c0`, `c1`, ..."""
+    """Return a reply of calls, each a name and its raw arguments; ids are `c0`, `c1`, ..."""
     script: Script = [ReplyStarted("m", "r1")]
     if before:
         script.append(TextDelta(0, before))
@@ -99,7 +99,7 @@ def ended(stop: StopReason, output: int | None, raw: str = "") -> Script:
 
 
 def broken(*events: ReplyEvent, kind: ErrorKind = ErrorKind.CONNECTION, message: str = "dropped") -> Script:
-    """A stream that fails after these events."""
+    """Return a stream that fails after these events."""
     return [*events, ProviderError(kind, message)]
 
 
@@ -109,7 +109,7 @@ def refused(message: str, kind: ErrorKind = ErrorKind.BAD_REQUEST) -> Script:
 
 @dataclass
 class Played:
-    """All that one turn did. `shown` is the text a front end holds after following the events of the last step."""
+    """The result of a played turn. `shown` is the text that a front end shows after the events of the last step."""
 
     requests: list[ModelRequest] = field(default_factory=list)
     events: list[TurnEvent] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Played:
 
 
 def shown_text(events: Sequence[TurnEvent]) -> str:
-    """Follow the events as a front end does; return the text that stands there for the last step."""
+    """Follow the events as a front end does; return the text shown for the last step."""
     from qcode.protocol.events import StepStarted
 
     shown = ""
@@ -155,7 +155,7 @@ def shown_text(events: Sequence[TurnEvent]) -> str:
 
 
 class Player:
-    """Drives a turn with scripts, one per request. `interrupt` may answer any input with another one instead."""
+    """Drives a turn with scripts, one per request. `interrupt` may replace any input."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Player:
             self._perform(effect)
 
     def step(self) -> bool:
-        """Feed the next queued input; False when there is none."""
+        """Feed the next queued input; return False if there is none."""
         if not self._inputs:
             return False
         self.give(self._inputs.pop(0))
@@ -246,7 +246,7 @@ def _is_of_a_stream(given: Input) -> bool:
 
 
 def reasons(played: Played) -> list[str]:
-    """Return why recovery ended, for each reply that was cut."""
+    """Return why recovery ended, for each truncated reply."""
     return [event.reason for event in played.events if isinstance(event, ContinuationTerminated)]
 
 

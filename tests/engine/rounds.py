@@ -1,4 +1,4 @@
-"""What must hold of calls that are judged or run in one step; used by `world`."""
+"""Invariants of the calls of one step; used by `world`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_may_be_beside_others(world: World, name: str) -> None:
-    """Only calls that change nothing are judged or run at the same time."""
+    """Assert that only read-only calls are judged or run at the same time."""
     under_way = [*(one.call.name for one in world.asking), *(one.call.name for one in world.running)]
     if under_way:
         read_only = {tool.name for tool in world.settings.tools if tool.is_read_only}
@@ -19,7 +19,7 @@ def check_may_be_beside_others(world: World, name: str) -> None:
 
 
 def check_repeats(world: World, effect: AskApproval) -> None:
-    """A call is only said to repeat where the last three that ran were the same call with one result."""
+    """Assert that a call counts as repeated only if the last three were the same call with one result."""
     if effect.repeats:
         last = [*world.same, *ran_of_this_step(world)][-3:]
         assert len(last) == 3

@@ -1,4 +1,4 @@
-"""What must hold of a request for a summary, and of what a compaction leaves; used by `world`."""
+"""Invariants of summary requests and of a compacted transcript; used by `world`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def true_size(request: ModelRequest) -> int:
-    """Return what the host counts: the tokens of the text itself, without what an estimate adds to be safe."""
+    """Return the count of the host: the tokens of the text, without the safety margin of an estimate."""
     return sum(size_block(block) for message in request.messages for block in message.blocks)
 
 
 def merged(old: Usage, new: Usage) -> Usage:
-    """Return what is reported after a later report: it replaces the earlier one field by field."""
+    """Return the usage after a later report, which replaces the earlier one field by field."""
     names = ("input", "output", "cache_read", "cache_write", "reasoning")
     return Usage(**{n: getattr(old, n) if getattr(new, n) is None else getattr(new, n) for n in names})
 
 
 def check_summary_request(world: World, request: ModelRequest) -> None:
-    """A summary is asked for between two steps or while a reply waits, within its model's window, at most twice."""
+    """Assert that a summary request fits its window and comes at most twice, between steps or while a reply waits."""
     assert world.to_answer is None, "two requests at once"
     assert not world.queue, "a request while another streams"
     assert not world.asking and not world.running, "a compaction inside a round of calls"

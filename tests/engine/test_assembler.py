@@ -1,4 +1,4 @@
-"""What kind of reply an attempt was: calls judged at every place where they can be cut, usage known and unknown."""
+"""The shape of an attempt: calls truncated at every position, usage known and unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of a reply: one result each, budgets in a row, and what makes the row end."""
+"""The calls of a reply: one result for each, and the budgets that end the turn."""
 
 from __future__ import annotations
 

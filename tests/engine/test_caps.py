@@ -1,4 +1,4 @@
-"""Which cap each request gets."""
+"""The output cap of each request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation that fills its window is shortened and goes on; a failure of that changes nothing."""
+"""A conversation that fills its window is compacted and continues; a failed compaction changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = ModelFacts(context_window=20_000)
 
 
 def step(number: int, size: int = 8_000) -> list[Message]:
-    """A call and its output of `size` characters."""
+    """Return a call and its output of `size` characters."""
     call = ToolCall(f"h{number}", "read", f'{{"path": "f{number}.py"}}')
     return [
         assistant(Text(f"I read {number}."), call),
@@ -31,7 +31,7 @@ def step(number: int, size: int = 8_000) -> list[Message]:
 
 
 def long_talk(turns: int = 12, size: int = 4_000) -> list[Message]:
-    """Turns of plain text."""
+    """Return turns of plain text."""
     found: list[Message] = []
     for number in range(turns):
         found += [user(f"question {number}"), assistant(Text(f"answer {number} " + "word " * (size // 5)))]

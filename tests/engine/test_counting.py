@@ -1,4 +1,4 @@
-"""How large a prompt is taken to be, and what may be concluded from a count."""
+"""The estimated size of a prompt, and the conclusions from a count."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_goes_back_sealed_counts_as_it_is() -> None:
 
 
 class Vocabulary:
-    """Counts a token for each two characters, and remembers what it was asked."""
+    """Counts a token for each two characters, and records the texts."""
 
     def __init__(self, *, is_loaded: bool = True) -> None:
         self.is_loaded = is_loaded

@@ -1,4 +1,4 @@
-"""`<think>…</think>` at the start of what a model says is reasoning, however the tags are split."""
+"""`<think>…</think>` at the start of a reply is reasoning, however the tags are split."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INLINE = ModelFacts(inline_thinking=True)
 
 
 def split(said: str, size: int) -> tuple[str, str]:
-    """Return reasoning and text of `said`, fed in pieces of `size` characters."""
+    """Return the reasoning and the text of `said`, fed in pieces of `size` characters."""
     filtered = InlineThinking()
     pieces = [piece for at in range(0, len(said), size) for piece in filtered.feed(said[at : at + size])]
     pieces += filtered.flush()

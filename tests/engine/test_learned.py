@@ -1,4 +1,4 @@
-"""What a refusal teaches: the wording of real servers, and messages that must teach nothing."""
+"""Limits learned from refusals: the wordings of real servers, and messages without a limit."""
 
 from __future__ import annotations
 

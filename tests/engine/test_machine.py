@@ -1,12 +1,13 @@
-"""Whatever a host, a person and the tools do, the invariants of output recovery hold: a machine that tries.
+"""A state machine that tries any behavior of host, user and tools against the invariants of output recovery.
 
-By hand it runs long; over each protocol's wire format, encoder and decoder it runs again, shorter.
+The longest run scripts the replies themselves; a shorter one runs over the wire format of each protocol.
 """
 
 from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -115,7 +116,7 @@ class Recovery(RuleBasedStateMachine):
         replays: bool, output: str, late: bool | None, cut_at: float | None, breaks_at: float | None,
         kind: ErrorKind, is_signed: bool, fed: int,
     ) -> None:  # fmt: skip
-        """Any reply at all."""
+        """Script any reply."""
         request = self.world.to_answer
         assert request is not None
         made = [self._call(name, raw) for name, raw in calls]
@@ -195,7 +196,7 @@ class Recovery(RuleBasedStateMachine):
             self._queue(Turn([line] * 60, stop=StopReason.MAX_TOKENS, usage=self._usage(is_at_cap=True)))
 
     def _usage(self, *, is_at_cap: bool) -> Usage:
-        """Return what a truthful host reports: the engine may trust a count."""
+        """Return the usage that a truthful host reports: the engine may trust a count."""
         request = self.world.to_answer
         assert request is not None
         return Usage(input=true_size(request) + 20, output=request.max_tokens if is_at_cap else 4)
@@ -267,7 +268,7 @@ class Recovery(RuleBasedStateMachine):
     @precondition(is_asked)
     @rule(count=st.integers(2, 3))
     def script_reading(self, count: int) -> None:
-        """Several calls that only read: they may run side by side."""
+        """Script several read-only calls, which may run in parallel."""
         self._queue(
             Turn(calls=[self._call("read", ARGUMENTS[1]) for _ in range(count)], usage=self._usage(is_at_cap=False))
         )
@@ -292,6 +293,10 @@ class Recovery(RuleBasedStateMachine):
                 assert all(isinstance(json.loads(call.arguments), dict) for call in message.calls)
 
 
+class ManyByHand(Recovery):
+    """More examples, for the broad run."""
+
+
 class OverOpenAI(Recovery):
     protocol = "openai"
 
@@ -314,12 +319,14 @@ def _settings(examples: int) -> settings:
 
 
 TestByHand = Recovery.TestCase
-TestByHand.settings = _settings(200)
+TestByHand.settings = _settings(100)
+TestManyByHand = pytest.mark.broad(ManyByHand.TestCase)
+TestManyByHand.settings = _settings(400)
 TestOverOpenAI = OverOpenAI.TestCase
-TestOverOpenAI.settings = _settings(30)
+TestOverOpenAI.settings = _settings(20)
 TestOverAnthropic = OverAnthropic.TestCase
-TestOverAnthropic.settings = _settings(30)
+TestOverAnthropic.settings = _settings(20)
 TestOverGemini = OverGemini.TestCase
-TestOverGemini.settings = _settings(30)
+TestOverGemini.settings = _settings(20)
 TestOverResponses = OverResponses.TestCase
-TestOverResponses.settings = _settings(30)
+TestOverResponses.settings = _settings(20)

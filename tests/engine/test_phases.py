@@ -1,4 +1,4 @@
-"""What a turn and its reply wait for is a value: it can be printed and compared, and nothing stores a function."""
+"""The phase of a turn and of its reply is a value that can be printed and compared; no function is stored."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def talk(turns: int, size: int = 4_000) -> list[Message]:
 
 
 class Recorder(Player):
-    """Notes the phase of the turn after each input."""
+    """Records the phase of the turn after each input."""
 
     def __init__(self, *scripts: Script, history: list[Message] | None = None) -> None:
         settings = TurnSettings("Be brief.", TOOLS, compaction=CompactionSettings())
@@ -235,7 +235,7 @@ FUNCTIONS = (
 
 
 def stored_functions(root: object, name: str) -> Iterator[str]:
-    """Yield where a function is stored in `root` or in anything it holds, but the facts of a tool (`ToolSpec`)."""
+    """Yield the paths of functions stored in `root` or inside it, except in the facts of a tool (`ToolSpec`)."""
     seen: set[int] = set()
     todo: list[tuple[str, object]] = [(name, root)]
     while todo:

@@ -1,4 +1,4 @@
-"""Replies that think only, pause, break or cannot be read, and what of them is stored and said."""
+"""Replies that only think, pause, break or are malformed: the stored part and the notice."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_cancel_in_a_backoff_sends_nothing_and_keeps_what_was_shown() -> None:
     assert finished(player.played).note
 
 
-# What is stored
+# The stored message
 
 
 def test_signed_thinking_keeps_its_place_and_unsigned_is_dropped_where_it_trails() -> None:

@@ -1,4 +1,4 @@
-"""Budgets, the window, learned limits and prefill: each corner of recovery as one played turn."""
+"""Budgets, the window, learned limits and prefill: each edge case of recovery as one played turn."""
 
 from __future__ import annotations
 

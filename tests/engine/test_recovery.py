@@ -1,4 +1,4 @@
-"""The table of `decide`: every kind of ending against every state of the budget, and what must hold for all of them."""
+"""The table of `decide`: every kind of ending with every state of the budget, and the rules for all of them."""
 
 from __future__ import annotations
 

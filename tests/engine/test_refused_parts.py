@@ -1,4 +1,4 @@
-"""A host that refuses images, or signatures it no longer knows, does not end a session: it is asked without them."""
+"""If a host refuses images or old signatures, the request is sent again without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that repeats itself without end is noticed exactly where it is certain, and ordinary text never is."""
+"""Endless repetition is detected as soon as it is certain, and ordinary text never is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CYCLE = [f"{number}. The {number}th line of a cycle that goes round and round.\n
 
 
 def stopped_at(said: str, size: int = 64, *, fence: str | None = None, is_arguments: bool = False) -> int | None:
-    """Return after how many characters the detector is certain, None where it never is."""
+    """Return the number of characters after which the detector is certain, None if it never is."""
     detector = RepetitionDetector(fence=fence, is_arguments=is_arguments)
     for at in range(0, len(said), size):
         found = detector.feed(said[at : at + size])

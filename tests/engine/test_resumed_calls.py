@@ -1,4 +1,4 @@
-"""A cut write that is finished instead of rejected, where the person asked for that."""
+"""A truncated write that is completed instead of rejected, if the setting is on."""
 
 from __future__ import annotations
 

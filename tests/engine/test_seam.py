@@ -1,4 +1,4 @@
-"""Where a continuation meets what came before: what is taken away, what is kept, and that nothing is ever lost."""
+"""The join of a continuation with the text before it: only repeated text is removed."""
 
 from __future__ import annotations
 

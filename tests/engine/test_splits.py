@@ -1,4 +1,4 @@
-"""How a host cuts its text into pieces never matters: the same events come out, but for where deltas are joined."""
+"""The split of a stream into chunks changes no event, apart from the boundaries of deltas."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def script(said: str, raw: str, size: int, *, is_cut: bool) -> Script:
 
 
 def joined(played: Played) -> list[TurnEvent]:
-    """Join deltas of one block that follow each other; of a call's progress only the last counts."""
+    """Join adjacent deltas of one block, and keep only the last progress of a call."""
     events: list[TurnEvent] = []
     for event in played.events:
         last = events[-1] if events else None

@@ -1,4 +1,4 @@
-"""What qcode says to a model: bounded, fenced, and precise about what happened."""
+"""Messages from qcode to a model: bounded, fenced, and precise."""
 
 from __future__ import annotations
 

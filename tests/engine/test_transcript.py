@@ -1,4 +1,4 @@
-"""What is sent is a valid history, whatever was stored."""
+"""Every stored transcript is sent as a valid history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns from the first request to the end: what is sent, shown, stored and run."""
+"""Turns from the first request to the end: requests, shown text, stored messages and calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of a fake host as reply events: by hand, or through the wire format and the real decoder of a protocol."""
+"""Turns of a fake host as reply events: directly, or through the wire format and decoder of a protocol."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ Played: TypeAlias = "list[ReplyEvent | ProviderError]"
 
 
 class Wire(Protocol):
-    """How a host hears a request and speaks a turn."""
+    """How a host reads a request and sends a turn."""
 
     def complaint(self, request: ModelRequest) -> str | None:
-        """Return why a strict host would refuse `request`, None where it would not."""
+        """Return why a strict host would refuse `request`, None if it would not."""
         ...
 
     def play(self, turn: Turn, request: ModelRequest, number: int) -> Played:
-        """Return what comes of `turn`, the answer to the `number`-th request."""
+        """Return the events of `turn`, the answer to the `number`-th request."""
         ...
 
 
 class ByHand:
-    """No protocol at all: the events as they are meant."""
+    """No protocol: the events are returned directly."""
 
     def complaint(self, request: ModelRequest) -> str | None:
         return complaint_about(request.messages)
@@ -84,7 +84,7 @@ _WIRES: Mapping[str, Callable[[], Any]] = {
 
 
 class Coded:
-    """The protocol's own chunks through its own decoder; requests through its own encoder."""
+    """The chunks of a protocol through its decoder, and requests through its encoder."""
 
     def __init__(self, protocol: str) -> None:
         self._protocol = protocol
@@ -120,7 +120,7 @@ def wire_of(name: str) -> Wire:
 
 
 def _renamed(event: ReplyEvent | ProviderError, number: int) -> ReplyEvent | ProviderError:
-    """A fake host gives every reply one id; calls minted from it must differ from reply to reply."""
+    """Return the events with a different reply id for each reply, because call ids are derived from it."""
     if isinstance(event, ToolCallStarted) and event.call_id.startswith("call_7"):
         return ToolCallStarted(event.block, f"{event.call_id}_{number}", event.name)
     return event

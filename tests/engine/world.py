@@ -1,7 +1,7 @@
-"""A turn in a world that plays host, person and tools, and holds it to the invariants of output recovery.
+"""A turn with a simulated host, user and tools, checked against the invariants of output recovery.
 
-`World` performs every effect and checks as it goes; what it cannot see from one effect it checks when a reply or a
-turn ends. The numbers in the comments are those of the invariants.
+`World` performs every effect and checks it at once; checks of several effects run when a reply or a turn ends. The
+numbers in the comments are those of the invariants.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SYNTHETIC = ("<text_so_far>", "<json_so_far>", "Your thinking used up", "Your la
 
 
 class World:
-    """Owns the conversation over several turns. `queue` is what the streams will still give."""
+    """A conversation of several turns. `queue` has the pending events of the streams."""
 
     def __init__(self, settings: TurnSettings, model: KnownModel, wire: Wire) -> None:
         self.settings, self.model, self.wire = settings, model, wire
@@ -96,10 +96,10 @@ class World:
     def attempt(self) -> Attempt:
         return self.step.attempts[-1]
 
-    # What goes in
+    # Inputs
 
     def forget(self) -> None:
-        """Begin a new conversation, with nothing learned."""
+        """Begin a new conversation without learned limits."""
         self.model = self._unlearned
         self.messages = []
         self.counter = PromptCounter()
@@ -114,7 +114,7 @@ class World:
         self.give(first)
 
     def compact(self, focus: str) -> None:
-        """Have the person ask for a compaction, which is a turn of its own."""
+        """Request a compaction as the user, which is a separate turn."""
         self._begin(CompactRequested(focus))
 
     def feed(self, count: int) -> None:
@@ -159,7 +159,7 @@ class World:
         self._check_phase(self.turn.phase)
 
     def _check_phase(self, phase: TurnPhase) -> None:
-        """What the turn says it waits for is what is under way."""
+        """Assert that the phase of the turn names the pending work."""
         is_streaming = self.to_answer is not None or bool(self.queue)
         match phase:
             case Replying(reply):
@@ -199,7 +199,7 @@ class World:
             case _:
                 pass
 
-    # What comes out
+    # Effects
 
     def _perform(self, effect: Effect) -> None:
         assert self.turn is not None
@@ -272,12 +272,12 @@ class World:
         assert step.repairs <= 1 + 3, "4"
         failures = sum(attempt.has_failed for attempt in step.attempts)
         length_driven = 1 + step.escalations + step.continuations
-        # A window that was full is made room in once for each reply, and the reply then goes on.
+        # A full window is compacted at most once for each reply, which then continues.
         made_room = self.settings.compaction is not None
         assert len(step.attempts) <= length_driven + step.repairs + failures + made_room, "4: a request without a cause"
 
     def _may_run(self, effect: AskApproval | RunTool) -> None:
-        """5: only a call of the last attempt, that attempt ended, its arguments whole and exactly as they came."""
+        """Assert 5: the call is of the last attempt, which has ended, and its arguments are complete and unchanged."""
         call = effect.call
         finished = self.step.finished
         assert finished is not None, "5: a call of a reply that is not decided"
@@ -344,7 +344,7 @@ class World:
             case _:
                 pass
 
-    # What must hold in the end
+    # Checks at the end
 
     def _check_reply(self, step: Step, finished: ev.ReplyFinished) -> None:
         text = finished.message.text if finished.message else ""
@@ -367,7 +367,7 @@ class World:
         self._check_stop(step, finished)
 
     def _check_stop(self, step: Step, finished: ev.ReplyFinished) -> None:
-        """7: the reason is the true one."""
+        """Assert 7: the stop reason is the true one."""
         ended = [attempt for attempt in step.attempts if attempt.ended is not None]
         if finished.stop is StopReason.MAX_TOKENS:
             cut_or_open = [a for a in ended if a.is_cut or (a.calls and a.usage.output is None)]

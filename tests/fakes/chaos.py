@@ -77,6 +77,9 @@ class ChaosProvider:
             if close is not None:
                 await close()
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         return await self._inner.model_names()
 

@@ -36,7 +36,7 @@ P = TypeVar("P", bound=Provider)
 
 @dataclass
 class Stage(Generic[P]):
-    """A conversation in `work`, and what it keeps in `state`."""
+    """A conversation in `work`, and its stored state in `state`."""
 
     conversation: Conversation
     provider: P
@@ -58,7 +58,7 @@ Talk: TypeAlias = Stage[ScriptedProvider]
 
 @dataclass(frozen=True)
 class Model:
-    """The model of a stage: its name, and all that a `ModelClient` knows of it."""
+    """The model of a stage: its name, and the facts for its `ModelClient`."""
 
     name: str = "m"
     provider: str = ""

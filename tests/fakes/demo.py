@@ -1,4 +1,4 @@
-"""The demo model without its pauses: what a person can follow takes a test seconds."""
+"""The demo model without its pauses, which would take seconds of each test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest import mock
 
 
 def hurry() -> AbstractContextManager[object]:
-    """Let providers that are connected from now on stream as fast as they are read."""
+    """Make providers that connect from now on stream as fast as they are read."""
     from qcode.providers.demo import provider
 
     return mock.patch.object(provider, "DemoProvider", partial(provider.DemoProvider, pace=0))

@@ -150,7 +150,7 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
 
 
 def _messages(contents: list[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return `contents`; a call without an id gets one from its place, and so does the response that answers it."""
+    """Return `contents`; a call without an id gets one from its position, and so does its response."""
     messages: list[Message] = []
     for number, content in enumerate(contents):
         role = "assistant" if content.get("role") == "model" else "user"

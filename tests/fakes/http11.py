@@ -21,7 +21,7 @@ class BadRequestError(Exception):
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[str, Asked] | None:
-    """Return method and request, None where the client left before it sent one."""
+    """Return method and request, None if the client disconnected before it sent one."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):

@@ -1,6 +1,6 @@
 """OpenAI Chat Completions as a fake host speaks it: `/v1/chat/completions` and `/v1/models`.
 
-The format is the one of OpenAI's API reference; `reasoning_content` is what DeepSeek and vLLM add to it.
+The format is the one of OpenAI's API reference; DeepSeek and vLLM add `reasoning_content` to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A provider that plays exactly what a test wrote down, and remembers what it was asked.
+"""A provider that plays the replies of a test, and records the requests.
 
 A reply is a sequence of steps: reply events, an exception to raise there, a `Hang` to wait at, or `OutputAtCap`
 for usage that follows the cap of the request. The builders below make the usual replies.
@@ -104,6 +104,9 @@ class ScriptedProvider:
         finally:
             self.broken_off += not is_over
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         return self._models
 
@@ -175,7 +178,7 @@ def cut_thinking(reasoning: str) -> Steps:
 
 
 def cut_empty() -> Steps:
-    """A reply that ran into its cap with nothing to show for it."""
+    """A truncated reply without any content."""
     return _cut((), "")
 
 

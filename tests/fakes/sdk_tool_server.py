@@ -63,7 +63,7 @@ def build() -> MCPServer:
 
     @server.tool()
     def folder() -> str:
-        """Where it runs"""
+        """The working folder"""
         return str(Path.cwd())
 
     @server.tool()

@@ -30,7 +30,7 @@ _PATIENCE = 10.0
 
 
 class Wire(Protocol):
-    """One protocol as a host speaks it."""
+    """The server side of a protocol."""
 
     name: str
     newline: str
@@ -44,7 +44,7 @@ class Wire(Protocol):
     def error(self, refusal: Refusal) -> dict[str, Any]: ...
     def error_frame(self, refusal: Refusal) -> Frame: ...
     def read(self, asked: Asked) -> Asked:
-        """Return `asked` with what its body says in neutral words."""
+        """Return `asked` with the content of its body, independent of the protocol."""
         ...
 
     def complaint(self, asked: Asked) -> str | None:
@@ -245,7 +245,7 @@ class FakeServer:
     async def _stream_until_hangup(
         self, turn: Turn, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Stream `turn`; end at once, and count it, where the client leaves before the end."""
+        """Stream `turn`; end at once, and count it, if the client disconnects."""
         is_written = asyncio.Event()
         streaming = asyncio.ensure_future(self._stream(turn, asked, writer, is_written))
         leaving = asyncio.ensure_future(reader.read(1))

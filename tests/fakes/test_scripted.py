@@ -1,4 +1,4 @@
-"""The scripted provider plays what was written, and a chaotic one around it stays reproducible."""
+"""The scripted provider plays its script, and a chaotic one around it is reproducible."""
 
 from __future__ import annotations
 

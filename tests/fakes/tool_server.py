@@ -1,7 +1,7 @@
 """A tool server without a library: it starts in no time, and can be wrong in many ways.
 
 `python -m tests.fakes.tool_server [KIND]` serves on standard streams. Files of the folder that `TOOL_SERVER_STATE`
-names steer what it does, so that a test can change it between two starts. `tests.fakes.sdk_tool_server`
+names control its behavior, so that a test can change it between two starts. `tests.fakes.sdk_tool_server`
 answers as a real server does.
 """
 
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def serve(*, is_strict: bool) -> None:
-    """Answer every line that asks. A strict server leaves where anything comes before the handshake."""
+    """Answer every line that asks. A strict server exits if a message precedes the handshake."""
     for number, line in enumerate(sys.stdin):
         asked: dict[str, Any] = json.loads(line)
         if is_strict and not number and asked["method"] != "initialize":

@@ -25,5 +25,5 @@ SPECS: dict[str, ToolSpec] = {
 
 
 def spec_of(name: str) -> ToolSpec:
-    """Return the spec of a tool; of one that is not of qcode, what a session knows of it: its name."""
+    """Return the spec of a tool of qcode; for any other name, a spec with only the name."""
     return SPECS.get(name) or ToolSpec(name, "", {})

@@ -1,7 +1,7 @@
 """Scripted answers of a fake server, and the requests it got, independent of any protocol.
 
-A `Turn` is one answer; the wire modules render it into the real format of each protocol. `Faults` say what goes
-wrong on the way. Nothing here knows a socket.
+A `Turn` is one answer; the wire modules render it into the real format of each protocol. `Faults` are errors on
+the way. This module uses no socket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PIECE = 400
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call; `arguments` is raw text that may be cut. Without an id one is minted where the protocol has ids."""
+    """A call; `arguments` is raw text that may be cut. Without an id one is generated if the protocol has ids."""
 
     name: str
     arguments: str = "{}"
@@ -115,7 +115,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it arrived, and what it says; `cap` is the output cap it carries, None where it has none."""
+    """A received request and its parsed content; `cap` is its output cap, None if it has none."""
 
     path: str
     query: Mapping[str, str]
@@ -142,7 +142,7 @@ Script: TypeAlias = Sequence[Turn] | Callable[[Asked], Turn]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One SSE event. `part` is what it means: content, the stop reason, usage alone, or the end marker."""
+    """One SSE event. `part` is its meaning: content, the stop reason, usage alone, or the end marker."""
 
     data: str
     event: str = ""
@@ -165,7 +165,7 @@ def refused(
 
 
 def truthful(text: str, *, limit: int | None = None, silent_limit: int | None = None) -> Callable[[Asked], Turn]:
-    """Return a script that serves `text`, honours the cap of each request and continues where the text stopped.
+    """Return a script that serves `text`, honours the cap of each request and continues at the end of the sent text.
 
     A token is `CHARS_PER_TOKEN` characters. Assistant text after the first user message of a request
     counts as sent, so a continuation gets exactly the rest. A cap above `limit` is refused with a 400 that names
@@ -210,7 +210,7 @@ def complaint_about(messages: Sequence[Message]) -> str | None:
         if not message.blocks:
             return f"message {number} is empty"
         if not all(isinstance(block, ToolResult) for block in message.blocks[: len(results)]):
-            return f"message {number}: something stands before the results"
+            return f"message {number}: a part comes before the results"
         for call in message.calls:
             if parse_object(call.arguments) is None:
                 return f"message {number}: the arguments of call {call.call_id} are not a JSON object"

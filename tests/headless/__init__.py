@@ -1,1 +1,1 @@
-"""Pipe mode, driven by a scripted conversation over real pipes and in processes of its own."""
+"""Pipe mode, driven by a scripted conversation, over real pipes and in separate processes."""

@@ -1,4 +1,4 @@
-"""Pipe mode as a program of its own, for tests that send it signals: `python -m tests.headless.program SCRIPT FORMAT`.
+"""Pipe mode as a separate program, for tests that send it signals: `python -m tests.headless.program SCRIPT FORMAT`.
 
 It says `ready` on stderr once the turn waits, and `asked` when it is asked to end.
 """

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def program(script: str, format: str = "text") -> Iterator[subprocess.Popen[bytes]]:
-    """Start pipe mode in a process of its own; killed at the end if it is still there."""
+    """Start pipe mode in a separate process; kill it at the end if it still runs."""
     argv = [sys.executable, "-m", "tests.headless.program", script, format]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         try:

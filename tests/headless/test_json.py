@@ -314,7 +314,7 @@ def test_any_value_is_one_line_of_utf8_that_reads_back_the_same(value: dict[str,
 
 
 def _with_pairs_joined(value: Json) -> Json:
-    """What any JSON reader makes of two escapes that form one character."""
+    """Return the text as a JSON reader decodes it: two escapes may form one character."""
     return json.loads(json.dumps(value))  # type: ignore[no-any-return]  # json.loads is Any by nature
 
 

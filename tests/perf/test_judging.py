@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.shell.parser import read_script
+from qcode.safety import paths
+from qcode.safety.rules import Rules
+from qcode.safety.shell.judge import read_flow
 from tests.fakes.tools import spec_of
 from tests.perf.conftest import Bars
 from tests.safety.judging import judge_shell, policy_for
@@ -33,7 +35,7 @@ def test_a_verdict_takes_less_than_a_millisecond(bars: Bars, tmp_path: Path) -> 
     judge_shell("ls", tmp_path)
 
     def judge(command: str) -> None:
-        read_script.cache_clear()
+        read_flow.cache_clear()
         policy.judge(spec_of("shell"), {"command": command})
 
     worst = max(cpu_ms(lambda command=command: judge(command)) for command in COMMANDS)  # type: ignore[misc]  # a loop
@@ -49,7 +51,7 @@ def test_a_file_that_a_command_names_costs_a_few_looks_at_it(bars: Bars, command
     policy, spelled = policy_for(tmp_path), command.format(names=" ".join(names))
 
     def judge() -> None:
-        read_script.cache_clear()
+        read_flow.cache_clear()
         assert policy.judge(spec_of("shell"), {"command": spelled}).is_allowed
 
     def look() -> None:
@@ -59,4 +61,53 @@ def test_a_file_that_a_command_names_costs_a_few_looks_at_it(bars: Bars, command
             os.read(opened, 128)
             os.close(opened)
 
-    bars.hold(f"the verdict on {command}, against looking into its 80 files", cpu_ms(judge) / cpu_ms(look), 6)
+    bars.hold(f"the verdict on {command}, against looking into its 80 files", cpu_ms(judge) / cpu_ms(look), 2.5)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cat src/*.py", "ls -la src/*.py", "for f in src/*.py; do head -5 $f; done", "grep -n x src/*.py | head"],
+)
+def test_a_wildcard_with_250_matches_costs_little_more_than_their_status(
+    bars: Bars, command: str, tmp_path: Path
+) -> None:
+    names = [f"module_{number}.py" for number in range(250)]
+    (tmp_path / "src").mkdir()
+    for name in names:
+        (tmp_path / "src" / name).write_text("x = 1\n" * 40)
+    time.sleep(0.05)  # a file that changed just now is read each time
+    policy = policy_for(tmp_path)
+
+    def judge() -> None:
+        read_flow.cache_clear()
+        assert policy.judge(spec_of("shell"), {"command": command}).is_allowed
+
+    def judge_first() -> None:
+        paths.forget_files()
+        judge()
+
+    def look() -> None:
+        for name in names:
+            os.lstat(f"{tmp_path}/src/{name}")
+
+    status = cpu_ms(look)
+    bars.hold(f"the verdict on {command}, against the status of its 250 files", cpu_ms(judge) / status, 2.5)
+    bars.hold(f"the first verdict on {command}, which reads their first bytes", cpu_ms(judge_first) / status, 6)
+    bars.hold(f"the verdict on {command} with 250 files", cpu_ms(judge), 1, "ms", known=1.6)
+
+
+def test_rules_about_reading_cost_little_for_each_of_250_files(bars: Bars, tmp_path: Path) -> None:
+    names = [f"module_{number}.py" for number in range(250)]
+    (tmp_path / "src").mkdir()
+    for name in names:
+        (tmp_path / "src" / name).write_text("x = 1\n" * 40)
+    policy = policy_for(tmp_path, rules=Rules.of(deny=["read(private/**)"], ask=["read(drafts/**)"]))
+
+    def look() -> None:
+        for name in names:
+            os.lstat(f"{tmp_path}/src/{name}")
+
+    verdict = cpu_ms(lambda: policy.judge(spec_of("shell"), {"command": "cat src/*.py"}))
+    bars.hold(
+        "the verdict on cat src/*.py with two rules about reading, against the status", verdict / cpu_ms(look), 25
+    )

@@ -35,10 +35,10 @@ def test_every_error_has_its_exit_code_and_the_kind_of_its_result(error: QcodeEr
     assert (error.exit_code, error.info.kind) == (code, kind)
 
 
-def test_the_exit_code_of_one_error_leaves_its_class_alone() -> None:
+def test_exit_code_of_one_error_leaves_its_class_alone() -> None:
     assert SessionNotFound("x", ExitCode.FAILED).exit_code == 1
     assert SessionNotFound("y").exit_code == 42
 
 
-def test_an_error_of_several_lines_is_one_line_in_a_result() -> None:
+def test_error_of_several_lines_is_one_line_in_a_result() -> None:
     assert QcodeError("one\n  two").info.message == "one two"

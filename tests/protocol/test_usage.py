@@ -1,4 +1,4 @@
-"""The cost of a request, and the cached part of its input: known, or None."""
+"""The cost of a request and the cached part of its input; None if unknown."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ PRICE = Price(Decimal(2), Decimal(10), Decimal("0.2"), Decimal("2.5"))
         (Usage(), None),
     ],
 )
-def test_a_hit_rate_is_the_share_read_and_unknown_where_no_caching_is_reported(
-    usage: Usage, rate: float | None
-) -> None:
+def test_hit_rate_is_none_if_caching_is_not_reported(usage: Usage, rate: float | None) -> None:
     assert cache_hit_rate(usage) == rate
 
 
-def test_the_rate_of_a_session_weighs_its_requests_by_their_input() -> None:
+def test_session_hit_rate_weights_requests_by_input() -> None:
     assert cache_hit_rate(Usage(input=100, cache_read=0) + Usage(input=300, cache_read=300)) == 0.75
 
 
@@ -39,6 +37,6 @@ def test_cached_input_has_its_own_price_and_reasoning_is_output() -> None:
 
 
 @pytest.mark.parametrize("usage", [Usage(input=1), Usage(output=1), Usage()])
-def test_without_a_count_or_a_price_a_cost_is_unknown_and_not_nothing(usage: Usage) -> None:
+def test_cost_is_none_without_a_count_or_a_price(usage: Usage) -> None:
     assert cost_of(usage, PRICE) is None
     assert cost_of(Usage(1, 1), None) is None

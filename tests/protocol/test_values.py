@@ -1,4 +1,4 @@
-"""Our decorator of values against the standard one: whoever uses a value cannot tell them apart."""
+"""The lightweight dataclass decorator behaves like the standard one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Maker = Callable[..., Any]
 each = pytest.mark.parametrize("make", [Ours, Standard])
 
 
-def test_both_write_the_same() -> None:
+def test_repr_equals_that_of_a_standard_dataclass() -> None:
     ours, standard = Ours("a", parts=(1,), secret="x"), Standard("a", parts=(1,), secret="x")
     assert repr(ours) == repr(standard).replace("Standard", "Ours")
     assert dataclasses.asdict(ours) == dataclasses.asdict(standard)
@@ -95,7 +95,7 @@ def test_equal_fields_make_equal_values(make: Maker) -> None:
 
 
 @each
-def test_a_value_is_frozen(make: Maker) -> None:
+def test_value_is_frozen(make: Maker) -> None:
     value = make("a")
     with pytest.raises(FrozenInstanceError, match="size"):
         value.size = 4
@@ -107,7 +107,7 @@ def test_a_value_is_frozen(make: Maker) -> None:
 
 
 @each
-def test_a_value_checks_itself_and_makes_its_defaults(make: Maker) -> None:
+def test_post_init_and_default_factories_run(make: Maker) -> None:
     with pytest.raises(ValueError, match="not negative"):
         make("a", -1)
     with pytest.raises(TypeError, match="name"):
@@ -119,7 +119,7 @@ def test_a_value_checks_itself_and_makes_its_defaults(make: Maker) -> None:
 
 
 @each
-def test_a_value_is_replaced_copied_and_pickled(make: Maker) -> None:
+def test_value_is_replaced_copied_and_pickled(make: Maker) -> None:
     value = make("a", 5, (1, 2))
     assert dataclasses.replace(value, name="b") == make("b", 5, (1, 2))
     for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
@@ -138,7 +138,7 @@ class Changing:
         self.shown = self.name.upper()
 
 
-def test_a_value_that_is_not_frozen_can_be_written_to_and_has_no_hash() -> None:
+def test_value_that_is_not_frozen_can_be_written_to_and_has_no_hash() -> None:
     value = Changing("a")
     value.size += 2
     assert value == Changing("a", 2)
@@ -152,7 +152,7 @@ def test_a_value_that_is_not_frozen_can_be_written_to_and_has_no_hash() -> None:
         Changing("a", 2, "b")  # type: ignore[call-arg]  # the class sets it itself
 
 
-def test_a_value_is_taken_apart_by_a_pattern() -> None:
+def test_value_matches_a_class_pattern() -> None:
     match Ours("a", 9):
         case Ours(name, size):
             assert (name, size) == ("a", 9)
@@ -166,11 +166,11 @@ def test_values_without_and_with_one_field() -> None:
     assert OnlyOne((1, 2)) != OnlyOne(1)
 
 
-def test_a_method_of_its_own_is_kept() -> None:
+def test_defined_method_is_kept() -> None:
     assert repr(OwnWords(3)) == "<3>"
 
 
-def test_what_it_cannot_do_is_refused() -> None:
+def test_unsupported_options_are_refused() -> None:
     make: Any = values.dataclass
     with pytest.raises(TypeError):
         make(frozen=True, slots=False)

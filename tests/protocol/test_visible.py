@@ -1,4 +1,4 @@
-"""Text shown for a decision: nothing in it hides, and no two texts are shown alike."""
+"""Text shown for approval: no character is hidden, and different texts look different."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = st.text(st.one_of(st.sampled_from(HOSTILE), st.characters()), max_size=4
 
 
 def is_seen(char: str) -> bool:
-    """Whether a character shows itself, as Unicode describes it; not how qcode decides it."""
+    """Return whether a character is visible by its Unicode properties, independently of qcode."""
     category = unicodedata.category(char)
     name = unicodedata.name(char, "")
     is_blank = any(word in name for word in ("FILLER", "BLANK", "VARIATION SELECTOR", "GRAPHEME JOINER"))
@@ -32,7 +32,7 @@ def is_seen(char: str) -> bool:
 
 
 def read_back(shown: str) -> str:
-    """Return the text of which `visible` made `shown`."""
+    """Return the text for which `visible` returns `shown`."""
     return re.sub(
         r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})|(\u23ce)|(\u21e5   )",
         lambda found: "\n" if found[4] else "\t" if found[5] else chr(int(found[1] or found[2] or found[3], 16)),
@@ -54,7 +54,7 @@ def test_visible_text_holds_no_invisible_character_and_can_be_read_back(text: st
 
 
 @given(TEXTS)
-def test_a_line_of_visible_lines_begins_only_after_a_break_of_the_text(text: str) -> None:
+def test_visible_lines_break_only_at_line_breaks_of_the_text(text: str) -> None:
     shown = visible_lines(text)
     assert shown.replace("\u23ce\n", "\u23ce") == visible(text)
     assert "\n" not in shown.replace("\u23ce\n", "")
@@ -63,7 +63,7 @@ def test_a_line_of_visible_lines_begins_only_after_a_break_of_the_text(text: str
 
 
 @given(TEXTS, TEXTS)
-def test_rows_keep_their_breaks_and_nothing_in_them_breaks_a_row(first: str, second: str) -> None:
+def test_visible_rows_keep_line_breaks_and_add_none(first: str, second: str) -> None:
     row, other = first.replace("\n", ""), second.replace("\n", "")
     shown = visible_rows(f"{row}\n{other}").splitlines()
     assert len([line for line in (row, other) if line]) == len([line for line in shown if line])
@@ -78,7 +78,7 @@ def test_visible_json_is_json_of_the_same_value_without_invisible_characters(val
 
 
 @given(TEXTS)
-def test_text_that_nobody_made_visible_is_made_so_before_it_is_painted(text: str) -> None:
+def test_raw_text_is_made_visible_before_it_is_painted(text: str) -> None:
     assert all(
         char == "\n" or unicodedata.category(char)[0] not in "CZ" or char == " " for char in ensure_visible(text)
     )
@@ -94,7 +94,7 @@ def test_text_that_nobody_made_visible_is_made_so_before_it_is_painted(text: str
         "\u0e17\u0e35\u0e48",
     ],
 )
-def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert visible(text) == visible_lines(text) == visible_rows(text) == text
 
 
@@ -111,14 +111,14 @@ def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
         ("\u23ce\u21e5", r"\u23ce\u21e5"),
     ],
 )
-def test_what_cannot_be_told_apart_is_escaped(text: str, shown: str) -> None:
+def test_ambiguous_characters_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
 @pytest.mark.parametrize(
     "part", ["a", "\\x", "\u200b", "\u00e9", "\u0915\u093e", "\u093e", "\u0335", "\u1100\u1161", "\n"]
 )
-def test_the_time_grows_with_the_length(part: str) -> None:
+def test_visible_takes_linear_time(part: str) -> None:
     def seconds(size: int) -> float:
         text = (part * size)[:size]
         start = time.process_time()

@@ -38,7 +38,7 @@ SIGNATURES: Mapping[str, str] = {
         '{"id": "rs_1", "summary": [{"type": "summary_text", "text": "S."}], "encrypted_content": "gAAA"}'
     ),
 }
-"""What each protocol that signs attaches to thinking."""
+"""The signature that a protocol attaches to thinking."""
 
 _CALL = ToolCall("call_1", "read_file", '{"file_path": "a.py"}')
 _CALLED = (

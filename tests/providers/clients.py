@@ -1,4 +1,4 @@
-"""Driving a client on its real SDK against a scripted server; what the client tests share."""
+"""Helpers of the client tests, which run clients on their real SDKs against a scripted server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""What Amazon's SDK would find on the machine of whoever runs the tests, put out of its sight; the way to a host."""
+"""Fixtures that hide the machine's AWS settings and choose how requests are sent."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,9 +21,18 @@ def no_amazon_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-test-1")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_service_models() -> Iterator[None]:
+    """Let all sessions of botocore share one loader: its data files do not change, and parsing them is slow."""
+    session = importlib.import_module("botocore.session")  # ships no types
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "create_loader", functools.cache(session.create_loader))
+        yield
+
+
 @pytest.fixture(params=["direct", "sdk"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Send requests directly, or over the SDK, as where a proxy is in the way."""
+    """Send requests directly, or over the SDK, as with a proxy."""
     if request.param == "sdk":
         monkeypatch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
     return str(request.param)

@@ -1,4 +1,4 @@
-"""Reply events as plain JSON, and streams as bytes: what fixtures and tests compare."""
+"""Reply events as JSON and streams as bytes, for fixtures and comparisons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROTOCOLS = (*SSE_PROTOCOLS, "bedrock")
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded stream: its JSON objects, whether the end mark came, and what must become of it."""
+    """A recorded stream: its JSON objects, whether it has an end marker, and the expected events."""
 
     protocol: str
     name: str
@@ -106,7 +106,7 @@ def encode(protocol: str, request: ModelRequest) -> JsonObject:
 
 
 def plain(event: ReplyEvent) -> Json:
-    """Return `[type, field, ...]`, fields that are None left out at the end."""
+    """Return `[type, field, ...]`, without trailing None values."""
     fields = [_plain_value(getattr(event, field.name)) for field in dataclasses.fields(event)]
     while fields and fields[-1] is None:
         fields.pop()
@@ -139,7 +139,7 @@ def joined(events: Iterable[ReplyEvent]) -> list[Json]:
 
 
 def replay(found: Recording) -> tuple[list[Json], JsonObject | None]:
-    """Feed the objects to the decoder as they are; return what came out, and the error where it failed."""
+    """Feed the objects to the decoder as they are; return the events, and the error if it failed."""
     target = decoder(found.protocol)
     events: list[ReplyEvent] = []
     try:

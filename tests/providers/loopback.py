@@ -1,4 +1,4 @@
-"""A scripted HTTP server on loopback: what it sends, and when it stalls, resets or closes, is a list."""
+"""A scripted HTTP server on loopback: a list says when it sends, stalls, resets or closes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Step: TypeAlias = bytes | Stall | Reset
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer. `is_chunked`: ended by the chunked coding, as real servers stream; else by closing.
+    """One HTTP answer. `is_chunked`: ended by the chunked coding, as real servers stream; otherwise by closing.
 
     One that begins with a stall or a reset does not even send its head. `is_raw`: the steps are all that is sent.
     """
@@ -148,7 +148,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Request | None:
 
 
 def free_port() -> int:
-    """Return a port nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,6 +1,6 @@
-"""What each protocol refuses, from its public reference: a validator of request bodies per protocol.
+"""The rules of each protocol from its public reference: a validator of request bodies per protocol.
 
-A validator returns what is wrong, in words; an empty list is a request the host takes.
+A validator returns descriptions of the errors; for a valid request it returns an empty list.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def openai(body: Body, *, longest_id: int | None = 40) -> list[str]:
         else:
             found += [f"{number}: calls without results"] if waiting else []
             waiting = [call["id"] for call in message.get("tool_calls", [])]
-            # What a person adds to results is one turn with them.
+            # Text that a user adds to results is one turn with them.
             if not (role == "user" and previous == "tool"):
                 spoken.append(role)
             if not content and not waiting:
@@ -103,7 +103,7 @@ def anthropic(body: Body) -> list[str]:
         if sorted(result["tool_use_id"] for result in results) != sorted(waiting):
             found.append(f"{number}: results do not answer the calls")
         if kinds[: len(results)] != ["tool_result"] * len(results):
-            found.append(f"{number}: something stands before the results")
+            found.append(f"{number}: a part comes before the results")
         if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
             found.append(f"{number}: blank text")
         if any(block["type"] == "thinking" and not block["signature"] for block in blocks):
@@ -145,7 +145,7 @@ def gemini(body: Body) -> list[str]:
 
 
 def bedrock(body: Body) -> list[str]:
-    """Converse: roles in turn, results complete, no blank text anywhere, definitions wherever there are calls."""
+    """Converse: roles in turn, results complete, no blank text anywhere, and tool definitions if there are calls."""
     found = _turns([message["role"] for message in body["messages"]])
     waiting: list[str] = []
     ids: list[str] = []
@@ -198,4 +198,4 @@ def _ids(ids: list[str], longest: int, *, exactly: bool = False) -> list[str]:
 
 
 def _arguments(number: int, text: str) -> list[str]:
-    return [] if isinstance(json.loads(text), dict) else [f"{number}: arguments that are no object"]
+    return [] if isinstance(json.loads(text), dict) else [f"{number}: arguments are not an object"]

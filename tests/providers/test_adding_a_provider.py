@@ -48,7 +48,7 @@ def answer(records: Records) -> Answer:
 
 
 def added_to(copy: Path) -> None:
-    """Do in `copy` what the page says."""
+    """Follow the steps of the page in `copy`."""
     shutil.copytree(ROOT / "qcode", copy / "qcode", ignore=shutil.ignore_patterns("__pycache__", "*.xz"))
     for name, code in PARTS.items():
         if name.startswith("qcode/"):

@@ -1,4 +1,4 @@
-"""Whatever a session holds, once the engine has prepared it: every protocol gets a request its host takes."""
+"""Any transcript, once the engine has prepared it, becomes a valid request in every protocol."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _IMAGES = st.sampled_from([Image("image/png", "AA=="), Image("image/jpg", "AA=="
 
 
 def _signature(source: str) -> Opaque:
-    """What `source` would attach, with its name in every text of it."""
+    """Return the signature that `source` would attach, with its name in every text."""
     marks = json.loads(SIGNATURES.get(source, '{"signature": ""}'))
     return Opaque(source, json.dumps({name: _marked(value, source) for name, value in marks.items()}))
 

@@ -1,4 +1,4 @@
-"""The clients on their real SDKs against a scripted server: what is sent, and what comes of a healthy stream."""
+"""The clients on their real SDKs against a scripted server: their requests, and the events of a healthy stream."""
 
 from __future__ import annotations
 

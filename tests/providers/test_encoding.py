@@ -1,6 +1,6 @@
-"""Request bodies: one table of cases, each compared exactly with a file, and what differs by server and model.
+"""Request bodies: one table of cases, each compared with a file, and the differences by server and model.
 
-QCODE_UPDATE_SNAPSHOTS=1 writes the files anew; read the difference before keeping it.
+QCODE_UPDATE_SNAPSHOTS=1 writes the files again; read the difference before keeping it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_no_snapshot_is_left_behind(protocol: str) -> None:
 
 @functools.cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return what validates a type of an SDK; making one takes a while."""
+    """Return the validator of a type of an SDK; it is slow to create."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

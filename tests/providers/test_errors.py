@@ -1,4 +1,4 @@
-"""Failures by what servers really answer: kind, message, wait, and no key and no page in any of them."""
+"""Failures by real error responses: kind, message, wait, and no key and no page in any of them."""
 
 from __future__ import annotations
 

@@ -58,6 +58,9 @@ class Failing:
         self._error = error
         self.is_closed = False
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         if self._error is None:
             await asyncio.Event().wait()

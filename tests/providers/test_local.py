@@ -1,4 +1,4 @@
-"""Finding a local server: the first that answers with a model that can call tools, and at no cost where none is."""
+"""Finding a local server: the first that answers with a model that can call tools, and at no cost if there is none."""
 
 from __future__ import annotations
 

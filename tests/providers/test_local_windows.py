@@ -1,4 +1,4 @@
-"""How large a local model's window is: asked of each kind of server in its own words, once, and never for long."""
+"""How large a local model's window is: each kind of server is asked once, with a short time limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def listed(owner: str, **figures: Json) -> JsonObject:
 
 
 class Server:
-    """Answers by path and remembers what it was asked; 404 elsewhere. `later` replaces an answer after the first."""
+    """Answers by path and records the requests; 404 elsewhere. `later` replaces an answer after the first."""
 
     def __init__(self, routes: Routes, later: Routes | None = None, *, has_length: bool = True) -> None:
         self.later = later or {}

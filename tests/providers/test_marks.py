@@ -1,4 +1,4 @@
-"""What one host signed or encrypted goes back to that host and to no other, also where both speak one protocol."""
+"""Signed or encrypted parts of a reply are sent back only to their host, even if another has the same protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key as people paste it: what comes along is taken off, what cannot be one is refused without being repeated."""
+"""Pasted keys: surrounding text is removed, and an invalid key is refused without showing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each built-in host is really sent: address, key and the fields in which it differs from OpenAI.
+"""Requests to each built-in host: address, key and the fields that differ from OpenAI.
 
 Requests go to the host's own name over plain HTTP through a proxy on the loopback, so that every rule that looks at
 the address holds as it does outside.

@@ -263,7 +263,7 @@ _MODULES = (
 
 
 def _loaded_after(code: str, **environ: str) -> set[str]:
-    """Run `code` on its own, where no log has been set up; it must write nothing to the screen."""
+    """Run `code` in a new process without logging; it must write nothing to the screen."""
     script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, **environ}

@@ -1,4 +1,4 @@
-"""What is true of the way over the SDKs only."""
+"""Behavior of requests over the SDKs only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches that a host runs itself: asked for in its words, shown, and sent back to it and nobody else as they came."""
+"""Searches that a host runs itself: requested in its format, shown, and sent back unchanged to the same host only."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_the_search_is_asked_for_in_the_words_of_the_protocol_beside_the_tools(p
     }
     assert wanted[protocol] in tools
     assert '"read"' in tools
-    assert "Search the web." not in tools, "it is no function of ours"
+    assert "Search the web." not in tools, "it is not one of our functions"
     assert wanted[protocol] not in json.dumps(encode(protocol, replace(asking(protocol), tools=(Read().spec,))))
 
 
@@ -159,7 +159,7 @@ def test_what_was_searched_and_cited_is_told_once_before_the_end(protocol: str) 
     got, message, _, _ = played(protocol, STREAMS[protocol])
     assert got[-2:-1] == [WebSearched((QUERY,), (Source(URL, TITLE),))]
     assert isinstance(got[-1], ReplyEnded)
-    assert got[-1].stop is StopReason.END_TURN, "a search is no call of ours"
+    assert got[-1].stop is StopReason.END_TURN, "a search is not one of our calls"
     assert message.text == "It is 3."
     assert message.calls == ()
     shown = "".join(block.text for block in message.blocks if isinstance(block, Reasoning))
@@ -206,7 +206,7 @@ def test_a_search_that_was_cut_is_not_sent_back_and_one_that_is_paused_is() -> N
     got, message, _, body = played("anthropic", [ANTHROPIC[0], *text, *ANTHROPIC[1:5], *paused])
     assert isinstance(got[-1], ReplyEnded)
     assert got[-1].stop is StopReason.PAUSED
-    assert "srvtoolu_1" not in json.dumps(body), "the person spoke: the search never gets its result"
+    assert "srvtoolu_1" not in json.dumps(body), "the user spoke: the search never gets its result"
     own = replace(message, blocks=tuple(_at_home(block) for block in message.blocks))
     again: Any = encode("anthropic", asking("anthropic", user("Which?"), own))
     assert again["messages"][-1]["content"][-1] == {**_USED, "input": {"query": QUERY}}

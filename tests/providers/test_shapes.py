@@ -1,4 +1,4 @@
-"""Values a server sent: what is not of the shape that is wanted counts as absent."""
+"""Values a server sent: a value of an unexpected type counts as absent."""
 
 from __future__ import annotations
 

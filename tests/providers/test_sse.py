@@ -1,4 +1,4 @@
-"""The event-stream parser: the same events however the bytes are cut, and a bound on what it holds."""
+"""The event-stream parser: the same events however the bytes are split, and a bound on its buffer."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ _IGNORED_EVENTS = {
     "response.refusal.done", "response.function_call_arguments.done", "response.output_text.annotation.added",
     "response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
     "response.reasoning_summary_text.done", "response.reasoning_text.done",
-    # Tools and media nobody asked for.
+    # Unrequested tools and media.
     "response.audio.delta", "response.audio.done", "response.audio.transcript.delta",
     "response.audio.transcript.done", "response.code_interpreter_call_code.delta",
     "response.code_interpreter_call_code.done", "response.code_interpreter_call.completed",

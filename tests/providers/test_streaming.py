@@ -1,4 +1,4 @@
-"""The loop that reads an answer: how long it waits for what, without an SDK and without a socket."""
+"""The loop that reads a response, and its time limits, without an SDK and without a socket."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read(protocol: str, limits: Timeouts, *pieces: bytes) -> tuple[list[ReplyEve
 
 
 def greeting(protocol: str) -> bytes:
-    """What a host sends at once, before the model says anything."""
+    """Return the event that a host sends at once, before the first output."""
     return as_bytes(Recording(protocol, "greeting", [_GREETINGS[protocol]], False, [], None))
 
 

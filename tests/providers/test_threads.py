@@ -1,4 +1,4 @@
-"""Blocking work beside the loop: its result, its failure, and nobody held up by it."""
+"""Blocking work in a thread: its result, its failure, and a loop that is never blocked."""
 
 from __future__ import annotations
 

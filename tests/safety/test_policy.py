@@ -285,12 +285,41 @@ def test_a_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
         "x=1; cp evil .git/hooks/pre-commit",
         'f=a; echo evil > "$f"',
         "f() { cat > ~/.pro\\file; }; f",
+        """awk 'BEGIN{print "x" > "/root/.bashrc"}'""",
+        "docker run -v ~/.bashrc:/x image",
+        "cd ~/.ssh:x; make",
+        "git config core.hooksPath /tmp/x",
+        "git config --global core.pager x",
+        "git -c x=y config alias.x '!id'",
+        "git remote set-url origin 'ext::sh -c id'",
+        "npm config set prefix x",
+        "pip3 config set global.index-url x",
+        """cp x "$(git rev-parse --git-dir)/config" """,
+        "find ~ -name '*rc' -exec tee -a {} ;",
+        "find $HOME -name 'b*' -o -name '*shrc' -delete",
     ],
 )
-def test_bypass_mode_denies_a_command_that_may_write_a_protected_name(repo: Path, command: str) -> None:
+@pytest.mark.parametrize("around", ["{}", "true && {}", "{} || true", "( {} )"])
+def test_bypass_mode_denies_a_command_that_may_write_a_protected_name(repo: Path, command: str, around: str) -> None:
     policy = policy_for(repo, NO_SANDBOX, mode="bypass")
-    assert _shell(policy, command) == "deny"
-    assert _shell(policy, "x=1; make > build.log") == "allow"
+    assert _shell(policy, around.format(command)) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x=1; make > build.log",
+        "make && git config --get user.name",
+        "git status && git push",
+        "git commit -m 'config add'",
+        "npm install && npm run config",
+        "find . -name '*.rc' -delete",
+        "cp *.json dist/",
+        "git rev-parse HEAD > version.txt",
+    ],
+)
+def test_bypass_mode_runs_other_commands_without_a_sandbox(repo: Path, command: str) -> None:
+    assert _shell(policy_for(repo, NO_SANDBOX, mode="bypass"), command) == "allow"
 
 
 def test_a_redirection_is_an_edit(repo: Path) -> None:

@@ -1,4 +1,4 @@
-"""What comes of edits as models really send them: the table is in `edit_cases`."""
+"""Edits as models really send them: the table is in `edit_cases`."""
 
 from __future__ import annotations
 

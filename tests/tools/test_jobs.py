@@ -1,4 +1,4 @@
-"""Commands in the background: they go on, are read and stopped, and end with the session."""
+"""Background commands: they continue, are read and stopped, and end with the session."""
 
 from __future__ import annotations
 

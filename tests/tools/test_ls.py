@@ -1,4 +1,4 @@
-"""What `ls` shows of a folder."""
+"""The output of `ls`."""
 
 from __future__ import annotations
 

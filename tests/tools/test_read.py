@@ -1,4 +1,4 @@
-"""What the model sees of a file."""
+"""File content as the model sees it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_output_errors_and_exit_code_come_back(bench: Bench) -> None:
 
 
 def test_output_is_passed_on_while_it_runs(bench: Bench) -> None:
-    """The command goes on only when its first output was seen; a character is cut in two at that place."""
+    """The command continues only after its first output was seen; a character is cut in two at that place."""
     seen: list[str] = []
 
     def output(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What every spec says about its tool, and that a policy believes nothing else."""
+"""The facts in every spec, and that a policy uses nothing else."""
 
 from __future__ import annotations
 

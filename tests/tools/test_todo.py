@@ -1,4 +1,4 @@
-"""The list of what is to do, and questions that are none."""
+"""The to-do list, and invalid questions."""
 
 from __future__ import annotations
 

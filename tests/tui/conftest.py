@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from textual._context import active_app
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.screen import Screen
 
 TICK_S = 0.001
@@ -48,4 +50,21 @@ def exact_pilot() -> Iterator[None]:
         patch.setattr("textual.app.wait_for_idle", wait_for_idle)
         patch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
         patch.setenv("COLORTERM", "truecolor")  # snapshots show the themes as a terminal of 16 million colours does
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_style_rules() -> Iterator[None]:
+    """Parse each stylesheet once for all apps with the same variables: the rules do not change."""
+    found: dict[object, list[RuleSet]] = {}
+    parse = Stylesheet._parse_rules
+
+    def parse_once(sheet: Stylesheet, *given: Any, **named: Any) -> list[RuleSet]:
+        key = (frozenset(sheet._variables.items()), given, frozenset(named.items()))
+        if key not in found:
+            found[key] = parse(sheet, *given, **named)
+        return found[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_once)
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
 
 _SERVICES = frozenset(field.name for field in fields(Services))
+
+
+PATIENCE_S, MIN_PAUSES = 5.0, 300
+"""How long `Running.until` waits. The pauses give the app enough turns on a busy machine, where they take longer."""
 
 
 @dataclass
@@ -50,10 +55,19 @@ class Running:
         await self.type(text)
         await self.pilot.press("enter")
 
+    @property
+    def screen(self) -> str:
+        """The rows on the screen."""
+        return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
+
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds` returns True; the test's time limit ends a wait that never succeeds."""
+        """Let the app work until `holds`; fail with the screen after `PATIENCE_S` and `MIN_PAUSES`."""
+        end, pauses = time.monotonic() + PATIENCE_S, 0
         while not holds():
+            if time.monotonic() > end and pauses > MIN_PAUSES:
+                raise AssertionError(f"the app did not reach the expected state:\n{self.screen}")
             await self.pilot.pause()
+            pauses += 1
 
     async def until_idle(self) -> None:
         """Wait until the turn has ended and the transcript shows its result."""

@@ -104,6 +104,17 @@ def test_clear_and_its_alias_start_a_new_session() -> None:
         drive(test, conversation)
 
 
+def test_clear_shows_the_current_model_after_a_switch() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/model other/thing")
+        await run.until(lambda: run.conversation.model == "other/thing")
+        await run.send("/clear")
+        await run.pilot.pause()
+        assert "Model   other/thing\n" in run.text
+
+    drive(test)
+
+
 def test_clear_waits_for_the_turn_to_be_interrupted() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, ended()])

@@ -327,7 +327,7 @@ class Servers:
         if isinstance(error, NotApprovedError):
             self._wait_for_approval(server, error.files)
             return
-        why = str(error) if isinstance(error, ServerError) else f"internal error ({type(error).__name__}: {error})"
+        why = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
         server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
         how = f"; type /mcp restart {server.spec.name} to restart it" if self._is_attended else ""
         self._notice("warning", f"{server.spec.name} failed: {server.problem}{how}")

@@ -189,6 +189,8 @@ class Clients:
 
     def connect(self, selection: Selection) -> ModelClient:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` if a key is missing."""
+        if selection.provider is not None:
+            return self._client(selection.provider, selection)
         context = self._context
         settings, spec = context.settings, selection.spec
         network = settings.network_for(spec.name)

@@ -14,6 +14,7 @@ from qcode.agent.keys.keys import Keys
 from qcode.agent.options import RunContext
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.protocol.errors import ErrorKind, ExitCode, ProviderError, QcodeError, UsageError
+from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import is_command, is_local
 from qcode.providers.openai.quirks import MaxTokensField
@@ -31,13 +32,15 @@ NO_CREDENTIAL_TEXT = (
 class Selection:
     """A selected model. `name` is `provider/model`, `model` its name at the host; `note` says why it was chosen.
 
-    `is_last_resort`: it was chosen only because nothing was configured or found.
+    `is_last_resort`: it was chosen only because nothing was configured or found. `provider` is given by a program that
+    brings its own; otherwise one is connected by `spec`.
     """
 
     spec: ProviderSpec
     model: str
     note: str
     is_last_resort: bool = False
+    provider: Provider | None = None
 
     @property
     def name(self) -> str:
@@ -86,7 +89,7 @@ def named(name: str, settings: Settings, note: str) -> Selection:
 
         close = nearest(provider, specs)
         hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(specs))}"
-        raise UsageError(f'there is no provider "{provider}"{hint}')
+        raise UsageError(f'unknown provider "{provider}"{hint}')
     if provider in specs and provider not in ("demo",):
         return default_of(specs[provider], settings, note)
     if name == "demo":
@@ -184,6 +187,10 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
 def begin_with(context: RunContext) -> Selection:
     """Return the selection by the flags, settings and keys of this run; raise `QcodeError` if there is none."""
     options, connected = context.options, ""
+    if options.model is not None and not isinstance(options.model, str):
+        name = options.model.name
+        spec = ProviderSpec(name, "demo", needs_key=False)
+        return Selection(spec, name, "given by the program", provider=options.model)
     if not context.settings.model:
         from qcode.agent.choices import Choices
 
@@ -192,7 +199,7 @@ def begin_with(context: RunContext) -> Selection:
         return choose(
             context.settings,
             context.keys,
-            options.model,
+            options.model_name or None,
             options.base_url,
             has_demo=context.is_attended,
             connected=connected,

@@ -278,7 +278,8 @@ def save_export(folder: Path, name: str, text: str) -> str:
     except FileExistsError:
         raise ValueError(f"{name} already exists. Choose another file name.") from None
     except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"Cannot write {name}: {getattr(error, 'strerror', None) or error}.") from None
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise ValueError(f"Cannot write {name}: {reason}.") from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text)

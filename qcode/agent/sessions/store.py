@@ -144,7 +144,7 @@ class SessionStore:
             partial=self._partial(session_id),
         )
         if not loaded.has_header:
-            session.begin(model=loaded.model, cwd=loaded.cwd, root=str(self._root))
+            session.begin(model=loaded.model, cwd=loaded.cwd or str(self._root), root=str(self._root))
         if loaded.recovered is not None:
             session.recover(loaded.recovered)
         if loaded.entries and loaded.entries[-1].is_filled_in:

@@ -10,7 +10,6 @@ JSON is requested without tools, joined at the seam and parsed strictly; a compl
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,7 @@ from qcode.protocol.events import LimitReached, Notice, Retry, ToolPayloadRepair
 from qcode.protocol.messages import Message
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import StopReason
+from qcode.text.fences import without_opening
 from qcode.text.json import DuplicateKeyError, parse_arguments
 
 if TYPE_CHECKING:
@@ -376,7 +376,6 @@ def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> lis
 
 
 _ISSUE = "cut_arguments"
-_OPENED_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n")
 
 
 def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
@@ -405,7 +404,7 @@ def ask_for_arguments(state: ReplyState) -> list[Effect]:
 def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
     """Append the received rest. Run the call if its JSON is complete, ask again if it was truncated, or reject it."""
     call = _cut_call(state)
-    rest = _OPENED_FENCE.sub("", text_of(attempt.drafts))
+    rest = without_opening(text_of(attempt.drafts), "json")
     state.kept_tokens += state.tokens_of(attempt)
     cap = attempt.request.max_tokens
     closed = _closed_object(call.text + rest)

@@ -125,6 +125,9 @@ class DemoProvider:
     async def model_names(self) -> tuple[str, ...]:
         return (DEMO_MODEL,)
 
+    def warm_up(self) -> None:
+        """Do nothing: there is no SDK."""
+
     async def close(self) -> None:
         """Do nothing: there is no connection."""
 

@@ -63,10 +63,7 @@ class TextCallProvider:
         return await self._inner.model_names()
 
     def warm_up(self) -> None:
-        """Load in advance what the inner provider needs for its first request. It blocks: call it in a thread."""
-        load = getattr(self._inner, "warm_up", None)
-        if load is not None:
-            load()
+        self._inner.warm_up()
 
     async def close(self) -> None:
         await self._inner.close()

@@ -1,4 +1,4 @@
-"""The command line of bubblewrap for a confinement: options as bwrap(1) documents them. Looks at kinds of files only.
+"""The command line of bubblewrap for a confinement: options as bwrap(1) documents them. Reads only file types.
 
 bwrap reads the whole list of mounts after each one, so a mount costs about 0.15 ms, and more the more there are.
 """
@@ -15,8 +15,8 @@ from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 from qcode.safety.sandbox.seccomp import FilterName, filter_program
 from qcode.values import dataclass
 
-# Sockets of services and other programs' files. Connecting needs no right to write.
-_PRIVATE = ("/run", "/tmp", "/var/tmp")  # noqa: S108  # names of folders to cover, nothing is put there
+# They contain sockets of services and files of other programs. A read-only mount does not prevent connecting.
+_PRIVATE = ("/run", "/tmp", "/var/tmp")  # noqa: S108  # folders to cover; nothing is written there
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _DEVICE_LINKS = (
@@ -33,24 +33,24 @@ _ROOT_DEVICES = ("/dev/dri", "/dev/fuse", "/dev/kvm", "/dev/net", "/dev/shm", "/
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How bwrap makes its sandbox on this machine."""
+    """The form of the sandbox that bwrap can create on this machine."""
 
     program: str
     """The path of `bwrap`."""
     is_root: bool = False
     has_user_namespace: bool = True
-    """Root can do without, and often has to in a container."""
+    """Root does not need one, and often cannot create one in a container."""
     is_prepared: bool = False
-    """The thread that starts bwrap makes most mounts; only root without a user namespace can."""
+    """Whether the thread that starts bwrap makes most mounts; only root without a user namespace can."""
 
 
 def launch(way: Way, argv: Sequence[str], confinement: Confinement) -> Launch:
-    """Return how `argv`, whose first item is an absolute path, starts in `confinement`."""
+    """Return the launch of `argv`, whose first item is an absolute path, in `confinement`."""
     level = confinement.level
     options = [way.program, "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--unshare-user"] if way.has_user_namespace else []
     if level == "protect":
-        # A user namespace keeps the command from entering other processes through /proc; root needs one of processes.
+        # A user namespace keeps the command out of other processes in /proc; root needs a PID namespace for that.
         options += ["--unshare-pid"] if way.is_root else []
         for capability in _KEPT_BY_ROOT if way.is_root else ():
             options += ["--cap-add", capability]
@@ -82,7 +82,7 @@ def _build_root(confinement: Confinement) -> None:
 
 
 def _refined(confinement: Confinement) -> list[str]:
-    """Pin, protect and hide, unless something is gone meanwhile; a hidden path that is gone ends bwrap."""
+    """Return options that pin, protect and hide paths. Paths that no longer exist are skipped, except hidden ones."""
     options: list[str] = []
     for path in confinement.pinned:
         options += ["--bind-try", path, path]
@@ -94,7 +94,7 @@ def _refined(confinement: Confinement) -> list[str]:
 
 
 def _private_root(confinement: Confinement) -> list[str]:
-    """Build a root of the readable folders; everything else is missing."""
+    """Return options for a root of the readable folders; everything else is absent."""
     options: list[str] = []
     for folder in (*_PRIVATE, "/dev"):
         options += ["--tmpfs", folder]
@@ -127,7 +127,7 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
 
 
 def _as_on_the_host(way: Way) -> list[str]:
-    """Show everything as on the host, but to root the disks and what has the kernel start a program."""
+    """Return options that show the host, but hide from root the disks and files that make the kernel run a program."""
     if not way.is_root:
         return ["--dev-bind", "/", "/"]
     options = ["--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]

@@ -1,9 +1,8 @@
-"""What a confined command may see and write, and which confinement a session's folders call for at each level.
+"""The paths that a confined command may see and write, for each level and the folders of a session.
 
-`Confinement` says how one command is confined, whichever kind of sandbox does it. `confinement_for` makes one from
-the folders of the session (`paths.SandboxScope`) and the names that `index` found. `program_folders` are the folders
-that a command must see to run the programs on its search path, and nothing else of the home folder. This reads the
-disk and changes nothing.
+`Confinement` describes the confinement of one command, independent of the kind of sandbox. `confinement_for` derives
+it from the folders of the session (`paths.SandboxScope`) and the names that `index` found. `program_folders` returns
+the folders of the home that programs on the search path need. This module reads the disk and changes nothing.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ EMPTY_FILE = str(Path(qcode.__file__).resolve().parent / "py.typed")
 class Confinement:
     """The confinement of one command. All paths are absolute, without links, and exist.
 
-    A path below another one of the same or of an earlier field refines it.
+    A path below another one in the same or an earlier field overrides it.
     """
 
     level: Level
     readable: tuple[str, ...] = ()
     """Folders and files that a `read-only` command sees; the other levels see everything."""
     links: tuple[tuple[str, str], ...] = ()
-    """Links outside the folders of the session that paths to these go through: their place and their text."""
+    """Links on the way to the folders of the session: path and target of each."""
     empty: tuple[str, ...] = ()
-    """Folders that a `read-only` command finds, with nothing in them but what is readable."""
+    """Folders that exist for a `read-only` command, empty except for readable paths below."""
     writable: tuple[str, ...] = ()
-    """Folders that a `workspace` command writes in."""
+    """Folders in which a `workspace` command may write."""
     pinned: tuple[str, ...] = ()
-    """Folders that are neither moved nor removed, because something protected is below them."""
+    """Folders that cannot be moved or removed, because a protected path is below them."""
     protected: tuple[str, ...] = ()
-    """What is not written although it is below something writable."""
+    """Paths that are read-only although they are below a writable one."""
     hidden: tuple[str, ...] = ()
     """Secrets outside the workspace: files that read as empty, folders that look empty."""
     masked: tuple[str, ...] = ()
-    """Secret files in the workspace, which read as empty if the kind of sandbox can do that."""
+    """Secret files in the workspace, which read as empty if the kind of sandbox supports it."""
 
 
 SYSTEM_FOLDERS = (
@@ -56,14 +55,14 @@ SYSTEM_FOLDERS = (
 """Folders of the system that every command sees, if they exist."""
 _PARTS_OF_PREFIX = ("lib", "lib64", "libexec", "share")
 _SHARED_PREFIXES = (".local",)
-"""Prefixes in the home whose `share` holds everything that programs keep there, keyrings included."""
+"""Prefixes in the home whose `share` contains data of all programs, including keyrings."""
 
 
 def program_folders(search_path: str, home: str) -> tuple[str, ...]:
-    """Return real paths, outside the folders of the system, of the programs on `search_path` and what they load.
+    """Return real paths, outside the system folders, of the programs on `search_path` and their libraries.
 
-    For `PREFIX/bin` these are that folder and the libraries beside it, for a virtual environment all of it with the
-    interpreter it was made of, for a folder of shims all that its manager installed. None of them holds credentials, or
+    For `PREFIX/bin` these are that folder and the libraries beside it; for a virtual environment, the environment and
+    its base interpreter; for a folder of shims, everything that its manager installed. No path contains credentials or
     the home folder itself.
     """
     found: list[str] = []
@@ -93,14 +92,14 @@ def _needed_for(folder: str, home: str) -> Iterator[str]:
 
 
 def _is_offered(path: str, home: str) -> bool:
-    """Return whether a path exists and holds neither the home folder nor credentials in it."""
+    """Return whether a path exists and contains neither the home folder nor credentials."""
     if not os.path.lexists(path) or is_within(home or "/", path):
         return False
     return not any(is_within(f"{home}/{name}", path) for name in CREDENTIALS)
 
 
 def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the links that these paths go through outside the `visible` folders: place and text of each."""
+    """Return the links on these paths outside the `visible` folders: path and target of each."""
     found: dict[str, str] = {}
     for path in paths:
         pending, current, seen = path.split("/")[1:], "", 0
@@ -131,7 +130,7 @@ _SYSTEM_SECRETS = (
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """What a `read-only` command of a session sees besides the workspace. It rarely changes."""
+    """The paths besides the workspace that a `read-only` command of a session sees. They rarely change."""
 
     readable: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
@@ -139,7 +138,7 @@ class MachineView:
 
 
 def machine_view(scope: SandboxScope) -> MachineView:
-    """Return what `scope` calls for on this machine now."""
+    """Return the current view for `scope` on this machine."""
     system = tuple(path for path in SYSTEM_FOLDERS if os.path.lexists(path))
     folders = _folders(scope)
     programs = program_folders(scope.search_path, scope.home_path)
@@ -160,8 +159,8 @@ def confinement_for(
 ) -> Confinement:
     """Return the confinement of a command of the session.
 
-    `contents` is what the workspace holds now. `keeps_git_config`: the configuration of git stays readable at the
-    level `read-only`, unless it holds credentials. `view` is a `machine_view` that was looked up a moment ago.
+    `contents` are the protected files of the workspace. `keeps_git_config`: the configuration of git stays readable at
+    the level `read-only`, unless it contains credentials. `view` is a recent `machine_view`.
     """
     if level == "read-only":
         masked = contents.secrets if keeps_git_config else (*contents.secrets, *contents.git_configs)
@@ -204,7 +203,7 @@ def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) 
 
 
 def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
-    """Return what exists of the files outside the workspace that nothing may write, in any mode."""
+    """Return the existing files outside the workspace that are read-only in every mode."""
     home = scope.home_path
     found = [os.path.realpath(path) for path in scope.own if path.exists()]
     if home:
@@ -214,7 +213,7 @@ def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
 
 
 def _folders(scope: SandboxScope) -> tuple[str, ...]:
-    """Return the folders of the session, none of them below another one."""
+    """Return the folders of the session, without those below another one."""
     found = dict.fromkeys((*scope.roots, *filter(None, (scope.scratch_path,))))
     return tuple(path for path in found if not is_within_any(path, found.keys() - {path}))
 
@@ -236,7 +235,7 @@ def _histories(home: str) -> list[str]:
 
 
 def _system_secrets() -> Iterator[str]:
-    """Yield the secrets of the system that this process could read: for most users none."""
+    """Yield the secrets of the system that this process can read; for most users there are none."""
     keys: list[str] = []
     with contextlib.suppress(OSError):
         keys = [f"/etc/ssh/{name}" for name in os.listdir("/etc/ssh")]  # noqa: PTH208  # text
@@ -246,7 +245,7 @@ def _system_secrets() -> Iterator[str]:
 
 
 def _real_targets(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the real paths of what exists; a link stands for what it leads to."""
+    """Return the real paths of the existing files; a link is replaced by its target."""
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))  # noqa: PTH110  # text
 
 
@@ -267,7 +266,7 @@ def _parts(search_path: str) -> list[str]:
 
 
 def depth(path: str) -> int:
-    """Return how deep a path lies: what is mounted later must lie deeper."""
+    """Return the depth of a path. Mounts are made in this order, because a later one covers an earlier one below it."""
     return path.count("/")
 
 

@@ -1,4 +1,4 @@
-"""Which sandbox works on this machine, found by trying to leave it."""
+"""Detects the sandbox that works on this machine, by trying to escape from it."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ exit 42
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A sandbox that was tried and held."""
+    """A sandbox that passed the escape tests."""
 
     kind: Kind
     levels: tuple[Level, ...]
     way: Way = Way("")
-    """How bubblewrap does it."""
+    """The form that bubblewrap uses."""
 
     def launch(self, argv: Sequence[str], confinement: Confinement) -> Launch:
-        """Return how `argv` (whose first item is an absolute path) starts confined.
+        """Return the confined launch of `argv`, whose first item is an absolute path.
 
-        Raise `ValueError` for a level that this kind cannot give.
+        Raise `ValueError` for a level that this kind does not support.
         """
         if confinement.level not in self.levels:
             raise ValueError(f"{self.kind} cannot give the level {confinement.level}")
@@ -71,7 +71,7 @@ class Sandbox:
 
     @property
     def description(self) -> str:
-        """What it does, in one line for the user."""
+        """The effect of the sandbox, in one line for the user."""
         if self.kind == "bubblewrap":
             return (
                 "bubblewrap: read-only commands run without asking; they cannot write, reach the network or "
@@ -95,7 +95,7 @@ _FINDING = threading.Lock()
 def find_sandbox(*, allows: Sequence[Kind] = ("bubblewrap", "landlock")) -> Sandbox | None:
     """Return the best sandbox that works here, None if none does.
 
-    The first call runs a few short processes; the answer holds for the life of this process. Safe in a thread.
+    The first call runs a few short processes; the result is cached for the life of this process. Thread-safe.
     """
     if sys.platform != "linux":
         return None
@@ -104,7 +104,7 @@ def find_sandbox(*, allows: Sequence[Kind] = ("bubblewrap", "landlock")) -> Sand
 
 
 def candidates(kind: Kind) -> list[Sandbox]:
-    """Return the sandboxes of a kind that may work here, the best first; none of them was tried."""
+    """Return the untested sandboxes of a kind that may work here, the best first."""
     try:
         filter_program("read-only", os.uname().machine)
     except UnknownMachine:
@@ -128,7 +128,7 @@ def candidates(kind: Kind) -> list[Sandbox]:
 
 
 def holds(sandbox: Sandbox) -> bool:
-    """Return whether a command runs in the sandbox and none of the attempts to leave it succeeds."""
+    """Return whether a command runs in the sandbox and every attempt to escape fails."""
     with tempfile.TemporaryDirectory(prefix="qcode-probe-") as made:
         folder = os.path.realpath(made)
         Path(folder, "seen").write_text("visible\n")
@@ -143,7 +143,7 @@ def holds(sandbox: Sandbox) -> bool:
 def _exit_code(launch: Launch) -> int | None:
     """Return the exit code of a launch, None if it cannot start or does not end.
 
-    As in `tools.processes`, it starts in a thread of its own, which is restricted with it.
+    As in `tools.processes`, it starts in a separate thread, which is restricted with it.
     """
     codes: list[int] = []
 

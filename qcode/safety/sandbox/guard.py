@@ -1,8 +1,8 @@
-"""Puts back what a command changed under protected names that no mount could protect: new things, and links.
+"""Restores protected names that a command changed although no mount protects them: new names, and links.
 
-A guard remembers the protected names before a command and compares them after it. Nothing is lost: what the command
-made is moved into the session's private folder, and one line says where. What `git init` and `git clone` add to
-git's folders may stay if it can run nothing (`is_as_git_makes_it`).
+A guard remembers the protected names before a command and compares them after it. Nothing is lost: the new version is
+moved to the session's private folder, and one line names the new path. Files that `git init` and `git clone` create
+may stay if they can run nothing (`is_as_git_makes_it`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qcode.safety.sandbox import relocation
 from qcode.values import dataclass
 
 MAX_KEPT = 256 * 1024
-"""Bytes of a file that are kept to restore it. Of a larger one a change is only reported."""
+"""Bytes of a file that are kept to restore it. A change of a larger file is only reported."""
 MAX_KEPT_IN_ALL = 8 * 1024 * 1024
 MAX_REPORTED = 20
 _CLOCK_GRAIN_NS = 20_000_000
@@ -29,7 +29,7 @@ _Identity = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A protected path as it was: its identity, and what restores it."""
+    """A protected path before the command: its identity, and the data to restore it."""
 
     identity: _Identity
     link: str | None = None
@@ -47,10 +47,11 @@ class Guard:
         folder: str,
         is_harmless: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """`find` lists what exists under protected names now, and says whether it looked everywhere.
+        """Remember the current state.
 
-        `mounted` are paths that a mount protects, so that only somebody else can have changed them. `folder` takes what
-        is put aside. `is_harmless` says of a new path that it may stay.
+        `find` returns the existing protected paths, and whether the search was complete. `mounted` are paths that a
+        mount protects, so the command cannot have changed them. New versions are moved to `folder`. `is_harmless`
+        returns whether a new path may stay.
         """
         self._find = find
         self._mounted = frozenset(mounted)
@@ -64,11 +65,11 @@ class Guard:
         self._before: dict[str, Remembered] = _remember(paths, self._mounted)
 
     def accept(self, paths: Iterable[str]) -> None:
-        """Note paths that are about to change with the user's approval."""
+        """Exempt paths that are about to change with the user's approval."""
         self._accepted |= frozenset(paths)
 
     def renew(self, paths: Iterable[str]) -> None:
-        """Remember accepted paths as they are now: from here on they stay like this."""
+        """Remember the approved state of accepted paths, and protect it from here on."""
         with self._lock:
             for path in paths:
                 self._before.pop(path, None)
@@ -77,12 +78,12 @@ class Guard:
             self._accepted -= frozenset(paths)
 
     def check(self) -> tuple[str, ...]:
-        """Put back what changed since the start or the last check; return one line for each change."""
+        """Restore changes since the start or the last check; return one line for each."""
         with self._lock:
             lines = [line for line in self._check() if line not in self._reported]
             self._reported.update(lines)
         if len(lines) > MAX_REPORTED:
-            lines = [*lines[:MAX_REPORTED], f"{len(lines) - MAX_REPORTED} more protected names were put back."]
+            lines = [*lines[:MAX_REPORTED], f"{len(lines) - MAX_REPORTED} more protected names were restored."]
         return tuple(lines)
 
     def _check(self) -> list[str]:
@@ -96,17 +97,17 @@ class Guard:
         return lines
 
     def _is_new(self, path: str) -> bool:
-        """Return whether a path that was not found before is new: a name that was overlooked is not."""
+        """Return whether a path was created since the start, and not only missed by an incomplete search."""
         try:
             return self._knows_all or os.lstat(path).st_ctime_ns >= self._begun_ns
         except OSError:
             return False
 
     def _remove_new(self, path: str) -> str:
-        aside = self._put_aside(path)
-        if not aside:
+        moved = self._move_away(path)
+        if not moved:
             return f"{path} is a protected name. It is new and could not be removed: check it."
-        return f"{path} is a protected name, so it was removed again. The new version is in {aside}."
+        return f"{path} is a protected name, so it was removed again. The new version is in {moved}."
 
     def _restore(self, path: str, remembered: Remembered) -> list[str]:
         try:
@@ -119,17 +120,17 @@ class Guard:
             return []
         if remembered.link is None and remembered.content is None:
             return [f"{path} is a protected name. It changed and cannot be restored: check it."]
-        aside = self._put_aside(path) if info is not None else ""
-        if (info is not None and not aside) or not _write(path, remembered):
+        moved = self._move_away(path) if info is not None else ""
+        if (info is not None and not moved) or not _write(path, remembered):
             return [f"{path} is a protected name. It changed and could not be restored: check it."]
-        kept = f" The new version is in {aside}." if aside else ""
+        kept = f" The new version is in {moved}." if moved else ""
         return [f"{path} is a protected name, so it was restored.{kept}"]
 
-    def _put_aside(self, path: str) -> str:
-        """Move a path into the private folder; return its place there, empty if it could not be moved."""
+    def _move_away(self, path: str) -> str:
+        """Move a path to the private folder; return the new path, empty if it could not be moved."""
         if not self._folder:
             return ""
-        folder = f"{self._folder}/put-back"
+        folder = f"{self._folder}/replaced"
         name = path.rpartition("/")[2].lstrip(".") or "file"
         try:
             relocation.make_folder(folder)
@@ -164,7 +165,7 @@ def _identity(info: os.stat_result) -> _Identity:
 
 
 def _is_same(path: str, info: os.stat_result, remembered: Remembered) -> bool:
-    """Return whether another file or link at `path` says the same as the one before."""
+    """Return whether the file or link at `path` has the same content as before."""
     try:
         if stat.S_ISLNK(info.st_mode):
             return os.readlink(path) == remembered.link  # noqa: PTH115  # text, unchanged
@@ -209,7 +210,7 @@ _HARMLESS_INFO = frozenset({"exclude", "refs"})
 
 
 def is_as_git_makes_it(path: str) -> bool:
-    """Return whether a new path in a folder of git is as git itself makes it, and can run nothing."""
+    """Return whether a new path in a folder of git could come from git itself, and can run nothing."""
     name = path.rpartition("/")[2]
     try:
         if name == "config":
@@ -230,7 +231,7 @@ def is_as_git_makes_it(path: str) -> bool:
 
 
 def _is_plain_config(path: str) -> bool:
-    """Return whether a configuration holds nothing but settings that cannot start a program."""
+    """Return whether a configuration contains only settings that cannot start a program."""
     section = ""
     for raw in _small_text(path).splitlines():
         line = raw.strip()
@@ -253,7 +254,7 @@ def _holds_only(path: str, is_known: Callable[[str], bool]) -> bool:
 
 
 def _leads_into_git(path: str) -> bool:
-    """Return whether a `.git` file leads into a folder of that name, whose configuration is protected itself."""
+    """Return whether a `.git` file points into a `.git` folder, whose configuration is itself protected."""
     text = _small_text(path)
     if not text.startswith("gitdir: "):
         return False

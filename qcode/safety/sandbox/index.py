@@ -1,7 +1,7 @@
-"""An index of the names in a workspace that matter to its safety, found by one walk and refreshed folder by folder.
+"""An index of the protected names in a workspace, built by one walk and refreshed folder by folder.
 
-A folder whose ctime is as it was holds the same names as before, and a ctime cannot be set back. So a refresh costs
-one `lstat` for each folder. No link is followed.
+A folder with an unchanged ctime contains the same names as before, and a ctime cannot be set back. So a refresh costs
+one `lstat` for each folder. Links are not followed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
 
 MAX_WALK_S = 10.0
 LARGE_TREE = 5_000
-"""Folders above which the index is looked at again at most every `LARGE_TREE_S`."""
+"""Number of folders above which the index is refreshed at most every `LARGE_TREE_S`."""
 LARGE_TREE_S = 2.0
 _CTIME_GRAIN_NS = 20_000_000
 """A folder that changed this shortly before its scan may change again without a new ctime: the clock of a file system
@@ -33,7 +33,7 @@ _ENVIRONMENT_FILE = re.compile(r"\.env([._~-].*)?|\.envrc(\..*)?")
 _GIT_CONFIGS = frozenset({"config", "config.worktree"})
 _GIT_STEERING = _GIT_CONFIGS | {"hooks", "info", "commondir", "gitdir"}
 _NOT_WALKED_IN_GIT = frozenset({"objects", "refs", "logs", "lfs"})
-"""In a folder of git: what only git names, and so many files that a walk would notice."""
+"""Folders of git with names that only git chooses, and too many files to walk quickly."""
 _MAX_CONFIG = 64 * 1024
 _CREDENTIALS = re.compile(rb"://[^/\s]*@|extraheader|token|password|secret|oauth", re.IGNORECASE)
 
@@ -45,7 +45,7 @@ _UNKNOWN, _GONE = -1, -2
 
 @mutable_dataclass(slots=True)
 class _Folder:
-    """What one scan of a folder found."""
+    """The result of scanning one folder."""
 
     in_dependency: bool
     in_git: bool
@@ -59,7 +59,7 @@ class _Folder:
 
 
 class WorkspaceIndex:
-    """Looks for what `WorkspaceContents` names below some folders. Safe from several threads."""
+    """An index of `WorkspaceContents` below some folders. Thread-safe."""
 
     def __init__(self, roots: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         """`roots` are real paths."""
@@ -73,7 +73,7 @@ class WorkspaceIndex:
         self._next_look = 0.0
 
     def look(self, *, is_forced: bool = False) -> WorkspaceContents:
-        """Return what the workspace holds now. `is_forced`: also if a large tree was looked at a moment ago."""
+        """Return the current contents. `is_forced`: refresh a large tree even if it was refreshed a moment ago."""
         with self._lock:
             now = self._clock()
             if self._contents is not None and not is_forced and now < self._next_look:
@@ -97,7 +97,7 @@ class WorkspaceIndex:
         self._watched = _identities(chain(steering, secrets))
         aliases = walk.other_names(self._watched)
         secrets += [name for path in secrets for name in aliases.get(self._inode(path), ())]
-        # A link that is called like a secret makes one of what it leads to.
+        # The target of a link with a secret name is a secret.
         named = [os.path.realpath(path) for folder in folders for path in folder.secret_links]
         secrets += [path for path in named if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
         return WorkspaceContents(
@@ -117,7 +117,7 @@ class WorkspaceIndex:
 
 
 class _FolderPass:
-    """One pass over the folders of an index, in bounded time."""
+    """One pass over the folders of an index, with a time limit."""
 
     def __init__(
         self, folders: dict[str, _Folder], kinds: dict[str, int], clock: Callable[[], float], deadline: float
@@ -130,7 +130,7 @@ class _FolderPass:
         self.is_complete = True
 
     def refresh(self, roots: Sequence[str]) -> bool:
-        """Scan what is new or has changed, forget what is gone; return whether anything was scanned or forgotten."""
+        """Scan new and changed folders, and drop deleted ones; return whether there were any."""
         if self._folders and not self._has_changed():
             return False
         reached: set[str] = set()
@@ -156,7 +156,7 @@ class _FolderPass:
         return True
 
     def _has_changed(self) -> bool:
-        """Mark the folders that changed since their scan; return whether there is one, or one was never scanned."""
+        """Mark the folders that changed since their scan or were never scanned; return whether there are any."""
         has_changed = False
         for path, folder in self._folders.items():
             try:
@@ -169,14 +169,14 @@ class _FolderPass:
         return has_changed
 
     def kind_of(self, name: str) -> int:
-        """Return what a name says, as a set of bits."""
+        """Return the categories of a name, as a set of bits."""
         kind = self._kinds.get(name)
         if kind is None:
             kind = self._kinds[name] = _kind(name)
         return kind
 
     def other_names(self, watched: dict[str, tuple[int, ...]]) -> dict[int, list[str]]:
-        """Return every name of those watched files that have several, by inode."""
+        """Return all names of watched files that have several hard links, by inode."""
         wanted = {identity[0] for identity in watched.values() if identity and identity[2] > 1}
         found: dict[int, list[str]] = {}
         if not wanted:
@@ -204,7 +204,7 @@ class _FolderPass:
             folder.is_settled = False
             folder.ctime_ns = _GONE
             return
-        # The change must lie clearly before the scan: otherwise a second one could carry the same time.
+        # The change must be clearly older than the scan: otherwise a second change could have the same ctime.
         folder.ctime_ns = info.st_ctime_ns
         folder.is_settled = stat.S_ISDIR(info.st_mode) and info.st_ctime_ns < begun - _CTIME_GRAIN_NS
         for entry in _entries(path):
@@ -234,7 +234,7 @@ class _FolderPass:
             return
         is_file = not entry.is_dir(follow_symlinks=False)
         if kind & _GIT:
-            # A file or a link of this name says where the repository is.
+            # A file or a link of this name points to the repository.
             if is_file:
                 folder.git_steering.append(entry.path)
             return
@@ -272,7 +272,7 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _identities(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return inode, device, number of names and ctime of each path; nothing for one that is gone."""
+    """Return inode, device, number of links and ctime of each path; an empty tuple if it does not exist."""
     found: dict[str, tuple[int, ...]] = {}
     for path in paths:
         try:
@@ -285,7 +285,7 @@ def _identities(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _holds_credentials(path: str) -> bool:
-    """Return whether a configuration of git may hold credentials; also if that cannot be found out."""
+    """Return whether a configuration of git may contain credentials; True if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
-"""System calls that restrict the calling thread: capabilities, Landlock, seccomp, mounts of its own.
+"""System calls that restrict the calling thread: capabilities, Landlock, seccomp, private mounts.
 
-glibc's own functions for users and groups change every thread of a process; these change the calling thread alone, and
-what it starts inherits that. Numbers are those of linux/prctl.h, capability.h, landlock.h, sched.h and mount.h.
+The functions of glibc for users and groups change every thread of a process. These change only the calling thread, and
+its children inherit the change. Numbers: linux/prctl.h, capability.h, landlock.h, sched.h and mount.h.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2
 _SET_KEEPCAPS, _BOUNDING_DROP, _SET_SECUREBITS, _AMBIENT, _AMBIENT_CLEAR_ALL = 8, 24, 28, 47, 4
 _SECUREBITS = 0b1110_1111
-"""NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each locked, and KEEP_CAPS locked while it is off."""
+"""NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each locked, and KEEP_CAPS locked in its off state."""
 _CAPABILITY_VERSION = 0x20080522
 _MAX_CAPABILITY = 63
 _NUMBERS = {"x86_64": (126, 125, 155), "aarch64": (91, 90, 41)}
@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(purpose: str, function: str, *arguments: object) -> int:
-    """Return what a function of the C library returns; raise `OSError` with `purpose` if it fails."""
+    """Call a function of the C library and return its result; raise `OSError` with `purpose` if it fails."""
     # A plain int is passed as a C int, half of the word that a system call takes.
     words = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     result: int = getattr(_libc, function)(*words)
@@ -77,8 +77,8 @@ def load_filter(program: bytes) -> None:
 def drop_capabilities() -> None:
     """Drop every capability for good; raise `OSError` if one is left. Needs `forbid_new_privileges` before.
 
-    Without new privileges, a program that root starts gets none back either. The bounding set and the securebits say
-    the same once more, if the thread has the right to set them.
+    no_new_privs keeps programs that root starts from regaining any. The bounding set and the securebits enforce the
+    same a second time, if the thread may set them.
     """
     with contextlib.suppress(OSError):
         call("keepcaps", "prctl", _SET_KEEPCAPS, 0, 0, 0, 0)
@@ -98,36 +98,42 @@ def drop_capabilities() -> None:
 
 
 def separate_mounts() -> None:
-    """Give the thread a copy of all mounts, of which it changes only its own."""
+    """Give the thread a private copy of all mounts."""
     call("mount namespace", "unshare", _NEW_MOUNTS)
     call("private mounts", "mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
 
 
 def bind(source: str, place: str) -> None:
-    """Show `source` at `place`, with what is mounted below it."""
+    """Show `source` at `place`, including the mounts below it."""
     call(f"mount {place}", "mount", os.fsencode(source), os.fsencode(place), None, _BIND | _RECURSIVE, None)
 
 
 def restrict_mount(place: str, *, is_read_only: bool, is_recursive: bool = True) -> None:
-    """Forbid device nodes and other users' rights at a mount and the mounts below it, and perhaps writing."""
+    """Forbid device nodes and set-user-ID bits at a mount and the mounts below it, and optionally writes."""
     flags = struct.pack("=4Q", _NO_SUID | _NO_DEV | (_READ_ONLY if is_read_only else 0), 0, 0, 0)
     at = _AT_RECURSIVE if is_recursive else 0
     call(f"mount {place}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(place), at, flags, len(flags))
 
 
+def forbid_setuid(place: str) -> None:
+    """Ignore set-user-ID bits at a mount and the mounts below it, as bwrap would, which takes one call for each."""
+    flags = struct.pack("=4Q", _NO_SUID, 0, 0, 0)
+    call(f"mount {place}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(place), _AT_RECURSIVE, flags, len(flags))
+
+
 def cover(folder: str) -> None:
-    """Show an empty folder at the place of `folder`."""
+    """Cover `folder` with an empty one."""
     flags = _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC
     call(f"mount {folder}", "mount", b"tmpfs", os.fsencode(folder), b"tmpfs", flags, b"size=4k,mode=755")
 
 
 def mount_empty(place: str) -> None:
-    """Mount an empty folder that can be written."""
+    """Mount an empty writable folder."""
     call(f"mount {place}", "mount", b"tmpfs", os.fsencode(place), b"tmpfs", _NO_SUID | _NO_DEV, b"mode=755")
 
 
 def mount_terminals(place: str) -> None:
-    """Mount a folder for terminals of its own."""
+    """Mount a private folder of terminals."""
     data = b"newinstance,ptmxmode=0666,mode=620"
     call(f"mount {place}", "mount", b"devpts", os.fsencode(place), b"devpts", _NO_SUID | _NO_EXEC, data)
 

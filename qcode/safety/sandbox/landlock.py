@@ -1,8 +1,8 @@
 """Confinement by Landlock, seccomp and dropped capabilities, for the thread that starts the command.
 
-Landlock grants and never forbids, so nothing below a granted folder can be taken out again: it gives the level
-`read-only` alone, and protected files in the workspace stay readable. It hides the content of files, not their names.
-There is no namespace: what would reach other processes is refused by a filter or by a scope of Landlock.
+Landlock grants and never forbids, so a path below a granted folder cannot be excluded. It therefore supports only the
+level `read-only`, and protected files in the workspace stay readable. It hides the content of files, not their names.
+There is no namespace: system calls that affect other processes are refused by a filter or a Landlock scope.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _TCP, _SCOPES = 0b11, 0b11
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# Not /proc/self: it is resolved when it is granted, and would be this process. Descriptors need no grant.
+# Not /proc/self: a grant resolves it at once, to this process. Descriptors need no grant.
 _OF_PROC = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/loadavg", "/proc/uptime")
 
 
@@ -40,7 +40,7 @@ def version() -> int:
 
 
 def restriction(confinement: Confinement) -> Callable[[], None]:
-    """Return what confines the thread that calls it, and all it starts; it raises `OSError` if it cannot.
+    """Return a function that confines the calling thread and its children, or raises `OSError`.
 
     Raise `ValueError` for a level other than `read-only`.
     """
@@ -66,7 +66,7 @@ def restriction(confinement: Confinement) -> Callable[[], None]:
 
 
 def _try_to_leave() -> None:
-    """Raise `OSError` if the thread can still open a socket, or a folder above everything."""
+    """Raise `OSError` if the thread can still open a socket or the root folder."""
     with contextlib.suppress(PermissionError), socket.socket(socket.AF_UNIX):
         raise OSError(errno.EIO, "the restriction of the thread lets sockets through")
     with contextlib.suppress(PermissionError):
@@ -93,7 +93,7 @@ def _ruleset(confinement: Confinement, known: int) -> int:
 
 
 def _granted(folder: str, hidden: Sequence[str]) -> Iterator[str]:
-    """Yield the topmost paths in `folder`, itself included, that hold nothing hidden."""
+    """Yield the topmost paths in `folder`, or `folder` itself, that contain no hidden path."""
     inside = [path for path in hidden if is_within(path, folder)]
     if folder in inside or is_within_any(folder, KERNEL_FOLDERS):
         return
@@ -102,7 +102,7 @@ def _granted(folder: str, hidden: Sequence[str]) -> Iterator[str]:
         return
     try:
         with os.scandir(folder) as scanned:
-            # What a link leads to is granted at its own place; granted here, it could be above something hidden.
+            # The target of a link is granted by its real path; granted here, it could contain a hidden path.
             children = [entry.path for entry in scanned if not entry.is_symlink()]
     except OSError:
         return
@@ -111,7 +111,7 @@ def _granted(folder: str, hidden: Sequence[str]) -> Iterator[str]:
 
 
 def _grant(ruleset: int, path: str, access: int) -> None:
-    """Grant what can be granted; what cannot stays forbidden."""
+    """Grant access to a path if possible; otherwise it stays forbidden."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

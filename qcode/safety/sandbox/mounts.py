@@ -1,7 +1,7 @@
-"""Mounts that root makes in the thread that starts bwrap, for a tenth of what each costs in bwrap.
+"""Mounts that root makes in the thread that starts bwrap, at a tenth of the cost of a mount in bwrap.
 
-The thread gets mounts of its own first (mount_namespaces(7)), and bwrap copies them. So the thread serves one command.
-Apart from `bubblewrap`, which loads it for root alone: `kernel` needs ctypes.
+The thread first gets a private mount namespace (mount_namespaces(7)), and bwrap copies its mounts. So a thread serves
+one command. Apart from `bubblewrap`, which loads this module only for root: `kernel` needs ctypes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from qcode.safety.sandbox import kernel
 from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 
 _NEW_ROOT = "/sys"
-"""Covered by the new root while that is built."""
+"""The mount point of the new root until it is complete."""
 _DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
 
 def build_root(confinement: Confinement, private: Sequence[str], devices: Sequence[str] = ()) -> None:
-    """Make the root that a command of this level sees, and enter it with the thread.
+    """Build the root that a command of this level sees, and make it the root of the thread.
 
-    `private` are folders that get empty ones in front of them, but at the level `protect`. `devices` are shown besides
-    the usual ones. The thread still sees the host's /proc, which bwrap needs and covers.
+    `private` are folders that are covered by empty ones, except at the level `protect`. `devices` are added to the
+    default ones. The thread still sees the host's /proc, which bwrap needs and covers.
     """
     kernel.separate_mounts()
     covered: tuple[str, ...] = ()
@@ -54,17 +54,18 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
         _bind(path, f"{_NEW_ROOT}{path}", is_read_only=True)
     _hide((*confinement.hidden, *confinement.masked))
     if confinement.level == "protect":
-        # The kernel starts a program that is named there.
+        # The kernel runs a program that is named there.
         kernel.restrict_mount(f"{_NEW_ROOT}/sys", is_read_only=True)
     _make_devices(f"{_NEW_ROOT}/dev", devices)
     if confinement.level == "read-only":
         kernel.bind("/proc", f"{_NEW_ROOT}/proc")
+        kernel.forbid_setuid(f"{_NEW_ROOT}/proc")
         kernel.restrict_mount(_NEW_ROOT, is_read_only=True, is_recursive=False)
     kernel.enter_root(_NEW_ROOT)
 
 
 def _show_readable(confinement: Confinement, private: Sequence[str], covered: Sequence[str]) -> None:
-    """Make a new root with the readable folders that no private one covers."""
+    """Create a root with the readable folders that are not below a private one."""
     kernel.mount_empty(_NEW_ROOT)
     empty = [path for path in confinement.empty if not is_within_any(path, private)]
     for folder in (*private, "/dev", "/proc", *empty):
@@ -74,9 +75,9 @@ def _show_readable(confinement: Confinement, private: Sequence[str], covered: Se
 
 
 def _hide(paths: Sequence[str]) -> None:
-    """Show an empty folder or file in place of each path, unless that is gone meanwhile."""
+    """Cover each existing path with an empty folder or file."""
     if paths:
-        # A copy of a mount is restricted as that one is: half of the calls for each file.
+        # A copy of a mount keeps its restrictions, which saves one call for each file.
         _bind(EMPTY_FILE, EMPTY_FILE, is_read_only=True)
     for path in paths:
         place = f"{_NEW_ROOT}{path}"
@@ -88,7 +89,7 @@ def _hide(paths: Sequence[str]) -> None:
 
 
 def _bind(source: str, place: str, *, is_read_only: bool = False) -> None:
-    """Mount `source` at `place`, unless that is gone meanwhile."""
+    """Mount `source` at `place`, if both still exist."""
     with contextlib.suppress(FileNotFoundError):
         kernel.bind(source, place)
         if is_read_only:
@@ -96,7 +97,7 @@ def _bind(source: str, place: str, *, is_read_only: bool = False) -> None:
 
 
 def _show(path: str) -> None:
-    """Show a folder or a file of the host in the new root, for reading."""
+    """Show a folder or a file of the host in the new root, read-only."""
     place = f"{_NEW_ROOT}{path}"
     if os.path.isdir(path):  # noqa: PTH112  # text
         os.makedirs(place, exist_ok=True)  # noqa: PTH103  # text
@@ -125,6 +126,7 @@ def _make_devices(folder: str, further: Iterable[str]) -> None:
         else:
             continue
         _bind(path, f"{folder}/{name}")
+    kernel.forbid_setuid(folder)
 
 
 def _make_file(place: str) -> None:

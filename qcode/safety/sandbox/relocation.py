@@ -1,4 +1,4 @@
-"""Moves, reads and writes files by open folders, so that no link put in the way leads anywhere else.
+"""Moves, reads and writes files through open folders, so that a link inserted meanwhile cannot redirect them.
 
 The guard works while other commands may still run. Each folder on the way to a file is opened without following links.
 """
@@ -22,7 +22,7 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def opened_parent(path: str) -> Iterator[tuple[int, str]]:
-    """Yield the open folder of an absolute path, and its name in there; raise `OSError` if a link is on the way."""
+    """Yield the open parent folder and the name of an absolute path; raise `OSError` if a component is a link."""
     *folders, name = path.split("/")[1:]
     descriptor = os.open("/", _FOLDER)
     try:
@@ -36,7 +36,7 @@ def opened_parent(path: str) -> Iterator[tuple[int, str]]:
 
 
 def move(path: str, place: str) -> None:
-    """Move a file, link or folder to a place that does not exist; raise `OSError` if it cannot be moved."""
+    """Move a file, link or folder to a new path; raise `OSError` on failure."""
     with opened_parent(path) as (source, name), opened_parent(place) as (target, new_name):
         try:
             os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
@@ -69,13 +69,13 @@ def write_new(path: str, content: bytes, mode: int) -> None:
 
 
 def link_new(path: str, text: str) -> None:
-    """Make a link that does not exist yet."""
+    """Create a link that does not exist yet."""
     with opened_parent(path) as (folder, name):
         os.symlink(text, name, dir_fd=folder)
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that only this user can enter, if it does not exist."""
+    """Create a folder that only this user can enter, unless it exists."""
     with opened_parent(path) as (folder, name):
         try:
             os.mkdir(name, 0o700, dir_fd=folder)
@@ -106,7 +106,7 @@ class _Copy:
                     raise OSError(errno.EFBIG, "too large")
                 content = file.read(MAX_COPIED + 1)
             _fill(os.open(new_name, _WRITE, 0o600, dir_fd=target), content, stat.S_IMODE(info.st_mode) | 0o600)
-        # A pipe, socket or device holds nothing to keep.
+        # A pipe, socket or device has no content to keep.
 
     def _copy_folder(self, source: int, name: str, target: int, new_name: str) -> None:
         os.mkdir(new_name, 0o700, dir_fd=target)

@@ -1,4 +1,4 @@
-"""The seccomp filters of the sandbox: which system calls a confined command may not make. Pure.
+"""The seccomp filters of the sandbox: the system calls that a confined command may not make. Pure.
 
 A filter is a classic BPF program in the form that `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take (seccomp(2)).
 Numbers are those of the syscall tables and of the headers in linux/ and asm-generic/.
@@ -12,9 +12,9 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 FilterName: TypeAlias = Literal["read-only", "workspace", "landlock", "landlock-no-scopes"]
-"""`landlock` stands without namespaces, so it also refuses what reaches other processes or changes a file unopened.
+"""`landlock` has no namespaces, so it also refuses calls that affect other processes or change an unopened file.
 
-`landlock-no-scopes` is for a kernel on which Landlock has no say over signals.
+`landlock-no-scopes` is for kernels on which Landlock cannot restrict signals.
 """
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -50,7 +50,7 @@ _SHARED_OBJECTS: dict[str, Numbers] = {
     "msgrcv": (70, 188), "msgctl": (71, 187), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
     "semtimedop": (220, 192), "mq_open": (240, 180), "mq_unlink": (241, 181),
 }  # fmt: skip
-# Modes, owners, times and extended attributes: changed without opening the file, so Landlock has no say.
+# Modes, owners, times and extended attributes change without opening the file, which Landlock does not restrict.
 _METADATA: dict[str, Numbers] = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
     "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
@@ -80,15 +80,15 @@ _AF_UNIX, _SOCK_TYPE, _CONNECTED = 1, 0xF, (1, 5)
 """A pair of type SOCK_STREAM or SOCK_SEQPACKET stays connected; a datagram socket can be connected again, to a path."""
 _NEW_NAMESPACES = 0x7E020000
 _TYPING = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: put input into a terminal."""
+"""TIOCSTI and TIOCLINUX: inject input into a terminal."""
 _FLAGS_OF_FILE = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602)
 """FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, with their 32-bit forms: an open for reading is enough."""
 _SIGNAL_OWNERS = (0x8901, 0x8902)
 _SETS_OWNER = (8, 10, 15)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX: have the kernel send a signal to a process of choice."""
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: make the kernel send a signal to any process."""
 
 
-class UnknownMachine(Exception):  # noqa: N818  # names what is unknown
+class UnknownMachine(Exception):  # noqa: N818  # the name of the machine
     """There is no table of system calls for this machine."""
 
 
@@ -125,7 +125,7 @@ def _refused(name: FilterName) -> Iterator[Numbers]:
 
 
 def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]:
-    """Yield calls with the instructions that decide about them; each of these ends with a return."""
+    """Yield calls with the instructions that decide on them; each block ends with a return."""
     is_landlock = name in ("landlock", "landlock-no-scopes")
     if not is_landlock:
         yield _SOCKET, _unless(0, _INTERNET)
@@ -149,7 +149,7 @@ def _returns(action: int) -> Instruction:
 
 
 def _load(argument: int, mask: int | None) -> list[Instruction]:
-    # The lower half of the argument: the kernel takes no more of what is tested here. Both machines are little-endian.
+    # The lower half: the kernel ignores the upper half of these arguments. Both machines are little-endian.
     load: Instruction = (_LOAD, 0, 0, 16 + 8 * argument)
     return [load] if mask is None else [load, (_AND, 0, 0, mask)]
 

@@ -14,7 +14,7 @@ MARK = "\ue000"
 """Placeholder in the text of a word for an expansion; no accepted command contains this character itself."""
 
 UNSPLIT = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
-"""Text that stays one word outside quotes, as it is: no blank, wildcard, brace, quote or home folder."""
+"""Text that bash leaves unchanged outside quotes: no blank, wildcard, brace, quote or home folder."""
 
 SAFE_VARIABLES = frozenset(
     {
@@ -23,11 +23,11 @@ SAFE_VARIABLES = frozenset(
         "EPOCHSECONDS", "COLUMNS", "LINES", "TMPDIR", "EDITOR", "VIRTUAL_ENV", "CI",
     }
 )  # fmt: skip
-"""Environment variables that hold no secret, so that they may be printed."""
+"""Environment variables that contain no secret, so they may be printed."""
 
 Operator: TypeAlias = Literal["&&", "||", ";"]
 Unknown: TypeAlias = Literal["", "number", "text", "words"]
-"""What is not known of a word before it runs: nothing, a number, its text, or even how many words it becomes."""
+"""The unknown part of a word before it runs: nothing, a number, its text, or even the number of words it becomes."""
 
 
 class NotPlain(Exception):  # noqa: N818  # a finding, not a failure

@@ -1,14 +1,13 @@
-"""May the files that a command names be read unasked? Looks at the disk for matches of wildcards and folders."""
+"""Checks whether the files that a command names may be read unasked. Reads folders to expand wildcards."""
 
 from __future__ import annotations
 
-import glob
+import fnmatch
 import os
 import re
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from qcode.safety.paths import PathJudge, anchored
 from qcode.safety.probes import WorkspaceContents
@@ -23,9 +22,14 @@ _WILD = re.compile(r"[*?]")
 Reader: TypeAlias = Callable[[str], Verdict]
 """Returns the verdict for reading a path."""
 
+Leading: TypeAlias = Literal["none", "ending", "any"]
+"""Wildcards at the start of a word: none, those with an ending (`*.py`, `*/`), or any (`*`)."""
+_Group: TypeAlias = "tuple[str, list[str]]"
+"""Paths in one folder: the start that they share, up to the last slash, and their names."""
+
 
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
-    """Why a command must ask; `rule` names what decided."""
+    """The reason why a command must ask; `rule` is the rule of the verdict."""
 
     rule = "shell:not-read-only"
 
@@ -40,7 +44,7 @@ class PathComplaint(NeedsApproval):
 class Reads:
     """Raises `NeedsApproval` for files that may not be read unasked by a command that runs in `folder`.
 
-    `contents` is what is known of the workspace; `masks`: protected files in it are hidden from the command.
+    `contents` returns the protected files of the workspace; `masks`: they are hidden from the command.
     """
 
     paths: PathJudge
@@ -49,32 +53,37 @@ class Reads:
     contents: Callable[[], WorkspaceContents]
     masks: bool
 
-    def files(self, word: Word, *, may_lead: bool = False) -> list[str]:
-        """Return the paths that `word` names, all of which may be read.
+    def files(self, *words: Word, leading: Leading = "none") -> list[_Group]:
+        """Check the paths that the words name, and return them. `leading` as in `Leading`."""
+        groups: list[_Group] = []
+        try:
+            for word in words:
+                groups += self._named(word, leading=leading)
+        finally:  # a path before the word that raised comes first
+            for path in self._undecided(groups):
+                self.check(path)
+        return groups
 
-        `may_lead`: a wildcard may stand at the start of the word, because no option of the program does harm.
-        """
+    def _named(self, word: Word, *, leading: Leading) -> list[_Group]:
         if not word.is_known:
             raise NeedsApproval("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-        paths = self._matches(path, may_lead=may_lead) if word.has_glob else [path]
-        if word.is_split and not all(UNSPLIT.fullmatch(one) for one in paths):
+        groups = self._matches(path, leading=leading) if word.has_glob else [_split(path)]
+        if word.is_split and not UNSPLIT.fullmatch("".join(_paths(groups))):
             raise NeedsApproval("an unquoted name that could expand to other arguments")
-        for one in paths:
-            self.check(one)
-        return paths
+        return groups
 
     def plain_files(self, word: Word) -> None:
         """Check the paths that `word` names; of a folder the program would read everything, through links too."""
-        for path in self.files(word):
+        for path in _paths(self.files(word)):
             if os.path.isdir(self._absolute(path)):  # noqa: PTH112  # plain text
                 raise NeedsApproval(f"{path}: a folder in which it follows symbolic links")
 
-    def tree(self, word: Word, *, may_lead: bool = False) -> None:
+    def tree(self, word: Word, *, leading: Leading = "none") -> None:
         """Check everything below the folders that `word` names, links not followed."""
-        for path in self.files(word, may_lead=may_lead):
+        for path in _paths(self.files(word, leading=leading)):
             folder = os.path.realpath(self._absolute(path))
             if not os.path.isdir(folder):  # noqa: PTH112  # plain text
                 continue
@@ -97,7 +106,7 @@ class Reads:
             raise PathComplaint(f"{secrets[0]}: it would be searched, and the sandbox cannot hide it")
 
     def _walk(self, folder: str) -> None:
-        """Ask the rules of the user about every file below a folder."""
+        """Check every file below a folder against the user's rules."""
         left = MAX_WALKED
         for base, _, names in os.walk(folder):
             left -= len(names)
@@ -106,35 +115,87 @@ class Reads:
             for name in names:
                 self.check(str(Path(base, name)))
 
+    def _undecided(self, groups: list[_Group]) -> list[str]:
+        """Return the paths that must be checked one by one, in order."""
+        by_prefix: dict[str, list[str]] = {}
+        for prefix, names in groups:
+            by_prefix.setdefault(prefix, []).extend(names)
+        left = by_prefix
+        if self.reader is None:
+            left = {prefix: self.paths.undecided_in(self._from_root(prefix), by_prefix[prefix]) for prefix in by_prefix}
+        if not any(left.values()):
+            return []
+        kept = {prefix: frozenset(names) for prefix, names in left.items()}
+        return [f"{prefix}{name}" for prefix, names in groups for name in names if name in kept[prefix]]
+
     def _verdict(self, path: str) -> Verdict:
-        # The path layer takes paths relative to the root; a command may run below it.
-        if self.folder != str(self.paths.ground.root):
-            path = self._absolute(path)
+        path = self._from_root(path)
         return self.paths.judge(path, "read") if self.reader is None else self.reader(path)
 
-    def _matches(self, pattern: str, *, may_lead: bool) -> list[str]:
-        """Return what bash makes of a pattern with `*` and `?`: its matches, or itself if there are none.
+    def _from_root(self, path: str) -> str:
+        # The path layer takes paths relative to the root; a command may run below it.
+        return path if self.folder == str(self.paths.ground.root) else self._absolute(path)
 
-        A match that begins with a dash would be an option: `sort *` with a file called `-o`. So a pattern at the start
-        of a word has to say how the names end (`*.py`, `*/`), and none of its matches may begin with a dash.
+    def _matches(self, pattern: str, *, leading: Leading) -> list[_Group]:
+        """Return the expansion of a pattern with `*` and `?`: its matches, or the pattern itself if there are none.
+
+        A match that begins with a dash would be an option: `sort *` with a file called `-o`. So no match may begin with
+        a dash. Another file may appear before the command runs, so `leading` limits the patterns as well.
         """
         parts = pattern.split("/")
         is_leading = _WILD.search(parts[0]) is not None
         ending = re.split(_WILD, pattern)[-1]
-        says_enough = len(ending) > 1 or ending == "/"
-        if pattern.startswith("-") or (is_leading and not (may_lead and says_enough)):
+        has_ending = len(ending) > 1 or ending == "/"
+        may_lead = leading == "any" or (leading == "ending" and has_ending)
+        if pattern.startswith("-") or (is_leading and not may_lead):
             raise NeedsApproval("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
             raise NeedsApproval("an ambiguous wildcard")
         # In a locale of bytes, `??` matches one letter that is two bytes; so `?` is checked as a `*`.
-        start = anchored(pattern.replace("?", "*"), glob.escape(self.folder), glob.escape(self.paths.home))
-        matches = glob.iglob(start)  # noqa: PTH207  # the rules of bash for dots, not those of pathlib
-        found = list(islice(matches, MAX_MATCHES + 1))
-        if len(found) > MAX_MATCHES:
+        groups = self._expanded(pattern.replace("?", "*"))
+        if sum(len(names) for _, names in groups) > MAX_MATCHES:
             raise NeedsApproval("a wildcard with very many matches")
-        if is_leading and any(os.path.relpath(one, self.folder).startswith("-") for one in found):
+        starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
+        if is_leading and any(start.startswith("-") for some in starts for start in some):
             raise NeedsApproval("a wildcard that becomes an option")
-        return found or [pattern]
+        return groups or [_split(pattern)]
+
+    def _expanded(self, pattern: str) -> list[_Group]:
+        """Return the absolute paths that match, in groups by folder, by the rules of bash for hidden names.
+
+        bash lists every folder that the start of a pattern matches, through links too; so these must be readable.
+        """
+        parts = self._absolute(pattern).split("/")
+        first = next(index for index, part in enumerate(parts) if _WILD.search(part))
+        folders = ["/".join(parts[:first])]
+        for part in parts[first:-1]:
+            folders = [f"{folder}/{name}" for folder in folders for name in _matching(folder, part)]
+            if len(folders) > MAX_MATCHES:
+                raise NeedsApproval("a wildcard with very many matches")
+            for folder in filter(os.path.islink, folders):
+                self.check(folder)
+        groups = [(f"{folder}/", _matching(folder, parts[-1])) for folder in folders]
+        return [group for group in groups if group[1]]
 
     def _absolute(self, path: str) -> str:
         return anchored(path, self.folder, self.paths.home)
+
+
+def _matching(folder: str, part: str) -> list[str]:
+    """Return the names in a folder that one part of a pattern matches; an empty part matches the folder itself."""
+    if not _WILD.search(part):
+        return [part] if os.path.lexists(f"{folder}/{part}") and (part or os.path.isdir(folder)) else []  # noqa: PTH112  # text
+    try:
+        names = os.listdir(folder or "/")  # noqa: PTH208  # names
+    except OSError:
+        return []
+    return [name for name in fnmatch.filter(names, part) if not name.startswith(".")]
+
+
+def _split(path: str) -> _Group:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}", [name]
+
+
+def _paths(groups: Iterable[_Group]) -> list[str]:
+    return [f"{prefix}{name}" for prefix, names in groups for name in names]

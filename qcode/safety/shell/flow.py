@@ -1,7 +1,7 @@
 """List the simple commands that bash would run for a script, with the folders and the words of each. Pure.
 
 `cd` is followed: `cd src && cat x` reads `src/x`, and after `cd src; cat x` it may be either. A loop over literal words
-is unrolled; over a wildcard its body is read once, with a variable that stands for any one match.
+is unrolled. The body of a loop over a wildcard is read once, with a variable that represents any one match.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def filled(word: Word, values: Sequence[Word]) -> Word:
             return _NUMBER
         return Word(text, unknown="words" if word.is_split and not is_number else "text")
     has_glob = any(value.has_glob for value in values)
-    # "[$f]" with a wildcard in f: what is literal in quotes would become part of the pattern.
+    # "[$f]" with a wildcard in f: the quoted brackets would become part of the pattern.
     is_clear = word.has_glob or not (has_glob and _WILD.search(word.text))
     is_unsplit = not word.is_split or all(value.has_glob or UNSPLIT.fullmatch(value.text) for value in values)
     if not is_clear or not is_unsplit:
@@ -159,7 +159,7 @@ class _FlowPass:
             self.variables[script.name] = replace(word, is_one=word.has_glob) if word.unknown != "words" else _ANY_TEXT
             yes, no = self.script(script.body, seen)
             seen = yes | no
-            # A body that is read once for many values must find the same state the next time.
+            # A body that is read once for many values must leave the state unchanged.
             changed = [name for name in before if name != script.name and self.variables[name] != before[name]]
             if (not word.is_known or word.has_glob) and (seen != folders or changed):
                 raise NotPlain("a loop that changes the folder or a variable of another loop")

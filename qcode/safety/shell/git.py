@@ -1,9 +1,8 @@
-"""Reads a command of git: is it in the table, what do its operands mean, and does it print contents of files? Pure.
+"""Interprets a git command: whether the table allows it, and whose content its operands make it print. Pure.
 
-The rows are `[git]` of commands.toml. They hold under the settings of `git_repository`. One rule carries most of the
-weight: every word before a `--` that begins with a dash is spelled like an option of the row, even if it may be the
-value of another one. So a command stays harmless if git, which reads the options of `log` twice, pairs options and
-values differently.
+The rows are `[git]` of commands.toml. They apply under the settings of `git_repository`. The most important rule: every
+word before a `--` that begins with a dash is spelled like an option of the row, even if it may be the value of another
+one. So a command stays harmless if git, which reads the options of `log` twice, pairs options and values differently.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from qcode.safety.shell.table import ParsedArguments, ProgramSpec, git_commands,
 from qcode.values import dataclass
 
 Reads: TypeAlias = Literal["nothing", "objects", "work tree", "configuration"]
-"""What a command looks at; a work tree may hold other repositories, a configuration credentials."""
+"""The data that a command reads; a work tree may contain other repositories, a configuration credentials."""
 
 Content: TypeAlias = Literal["none", "narrow", "wide-tracked", "wide-history"]
-"""Whose content is printed: nobody's, that of the files in `paths`, of any tracked file, of any file of any commit."""
+"""The printed content: none, the files in `paths`, any tracked file, or any file of any commit."""
 
 Kind: TypeAlias = Literal["file", "folder", ""]
-"""What a path is on disk; empty if there is nothing or something else."""
+"""The type of a path on disk; empty if it does not exist or has another type."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitUse:
     """A command of git that only reads.
 
-    `content` takes every operand that may be a revision for one until `settle` has looked at the disk. Whatever it is,
-    the files in `paths` and `stored` have to be ones that may be read.
+    Until `settle` has checked the disk, `content` treats every operand that may be a revision as one. In any case the
+    files in `paths` and `stored` must be readable unasked.
     """
 
     name: str
@@ -53,7 +52,7 @@ class GitUse:
     plain_content: Content = "none"
     """`content` if no operand is a revision."""
     narrowed: Content = "none"
-    """What `content` was before it was narrowed to the files in `limits`."""
+    """The value of `content` before it was narrowed to the files in `limits`."""
 
 
 class _UnknownGitUse(Exception):  # noqa: N818  # a finding, not a failure
@@ -69,7 +68,7 @@ _CLUSTERS = frozenset(
         "cherry", "count-objects", "check-ignore", "check-attr", "config", "remote", "worktree/list",
     }
 )  # fmt: skip
-"""Commands that git reads with parse-options alone; the others take `-ab` for something else than `-a -b`."""
+"""Commands that git reads only with parse-options; the others do not read `-ab` as `-a -b`."""
 
 _SEPARATED = frozenset(
     {
@@ -77,10 +76,10 @@ _SEPARATED = frozenset(
         "ls-files", "ls-tree", "check-ignore", "check-attr",
     }
 )  # fmt: skip
-"""Commands of which all that follows a `--` are paths."""
+"""Commands that take only paths after a `--`."""
 
 _MAY_TAKE_BLOBS = frozenset({"show", "diff", "grep"})
-"""Commands that print an object that is no commit in full, whatever pathspecs say."""
+"""Commands that print an object other than a commit in full, regardless of pathspecs."""
 
 _INDEX_FORMS = frozenset({"show", "cat-file", "rev-parse"})
 _PATCHES = frozenset(
@@ -90,7 +89,7 @@ _PATCHES = frozenset(
     }
 )  # fmt: skip
 _SEARCHES = frozenset({"-S", "-G", "-L"})
-"""They say whether a text is in a file, which gives the text away to one who asks often enough."""
+"""They reveal whether a text is in a file; repeated guesses would reveal the whole text."""
 
 _INSTEAD_OF_PATCHES = frozenset(
     {
@@ -102,14 +101,14 @@ _BEYOND_PATHS = frozenset({"--follow", "--full-diff", "-L"})
 """With them a command shows files that its pathspecs do not name, such as one under its older name."""
 
 _REVISIONS = frozenset({"--all", "--reflog", "--branches", "--tags", "--remotes", "--glob", "-g", "--walk-reflogs"})
-"""Options that stand for revisions."""
+"""Options that select revisions."""
 
 _LISTING = frozenset({"--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"})
 _FORMAT_NAMES = frozenset({"oneline", "short", "medium", "full", "fuller", "reference", "email", "mboxrd", "raw"})
 _DIFF_MERGES = frozenset({"off", "none", "on", "m", "first-parent", "1", "separate", "combined", "c", "cc"})
 
 _GROUPS = re.compile(r"author|committer|trailer:[\w-]+")
-"""What `git shortlog` groups by, except a format, which may verify signatures."""
+"""Groups of `git shortlog`, except a format, which may verify signatures."""
 _RUNS = re.compile(r"%[-+ ]*(?:G|\((?!trailers[:)]|decorate[:)]))")
 """Placeholders that verify signatures, also with a modifier such as `%+G?`, or start `git describe`."""
 
@@ -143,9 +142,9 @@ def read_git(words: tuple[Word, ...], roots: tuple[str, ...]) -> GitUse | str:
 
 
 def settle(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
-    """Return the same use with its operands told apart by what is on disk, relative to the folder that it runs in.
+    """Return the same use with its operands classified by the files on disk, relative to the folder that it runs in.
 
-    git takes an operand for a path only if it is no revision, and gives up if a revision is also the name of a file.
+    git reads an operand as a path only if it is not a revision, and fails if a revision is also the name of a file.
     """
     named = tuple(one for one in use.either if kind(one))
     content = use.plain_content if use.either and len(named) == len(use.either) else use.content
@@ -183,7 +182,7 @@ def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> 
     if tracked is None:
         return "it may show a file with secrets: the files of the repository could not be listed"
     if use.content == "narrow":
-        # What is a file now may have been a folder with anything in it.
+        # A file of the work tree may have been a folder with any files in an older commit.
         if all(_joined(prefix, limit) in tracked.files for limit in use.limits):
             return ""
     else:
@@ -242,7 +241,7 @@ def _is_bare(word: Word) -> bool:
 
 
 def _without_show(words: list[Word]) -> list[Word]:
-    """Return what follows `git reflog` without the word `show`; other first words may be commands that write."""
+    """Return the words after `git reflog` without `show`; another first word may be a command that writes."""
     first = words[0]
     if first == Word("show"):
         return words[1:]
@@ -268,7 +267,7 @@ class _GitReader:
         self._may_be_blob = False
 
     def read(self) -> GitUse:
-        """Return what the command reads and shows."""
+        """Return the data that the command reads and prints."""
         if self._is_separated and self._name not in _SEPARATED:
             raise _UnknownGitUse(f"-- is not supported after git {self._name.replace('/', ' ')}")
         self._check_clusters()
@@ -423,7 +422,7 @@ class _GitReader:
         )
 
     def _content(self, given: frozenset[str]) -> tuple[Content, Content]:
-        """Return whose content is printed, as it stands and if no operand is a revision."""
+        """Return the printed content, and the printed content if no operand is a revision."""
         name = self._name
         has_revision = bool(self._either or self._stored)
         if name in ("blame", "cat-file", "grep"):

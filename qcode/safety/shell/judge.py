@@ -1,8 +1,8 @@
-"""May a shell command run unasked, because it only reads? Everything that is not certain asks.
+"""Decides whether a shell command may run unasked, because it only reads. Anything uncertain asks.
 
 Each simple command is looked up in the table (`table`, `git`, `languages`), and every file it names goes through the
 path layer (`file_reads`). Nothing is run here. Forms that the judge can follow but not check word by word, and programs
-outside the core of the table, also need a sandbox that works: two locks, of which each would be enough.
+outside the core of the table, also need a working sandbox: two locks, each sufficient alone.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within
 from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
-from qcode.safety.shell.file_reads import NeedsApproval, PathComplaint, Reader, Reads
+from qcode.safety.shell.file_reads import Leading, NeedsApproval, PathComplaint, Reader, Reads
 from qcode.safety.shell.flow import Flow, FlowPart, Folders, Form, flow_of, target_of_cd
 from qcode.safety.shell.git import Kind, read_git, repository_complaint, secrets_complaint, settle
 from qcode.safety.shell.languages import Roles, script_complaint, test_roles
 from qcode.safety.shell.parser import read_script
-from qcode.safety.shell.table import ProgramSpec, git_commands, programs, read_arguments
+from qcode.safety.shell.table import ProgramSpec, Role, git_commands, programs, read_arguments
 from qcode.safety.verdict import SHELL_READS, SandboxSupport, Verdict
 from qcode.values import dataclass
 
@@ -29,10 +30,12 @@ _VERSION_FILES = (
     ".python-version", ".ruby-version", ".node-version", ".nvmrc", ".tool-versions", ".java-version", ".go-version",
     ".perl-version", ".php-version", "mise.toml", ".mise.toml", ".mise", ".config/mise.toml", "mise.local.toml",
 )  # fmt: skip
-"""Files by which pyenv, asdf, mise and the like let a folder choose what a shim runs."""
+"""Files with which a folder selects the program that a shim of pyenv, asdf or mise runs."""
 
-_HARM = ("writes", "runs")
-"""How the table begins its reason to refuse an option that does more than read."""
+_HARM = ("writes", "runs", "changes", "may change", "sets")
+"""First words of the reasons in the table to refuse an option that does more than read."""
+_METADATA: frozenset[Role] = frozenset({"list", "names"})
+"""Roles of files whose content is not read."""
 
 NO_SANDBOX = "shell:no-sandbox"
 _UNCONFINED = "a rule lets the whole command run outside the sandbox"
@@ -64,7 +67,7 @@ class Judge:
     def part(self, part: FlowPart) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
 
-        Return `allow` if it only reads what may be read, else `ask` with the reason.
+        Return `allow` if it only reads permitted files, otherwise `ask` with the reason.
         """
         try:
             for folder in sorted(part.folders):
@@ -108,15 +111,20 @@ class Judge:
         program = programs().get(name)
         if program is None or not program.builtin:
             self._origin(name, folder)
-        may_lead = program is not None and not any(reason.startswith(_HARM) for reason in program.refused.values())
+        leading = _leading(program)
+        plain: list[Word] = []
         for word, role in self._roles(name, command.words[1:], folder, has_sandbox="read-only" in support.levels):
-            # A wildcard prints names even if it is text: `echo /etc/*`.
-            if role in ("read", "list", "names") or word.has_glob:
-                reads.files(word, may_lead=may_lead)
-            elif role == "file":
+            if role in ("file", "tree"):
+                reads.files(*plain, leading=leading)
+                plain = []
+            if role == "file":
                 reads.plain_files(word)
-            if role == "tree":
-                reads.tree(word, may_lead=may_lead)
+            elif role == "tree":
+                reads.tree(word, leading=leading)
+            # A wildcard prints names even if it is text: `echo /etc/*`.
+            elif role in ("read", "list", "names") or word.has_glob:
+                plain.append(word)
+        reads.files(*plain, leading=leading)
 
     def _reads(self, folder: str, support: SandboxSupport) -> Reads:
         return Reads(self.paths, self.reader, folder, self.probes.contents, support.masks)
@@ -163,20 +171,20 @@ class Judge:
         return tuple((word, "read") for word in (*named, *stored))
 
     def _is_plain_folder(self, folder: str, roots: Collection[str]) -> bool:
-        """Return whether git, started in `folder`, takes the repository of the workspace: it meets no other first."""
+        """Return whether git, started in `folder`, uses the repository of the workspace and not a nested one."""
         root = next((one for one in roots if is_within(folder, one)), "")
         if not root or not os.path.isdir(folder):  # noqa: PTH112  # plain text
             return False
         below = Path(folder).relative_to(root).parts
         folders = [Path(root, *below[: depth + 1]) for depth in range(len(below))]
-        # A folder with these names in it is a repository of its own to git, whatever it is called.
+        # To git, a folder with these names in it is a separate repository.
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
         return os.path.normpath(self.paths.ground.root), os.path.realpath(self.paths.ground.root)
 
     def _cd(self, target: str | None, folder: str, reads: Reads) -> None:
-        """Allow a `cd` to a folder inside, without links on the way: bash and the kernel differ on `..` after one."""
+        """Allow a `cd` to a folder inside. Links in its path ask: bash and the kernel differ on `..` after one."""
         if target is None:
             raise NeedsApproval("this form of cd is not supported")
         path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
@@ -188,7 +196,7 @@ class Judge:
         reads.check(path)
 
     def _origin(self, name: str, folder: str) -> None:
-        """Raise if bash would take `name` from the workspace, or from a shim that lets a project choose."""
+        """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
             raise NeedsApproval("a program given by its path")
         roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
@@ -204,6 +212,7 @@ class Judge:
             return
 
 
+@lru_cache(maxsize=512)
 def read_flow(command: str, root: str) -> Flow:
     """Return the simple commands of a command line; raise `NotPlain` if it is not understood."""
     return flow_of(read_script(command), root)
@@ -225,7 +234,7 @@ def row_of(words: tuple[Word, ...]) -> ProgramSpec | None:
 
 
 def is_table_command(words: tuple[Word, ...]) -> bool:
-    """Return whether the table knows a command to only read. Neither files nor the repository are looked at."""
+    """Return whether a command only reads according to the table. Files and the repository are not checked."""
     name = words[0].text
     if name == "git":
         use = read_git(words[1:], ())
@@ -264,6 +273,17 @@ def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, ha
             raise NeedsApproval(f"{name}: {roles}")
         return roles
     return arguments.roles
+
+
+def _leading(program: ProgramSpec | None) -> Leading:
+    """Return which wildcards may be at the start of an operand, because no option of the program does harm.
+
+    A program that reads only names and sizes takes any: `du -sh *`.
+    """
+    if program is None or any(reason.startswith(_HARM) for reason in program.refused.values()):
+        return "none"
+    roles = program.operands.roles
+    return "any" if roles and _METADATA.issuperset(roles) else "ending"
 
 
 def _kind(path: str) -> Kind:

@@ -12,8 +12,8 @@ from qcode.safety.protected_paths import is_secret
 from qcode.safety.shell.ast import SAFE_VARIABLES, Word
 from qcode.safety.shell.table import ParsedArguments, Role
 
-# Every repetition is possessive: what follows it never begins with what it takes, and a pattern that tries all ways to
-# share the blanks of `; ; ;…` between two repetitions never comes to an end.
+# Every repetition is possessive: no following part can begin with a character of the repetition. A pattern that tries
+# all ways to share the blanks of `; ; ;…` between two repetitions would take exponential time.
 _SED_CLASS = r"\[(?:\[:[a-z]++:\]|[^{mark}\]\\\n\[])++\]"
 _SED_ADDRESS = rf"(?:\d++(?:~\d++)?+|\$|/(?:[^/\\\n\[\]]|\\[^\n]|{_SED_CLASS.replace('{mark}', '/')})++/I?+)"
 _SED_RANGE = rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d++))?+!?+)?+"
@@ -28,7 +28,7 @@ _SED_GROUP = rf"\{{{_SED_START}{_SED_VERB}(?:;{_SED_START}{_SED_VERB})*+;?+\s*+\
 _SED_COMMAND = rf"{_SED_START}(?:{_SED_VERB}|{_SED_GROUP})"
 _SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*+;?+\s*+")
 
-# A string without its end is taken whole, and refused: else each escaped quote in it would be tried as a start.
+# A string without an end is matched whole and refused; otherwise each escaped quote in it would be tried as a start.
 _AWK_STRING = r'"(?:[^"\\\n]|\\[^\n])*+(?P<end>"?)'
 _AWK_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[(?!\^?\])[^\]/\\\n\[]++\])++/"
 _AWK_LITERALS = re.compile(rf"{_AWK_STRING}|(?P<before>(?:^|[({{,;!~\n}}]|&&|\|\|)[ \t]*){_AWK_REGEX}")
@@ -84,13 +84,13 @@ def _without_awk_literal(found: re.Match[str]) -> str:
 
 
 def is_reading_jq(script: str) -> bool:
-    """Return whether a jq filter reaches nothing but its input."""
+    """Return whether a jq filter reads only its input."""
     bare = _jq_code(script) if len(script) < 2_000 else None
     return bare is not None and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_REACHES_OUT.search(bare) is None
 
 
 def _jq_code(script: str) -> str | None:
-    """Return a filter without the text of its strings but with what is computed inside them; None if it is unclear."""
+    """Return a filter without the text of its strings but with the expressions in them; None if it is unclear."""
     at, code, rounds = 0, list[str](), [0]
     while at < len(script):
         is_back = rounds[-1] == 0 and len(rounds) > 1 and script[at] == ")"
@@ -112,9 +112,9 @@ def _jq_code(script: str) -> str | None:
 
 
 def _awk_redirects(bare: str) -> bool:
-    """Return whether a `>` stands inside an action and outside round brackets, where it may name a file.
+    """Return whether a `>` inside an action and outside round brackets may redirect to a file.
 
-    A statement that prints may stand in the brackets of `for`; there the brackets do not matter to its `>`.
+    A print statement in the brackets of `for` may redirect as well, so it is refused.
     """
     depth = rounds = 0
     for found in _AWK_STRUCTURE.finditer(bare):
@@ -159,14 +159,14 @@ def script_complaint(name: str, arguments: ParsedArguments) -> str:
 
 
 def _search(arguments: ParsedArguments) -> str:
-    """`rg -g .env x` looks where it otherwise would not."""
+    """Refuse globs of secrets: `rg -g .env x` searches files that it would otherwise skip."""
     globs = arguments.values("-g", "--glob", "--iglob", "--include")
     names = [glob.rsplit("/", 1)[-1] for glob in globs if not glob.startswith("!")]
     return "it looks for files that contain secrets" if any(map(is_secret, names)) else ""
 
 
 def _awk(arguments: ParsedArguments) -> str:
-    """`awk '…' x=1 file` and `-v x=1` assign variables; a name in capitals may be a special one."""
+    """Refuse assignments among operands, as in `awk '…' x=1 file`, and special variables, as in `-v FS=x`."""
     files = [word.text for word, role in arguments.operands if role == "read"]
     if any("=" in name for name in files):
         return "an operand of awk that is an assignment"
@@ -180,14 +180,14 @@ def _printenv(arguments: ParsedArguments) -> str:
 
 
 def _printf(arguments: ParsedArguments) -> str:
-    """The printf of bash assigns variables with `-v` and with `%n`."""
+    """Refuse the forms that assign variables in bash: `-v` and `%n`."""
     form = arguments.operands[0][0]
     is_known = form.is_known and not form.text.startswith("-") and _STORING_FORMAT.search(form.text) is None
     return "" if is_known else "this form of printf is not known to be read-only"
 
 
 def _command(arguments: ParsedArguments) -> str:
-    """`command -v NAME` looks a name up, `command NAME` runs it."""
+    """Accept `command -v NAME`, which looks up a name; `command NAME` runs it."""
     return "" if arguments.has("-v", "-V") else "it runs the command that follows"
 
 
@@ -217,14 +217,14 @@ def _test(words: tuple[Word, ...]) -> Roles | str:
             return (left, "text"), (right, "text")
         case (left, operator, right) if operator.text in _TEST_OF_FILES:
             return (left, "list"), (right, "list")
-        # Only literal numbers: `[[ a[$(x)] -eq 1 ]]` evaluates what it is given.
+        # Only literal numbers: `[[ a[$(x)] -eq 1 ]]` evaluates its operands.
         case (left, operator, right) if operator.text in _TEST_OF_NUMBER and _is_number(left) and _is_number(right):
             return ()
     return "this form of test is not supported"
 
 
 def _double_bracket(words: tuple[Word, ...]) -> Roles | str:
-    """Read `[[ … ]]`, which splits no words and takes a pattern on the right."""
+    """Read `[[ … ]]`, which does not split words and accepts a pattern on the right."""
     inside = tuple(replace(word, unknown="text") if word.unknown == "words" else word for word in words)
     if len(inside) == 3 and inside[1].text in _TEST_OF_TEXT and inside[2].has_glob:
         inside = (*inside[:2], replace(inside[2], has_glob=False))

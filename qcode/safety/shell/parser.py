@@ -1,7 +1,7 @@
 """Parse a shell command with tree-sitter's grammar of bash into `ast`, by an allowlist of node kinds. Runs nothing.
 
 A node of any other kind, an error, or text between nodes that is not blank raises `NotPlain`. Words are unquoted here
-a second time, character by character, and must end where the tree says they end. tree-sitter is loaded with the first
+a second time, character by character, and must have the same end as in the tree. tree-sitter is loaded with the first
 command.
 """
 
@@ -70,7 +70,7 @@ def _reason(kind: str, default: str) -> str:
 
 
 def _check_characters(text: str) -> None:
-    """Raise `NotPlain` if the user would not see what bash reads."""
+    """Raise `NotPlain` if a character is invisible or looks like a blank."""
     if _VISIBLE_ASCII.fullmatch(text):
         return
     for char in text:
@@ -101,7 +101,6 @@ _VARIABLE = re.compile(r"(?!.*_proxy)[a-z][a-z0-9_]{0,40}|[A-Z]")
 """Names that mean nothing to bash or a program: such names are in capitals, and longer than one letter."""
 
 
-@lru_cache(maxsize=512)
 def read_script(text: str) -> Script:
     """Return the script that `text` is to bash; raise `NotPlain` with the reason if that is not certain."""
     complaint = check_bounds(text)
@@ -306,7 +305,7 @@ class _SyntaxReader(_Nodes):
         return Negation(command) if isinstance(inner, Negation) else command
 
     def _check_harmless(self, redirects: list[Node]) -> None:
-        """Take redirections of a group or list only where they neither read nor write a file."""
+        """Accept redirections of a group or list only if they neither read nor write a file."""
         if self._with_redirects(redirects) != SimpleCommand((Word(":"),)):
             raise NotPlain("a redirection of several commands")
 
@@ -391,7 +390,7 @@ MAX_EXPANDED = 100
 
 
 def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
-    """Return the words that `text`, one word with a mark for each hole, becomes: more than one only through a brace."""
+    """Return the words that `text`, one word with a mark for each hole, expands to: several only for a brace."""
     if UNSPLIT.fullmatch(text):
         return (Word(text),)
     braced = None if holes else _BRACED.fullmatch(text)
@@ -399,7 +398,7 @@ def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
 
 
 def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:
-    """Return the one word that all of `text` is; raise `NotPlain` where it is none or more."""
+    """Return `text` as one word; raise `NotPlain` if it is not exactly one."""
     lexer = _Lexer(text, holes)
     word = lexer.word()
     if lexer.at != len(text) or lexer.holes:
@@ -408,7 +407,7 @@ def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:
 
 
 def split_words(text: str) -> tuple[Word, ...]:
-    """Return the words of `text`, which holds nothing else; raise `NotPlain` for any operator."""
+    """Return the words of `text`; raise `NotPlain` for any operator."""
     (_, words), *more = split_tests(text)
     if more:
         raise NotPlain("it contains an operator where a word is expected")
@@ -451,7 +450,7 @@ class _Lexer:
         self.at = 0
 
     def skips_blanks(self) -> bool:
-        """Go on to the next word; return whether there is one."""
+        """Skip to the next word; return whether there is one."""
         while self.at < len(self.text) and self.text[self.at] in " \t":
             self.at += 1
         return self.at < len(self.text)
@@ -557,7 +556,7 @@ class _Lexer:
 
 
 def _check_braces(raw: str, *, is_quoted: bool) -> None:
-    """Braces are plain only as `{}`, and as in `HEAD@{1}` and `HEAD^{tree}`, where bash has nothing to expand."""
+    """Accept braces only as `{}`, and as in `HEAD@{1}` and `HEAD^{tree}`, which bash does not expand."""
     if is_quoted and ("*" in raw or "?" in raw or "{" in raw) and _has_bare_special(raw):
         raise NotPlain("quotes and wildcards in one word")
     if not is_quoted and set(_PLAIN_BRACES.sub("", raw)) & set("{}"):
@@ -565,7 +564,7 @@ def _check_braces(raw: str, *, is_quoted: bool) -> None:
 
 
 def _has_bare_special(raw: str) -> bool:
-    """Return whether a wildcard or brace stands outside the quotes of `raw`, whose quotes are known to be closed."""
+    """Return whether `raw`, whose quotes are closed, has a wildcard or brace outside them."""
     quote, index = "", 0
     while index < len(raw):
         char = raw[index]

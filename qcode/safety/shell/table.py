@@ -1,8 +1,8 @@
-"""The table of programs that may run unasked, and how a program reads its arguments. Pure but for the data file.
+"""The table of programs that may run unasked, and the parser of their arguments. Pure except for the data file.
 
 `commands.toml` is the table; its header explains every key. A program or option that is not in it is not understood.
-What a table cannot say (a script of sed, an expression of find) is code in `languages`. Every row is proved against the
-installed program by tests/safety/shell/test_table_against_programs.py.
+Scripts (sed, awk, jq) and tests are checked by code in `languages`. Every row is proved against the installed program
+by tests/safety/shell/test_table_against_programs.py.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PATH_ROLES: frozenset[Role] = frozenset({"read", "file", "list", "names", "tree"
 """Roles of words that name files or folders."""
 
 LANGUAGES: frozenset[Role] = frozenset({"sed", "awk", "jq", "test", "printf"})
-"""Roles of words that are a program, or a part of one, which the table says nothing about."""
+"""Roles of words that are a program or a part of one, which the table does not describe."""
 
 ROLES: frozenset[Role] = (
     PATH_ROLES | LANGUAGES | {"text", "pattern", "format", "number", "seconds", "date", "word", "name"}
 )
 
 NUMBER = "-NUMBER"
-"""The name under which `-5` is kept; its value is the 5."""
+"""The name of the option `-5`, whose value is 5."""
 
 _ANY_TEXT: frozenset[Role] = LANGUAGES | {"text", "pattern"}
 _NO_RESPONSE_FILE: frozenset[Role] = _ANY_TEXT | {"date", "revision", "path"}
@@ -74,7 +74,7 @@ class Operands:
     minimum: int = 0
     maximum: int | None = None
     default: tuple[Word, Role] | None = None
-    """What is read if no operand names a file or folder."""
+    """The path that is read if no operand names a file or folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def git_options() -> frozenset[str]:
 
 
 def read_arguments(program: ProgramSpec, words: tuple[Word, ...]) -> ParsedArguments | str:
-    """Return how `program` reads `words` (without its name), or one line that says why this is not certain.
+    """Return how `program` reads `words` (without its name), or the reason in one line if this is not certain.
 
     A word with a wildcard may be an operand: the caller expands it and checks that no match begins with a dash.
     """
@@ -181,7 +181,7 @@ def has_option(program: ProgramSpec, text: str) -> bool:
 
 
 class _UnknownUse(Exception):  # noqa: N818  # a finding, not a failure
-    """The program might read its arguments in another way than the table says; the text is the reason."""
+    """The program may read its arguments differently from the table; the text is the reason."""
 
 
 class _OptionReader:
@@ -209,7 +209,7 @@ class _OptionReader:
         self._operands += self._rest
 
     def read_text(self) -> None:
-        """Take every word as an operand, whatever it begins with."""
+        """Read every word as an operand, whatever it begins with."""
         self._operands += self._rest
 
     def read_expression(self) -> None:
@@ -297,7 +297,7 @@ class _OptionReader:
             return
 
     def _add(self, name: str, option: OptionSpec) -> None:
-        """Keep an option without an attached value: what it requires is in the next words."""
+        """Record an option without an attached value; required values are the next words."""
         if option.arity != "required":
             self._options.append((name, None))
             return

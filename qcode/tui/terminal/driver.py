@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING
 from textual import events
 from textual.driver import Driver
 
+from qcode.protocol.errors import ExitCode
 from qcode.text.clean import one_line
 from qcode.tui.terminal.input import ReportParser
 from qcode.tui.terminal.textual_internals import CrashApp, add_key_sequence, driver_of, use_parser, wrap_file
@@ -147,9 +148,6 @@ class TerminalApp(CrashApp, inherit_bindings=False):
             driver.write(sequence)
 
 
-HANGUP = 128 + signal.SIGHUP
-
-
 class HangupSafeFile:
     """Writes to `file` until a write fails, then discards. `lost` is called once, from the writing thread."""
 
@@ -194,7 +192,7 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
 
     def hangup_safe(file: IO[str]) -> HangupSafeFile:
         loop = asyncio.get_running_loop()
-        return HangupSafeFile(file, lambda: loop.call_soon_threadsafe(leave, HANGUP))
+        return HangupSafeFile(file, lambda: loop.call_soon_threadsafe(leave, ExitCode.TERMINATED))
 
     class HangupSafeDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
         def __init__(self, *arguments: object, **named: object) -> None:

@@ -1,1 +1,1 @@
-"""Going back and forth over files and conversation."""
+"""Undo, redo and rewind of files and conversation."""

@@ -1,4 +1,4 @@
-"""A session with a work tree, and the moves of qcode and of a person in it, without a model."""
+"""A session with a work tree in which qcode and a user change files, without a model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Desk:
         self.workspace.write(place, content, old)
 
     def command(self, prompt: str, change: object) -> None:
-        """Play a turn in which a command calls `change`, seen from outside only."""
+        """Play a turn in which a command calls `change`; checkpoints see only the files before and after."""
         assert callable(change)
         self.session.append(user(prompt))
         watch = Watch(self.workspace.root)

@@ -1,4 +1,4 @@
-"""Killed at any moment of a restore, or on a full disk: every file is whole, and the way back stays open."""
+"""A restore that is killed at any moment, or meets a full disk, leaves complete files and can be repeated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ desk.undo()
 
 
 def killed_in_an_undo(base: Path, session_id: str, after: int) -> bool:
-    """Undo in a process that is killed at its call number `after` that changes the disk; False if it got through."""
+    """Undo in a process that is killed at its disk change number `after`. Return False if the undo finished first."""
     command = [sys.executable, "-c", KILLED, str(base), session_id, str(after)]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, timeout=60)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()

@@ -1,4 +1,4 @@
-"""Whatever turns, undos, redos, resumes and a person's edits follow each other, no content of a person is ever lost."""
+"""No sequence of turns, undos, redos, resumes and user edits loses content that the user wrote."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ contents = st.sampled_from([b"", b"one\n", b"two\r\n", b"\xff\x00three"])
 
 
 class Bytes(RuleBasedStateMachine):
-    """`owned` are the files whose present content is the person's."""
+    """`owned` are the files whose current content is the user's."""
 
     def __init__(self) -> None:
         super().__init__()
-        # What a power cut would lose is not what this is about, and waiting for the disk takes most of the time.
+        # This does not simulate a power failure, and waiting for the disk would take most of the time.
         self.waiting = patch("os.fsync", lambda _: None)
         self.waiting.start()
         self.base = Path(tempfile.mkdtemp())
         self.desk = Desk(self.base)
         self.owned: dict[str, bytes] = {}
         self.left: dict[str, bytes] = {}
-        """What a tool, a command or a step of the rewinder left in each file last."""
+        """The content that a tool, a command or a rewind last wrote to each file."""
 
     @initialize(content=contents)
     def begin(self, content: bytes) -> None:
@@ -42,7 +42,7 @@ class Bytes(RuleBasedStateMachine):
         path = self.desk.path(name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        # Whoever writes the very bytes that are there already has made nothing of their own.
+        # An edit that writes the bytes of qcode again changes nothing, so the content is not the user's.
         if self.left.get(name) == content:
             self.owned.pop(name, None)
         else:
@@ -112,7 +112,7 @@ class Bytes(RuleBasedStateMachine):
             assert is_kept, f"the content of {name} is nowhere any more"
         for name, content in list(self.owned.items()):
             if not says_yes:
-                assert after.get(name) == content, f"{name} is the person's, and nobody was asked"
+                assert after.get(name) == content, f"{name} is the user's, and was changed without a question"
             if after.get(name) != content:
                 self.owned.pop(name)
         self._note_left()
@@ -130,7 +130,7 @@ class Bytes(RuleBasedStateMachine):
 
     @rule()
     def there_and_back(self) -> None:
-        """An undo and a redo right after it change nothing at all."""
+        """An undo followed by a redo changes nothing."""
         files, said = self.desk.files, self.desk.said
         try:
             self.desk.undo(("a.txt", "b.txt", "dir/c.txt"))

@@ -1,4 +1,4 @@
-"""Undo, redo and rewind put back exactly what qcode changed, and nothing a person did."""
+"""Undo, redo and rewind restore exactly the changes of qcode and keep those of the user."""
 
 from __future__ import annotations
 

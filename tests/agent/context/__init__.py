@@ -1,1 +1,1 @@
-"""The system prompt: our text, the environment, instruction files, and git asked without being run by it."""
+"""The system prompt: base text, environment, instruction files, and the state of git, read safely."""

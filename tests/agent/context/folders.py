@@ -1,4 +1,4 @@
-"""Projects on disk for the tests of the briefing."""
+"""Projects on disk for the tests of the system prompt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HOME_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 def git(root: Path, *arguments: str) -> None:
-    """Run git the way a person would, with a configuration of its own."""
+    """Run git as a user would, with a separate configuration."""
     identity = ("-c", "user.name=T", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main")
     env = {**HOME_ENV, "HOME": str(root), "GIT_CONFIG_NOSYSTEM": "1"}
     subprocess.run(("git", "-C", str(root), *identity, *arguments), check=True, capture_output=True, env=env)

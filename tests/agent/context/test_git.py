@@ -1,4 +1,4 @@
-"""Git is read without the repository running anything, and not at all before trust."""
+"""The state of git is read without running programs of the repository, and only in trusted folders."""
 
 from __future__ import annotations
 
@@ -230,13 +230,13 @@ def _trap(base: Path) -> Path:
 
 
 def _arm(root: Path) -> None:
-    """Make git look into the file, so that filters and monitors would run."""
+    """Make git read the file, so that filters and monitors would run."""
     write(root / ".gitattributes", "* filter=x diff=x\n")
     write(root / "a.txt", "changed\n")
 
 
 def _has_ended(pid: int) -> bool:
-    """Wait until a process that was sent SIGKILL is gone: the kernel takes a moment to carry it out."""
+    """Wait until a process that was sent SIGKILL is gone: the kernel needs a moment."""
     deadline = time.monotonic() + 10
     while _is_running(pid) and time.monotonic() < deadline:
         os.sched_yield()

@@ -1,4 +1,4 @@
-"""Which instruction files are loaded, in what order, and what they may import."""
+"""Instruction files: which are loaded, their order, and their imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format of an export says the same, and nothing in it can do anything."""
+"""Each export format has the same content, and none contains active content."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def written(form: ExportForm, *messages: Message, turns: str = "", has_tools: bo
 
 
 def parsed(page: str) -> ElementTree.Element:
-    """Return the page, which must be well-formed, with all ids unique and every link to a turn leading somewhere."""
+    """Return the page, which must be well-formed, with all ids unique and every link to a turn valid."""
     tree = ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>\n"))
     ids = [element.attrib["id"] for element in tree.iter() if "id" in element.attrib]
     assert len(ids) == len(set(ids))

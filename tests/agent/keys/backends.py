@@ -1,4 +1,4 @@
-"""Keyrings for tests: one that works (its keys lie in a folder, for other processes too), and those that do not."""
+"""Keyrings for tests: a working one, which stores keys in a folder for other processes too, and broken ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make(kind: type[KeyringBackend]) -> KeyringBackend:
 
 
 class Working(KeyringBackend):
-    """Keeps what it is given."""
+    """Stores every key."""
 
     priority = 5.0
 
@@ -40,17 +40,17 @@ class Working(KeyringBackend):
 
 
 class Weak(Working):
-    """Works, but does not count as safe."""
+    """Works, but is rated as unsafe."""
 
     priority = 0.5
 
 
 class PlaintextKeyring(Working):
-    """Says of itself that it is the best there is."""
+    """Claims the highest priority."""
 
 
 class Forgetful(Working):
-    """Takes everything and keeps nothing."""
+    """Accepts every key and stores none."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
         return None
@@ -64,7 +64,7 @@ class Locked(Working):
 
 
 class Quoting(Working):
-    """Fails with the key in its words."""
+    """Fails with the key in its error message."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
         raise ValueError(f"cannot store {password}")

@@ -16,7 +16,7 @@ UseKeyring = Callable[[KeyringBackend], Path]
 
 @pytest.fixture
 def use_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UseKeyring]:
-    """Make a keyring the system's; return the folder where one that works keeps its keys."""
+    """Install a keyring; return the folder in which a working one stores its keys."""
     folder = tmp_path / "ring"
     folder.mkdir()
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))

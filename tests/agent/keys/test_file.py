@@ -1,4 +1,4 @@
-"""The file of keys: closed to others, replaced as a whole, never reached through a link."""
+"""The key file: private, replaced atomically, and never opened through a link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keyring of the system: used where it is safe and answers, given up where it does not."""
+"""The system keyring: used if it is safe and responds, otherwise skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a key goes, that it is in one place only, and that forgetting means everywhere."""
+"""Stored keys: each in one store only, and removed from all stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store(base: Path) -> KeyStore:
 
 
 def holding(base: Path) -> list[str]:
-    """Return the files below `base` that hold the key."""
+    """Return the files below `base` that contain the key."""
     files = [path for path in base.rglob("*") if path.is_file()]
     return sorted(path.name for path in files if CANARY.encode() in path.read_bytes())
 

@@ -1,4 +1,4 @@
-"""Servers of a session with the real fake server behind them, each in folders of the test's own."""
+"""The tool servers of a session, with a fake server as a real process and temporary folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass
 class Bench:
-    """A place for servers: `state` steers the fake one, `home` keeps approvals, `work` is the workspace."""
+    """Folders for servers: `state` controls the fake one, `home` stores approvals, `work` is the workspace."""
 
     base: Path
 
@@ -52,7 +52,7 @@ class Bench:
         return self._spec(name, "tests.fakes.tool_server", *([kind] if kind else []), **changes)
 
     def sdk_spec(self, name: str = "fake", **changes: Any) -> ServerSpec:
-        """A server made with the library of the protocol; it takes a second to start."""
+        """Return a server written with the `mcp` package; it takes a second to start."""
         return self._spec(name, "tests.fakes.sdk_tool_server", **changes)
 
     def _spec(self, name: str, *words: str, **changes: Any) -> ServerSpec:
@@ -65,7 +65,7 @@ class Bench:
         return Servers(specs, self.pins, place, **{"is_trusted": True, **options})
 
     def begun(self) -> int:
-        """How often the fake server was started."""
+        """Return how often the fake server was started."""
         file = self.state / "starts"
         return len(file.read_text().splitlines()) if file.exists() else 0
 
@@ -102,7 +102,7 @@ async def call(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for a state; the test's own time limit ends a wait that is in vain."""
+    """Wait for a state; the time limit of the test ends the wait otherwise."""
     while not holds():
         await asyncio.sleep(0.01)
 
@@ -112,7 +112,7 @@ def names(servers: Servers) -> list[str]:
 
 
 def texts(servers: Servers) -> str:
-    """What a person should know; that servers are waited for depends on how fast the machine is."""
+    """Return the notices without those about waiting, which depend on the speed of the machine."""
     return "\n".join(notice.text for notice in servers.take_notices() if notice.level != "info")
 
 

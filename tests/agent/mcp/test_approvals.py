@@ -1,4 +1,4 @@
-"""What needs the person: a project's server before it runs, and tools that are not as they were approved."""
+"""Approval of a project's server before it runs, and of tools that changed since their approval."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ SCRIPT = "import runpy\n\nrunpy.run_module('tests.fakes.tool_server', run_name='
 
 
 def with_script(bench: Bench, *, is_from_project: bool = True) -> ServerSpec:
-    """A server whose script lies in the workspace."""
+    """Return a server whose script is in the workspace."""
     (bench.work / "server.py").write_text(SCRIPT)
     spec = of_project(bench) if is_from_project else bench.spec("theirs")
     return replace(spec, config=replace(spec.config, args=("-W", "ignore", "server.py")))
 
 
 async def states(bench: Bench, spec: ServerSpec, *, says_yes: bool = False) -> tuple[list[str], str]:
-    """Start the servers as a new session does; return the states, and the question that was asked."""
+    """Start the servers as a new session does; return the states and the question."""
     async with open_servers(bench.servers(spec)) as servers:
         approvals = servers.approvals()
         if says_yes:

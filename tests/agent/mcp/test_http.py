@@ -1,4 +1,4 @@
-"""Servers at an address, over real HTTP on loopback."""
+"""Servers with a URL, over real HTTP on loopback."""
 
 from __future__ import annotations
 

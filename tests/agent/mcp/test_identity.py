@@ -1,4 +1,4 @@
-"""Which files are part of what was approved: whatever of them the model rewrites, the server is asked about again."""
+"""The files that belong to an approved server: a change of any of them needs a new approval."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILES = {
 
 
 class Work:
-    """A workspace, and programs outside of it."""
+    """A workspace, and programs outside it."""
 
     def __init__(self, base: Path) -> None:
         self.work, self.bin = base / "work", base / "bin"

@@ -1,4 +1,4 @@
-"""What a model is told of foreign tools: safe names, capped and cleaned words, and nothing that spoils a request."""
+"""Tools of servers as models see them: valid names, sanitized and limited texts, valid schemas."""
 
 from __future__ import annotations
 

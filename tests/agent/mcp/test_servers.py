@@ -1,4 +1,4 @@
-"""Servers as programs of their own: started, listed, called, ended; what goes wrong is said and stays theirs."""
+"""Server processes: start, list, call and end. Their failures are reported and affect nothing else."""
 
 from __future__ import annotations
 

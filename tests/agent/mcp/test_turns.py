@@ -1,4 +1,4 @@
-"""A conversation with tool servers: a turn waits for them, goes on without them, and can be interrupted meanwhile."""
+"""A conversation with tool servers: a turn waits for them, continues without them, and can be interrupted meanwhile."""
 
 from __future__ import annotations
 

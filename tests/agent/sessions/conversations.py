@@ -36,7 +36,7 @@ ATTEMPTS = (
 
 
 class Clock:
-    """Each look at it is a second later."""
+    """Advances by a second at each call."""
 
     def __init__(self) -> None:
         self.now = START

@@ -1,4 +1,4 @@
-"""Every block survives the way to the disk and back."""
+"""Every block is read from disk as it was written."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A file that was cut, damaged or left by a killed process still gives a conversation that may go on."""
+"""A truncated or damaged file, or one of a killed process, loads as a conversation that can continue."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,18 +20,20 @@ LAST = CONVERSATION[-1]
 
 @pytest.fixture
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a power cut would lose is not what these tests are about."""
+    """Skip `fsync`: these tests do not simulate a power failure."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.mark.usefixtures("without_waiting")
-def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.broad)])
+def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(step: int, tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     whole = file.read_bytes()
     ends = [at + 1 for at, byte in enumerate(whole) if byte == 0x0A]
     aside = file.with_suffix(".corrupt")
-    for size in range(len(whole) + 1):
+    at_ends = {size for end in ends for size in range(end - 2, end + 2) if size <= len(whole)}
+    for size in sorted({*range(0, len(whole) + 1, step), *at_ends}):
         aside.unlink(missing_ok=True)
         file.write_bytes(whole[:size])
         survived = sum(end - 1 <= size for end in ends) - 1
@@ -46,6 +49,17 @@ def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(tmp_path: Path)
         assert again.messages[: len(loaded.messages)] == loaded.messages
         assert not any("left out" in one for one in again.notices)
         assert again.has_header
+
+
+def test_resume_of_a_session_without_a_header_writes_the_project_folder(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    file.write_bytes(file.read_bytes().partition(b"\n")[2])
+    session, _ = store.resume(file.stem)
+    session.append(LAST)
+    session.close()
+    (cwd,) = [record["cwd"] for record in map(json.loads, file.read_text().splitlines()) if "cwd" in record]
+    assert Path(cwd).is_dir()
 
 
 def test_a_torn_tail_is_only_reported_while_reading(tmp_path: Path) -> None:
@@ -221,7 +235,7 @@ def test_a_writer_that_is_killed_loses_nothing_it_had_synced(tmp_path: Path) -> 
 
 
 def assert_valid(messages: tuple[Message, ...]) -> None:
-    """Roles in turn from the user on, and after each call exactly one result."""
+    """Assert that roles alternate from the user on, and that each call has exactly one result."""
     assert [message.role for message in messages] == [
         "user" if at % 2 == 0 else "assistant" for at in range(len(messages))
     ]

@@ -1,4 +1,4 @@
-"""A disk that is full or cannot be written: the conversation goes on, with one warning."""
+"""On a full or read-only disk the conversation continues with one warning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAVED_AGAIN = "this session is saved again, including everything that was missin
 
 
 class Disk:
-    """Takes `room` more bytes of records and then is full, as a real one: the last write is cut short."""
+    """A disk with `room` free bytes; as on a real one, the last write is incomplete."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room = 1 << 30

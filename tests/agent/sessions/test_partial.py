@@ -1,4 +1,4 @@
-"""The shown text of a reply under way survives a kill, and only until the reply is committed."""
+"""The shown text of a streaming reply survives a kill, and is removed once the reply is committed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRET = "zebra-crossing-1234567890"
 
 
 def written(path: Path, *events: TurnEvent, redact: Callable[[str], str] = str, is_closed: bool = True) -> Path:
-    """Write the partial of these events as if the process then ended in order, or was killed at once."""
+    """Write the partial of these events as if the process then exited normally, or was killed."""
 
     async def write() -> None:
         reply = PartialReply(path, lambda: 4, redact)

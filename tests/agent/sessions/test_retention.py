@@ -1,4 +1,4 @@
-"""Sessions that nobody wrote to for long go; what is open anywhere stays."""
+"""Old sessions are removed, except open ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
 
 def written(file: Path, days_ago: float) -> str:
-    """Have `file` look as if it was written to then; return the id of its session."""
+    """Set the modification time of `file`; return the id of its session."""
     at = (NOW - timedelta(days=days_ago)).timestamp()
     os.utime(file, (at, at))
     return file.stem

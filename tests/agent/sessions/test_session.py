@@ -1,4 +1,4 @@
-"""A session that goes well: written, found, resumed, copied, listed, deleted."""
+"""A session without faults: written, found, resumed, copied, listed, deleted."""
 
 from __future__ import annotations
 

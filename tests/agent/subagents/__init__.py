@@ -1,1 +1,1 @@
-"""Sub-agents over the real engine, driver, tools, rules and session files; the model plays what it is asked for."""
+"""Sub-agents over the real engine, driver, tools, rules and session files; the model is scripted."""

@@ -1,4 +1,4 @@
-"""A conversation whose model may start sub-agents, and a provider that answers each of them by a script of its own."""
+"""A conversation whose model may start sub-agents, and a provider with a separate script for each of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def starting(*prompts: str, kind: str = "explore", **more: str) -> Steps:
 
 
 class ByPrompt:
-    """Answers each transcript from the script of its first message; others than those named get the last one, `""`."""
+    """Answers each transcript from the script of its first message; all others use the last one, `""`."""
 
     def __init__(self, scripts: Mapping[str, Sequence[Reply]]) -> None:
         self.name = self.host = "scripted"
@@ -47,11 +47,14 @@ class ByPrompt:
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         return self.parts.get(typed_text(request.messages[0]), self.main).stream(request)
 
+    def warm_up(self) -> None:
+        pass
+
     async def model_names(self) -> tuple[str, ...]:
         return ("m",)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
 
 @dataclass
@@ -66,7 +69,7 @@ class AgentStage(Stage[ByPrompt]):
         return asyncio.run(self.play("go", on_event))
 
     def answering(self, decision: Decision, asked: list[CallApproval]) -> Callable[[TurnEvent], None]:
-        """Return what answers every question so, and keeps it."""
+        """Return a function that gives this answer to every question, and records it."""
 
         def answer_it(event: TurnEvent) -> None:
             if isinstance(event, ApprovalRequested):
@@ -90,11 +93,11 @@ def resumed(one: AgentStage) -> AgentStage:
 
 
 def results(events: Sequence[TurnEvent]) -> list[ToolFinished]:
-    """The calls of the conversation itself that ended."""
+    """Return the finished calls of the conversation itself."""
     return [event for event in events if isinstance(event, ToolFinished)]
 
 
 def inner_results(events: Sequence[TurnEvent]) -> list[ToolFinished]:
-    """The calls of its sub-agents that ended."""
+    """Return the finished calls of its sub-agents."""
     inside = (event.event for event in events if isinstance(event, AgentEvent))
     return [event for event in inside if isinstance(event, ToolFinished)]

@@ -1,4 +1,4 @@
-"""What a sub-agent is given, may do, costs and answers."""
+"""The prompt, rights, cost and result of a sub-agent."""
 
 from __future__ import annotations
 

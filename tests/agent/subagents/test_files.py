@@ -1,4 +1,4 @@
-"""What a sub-agent changes and writes down: checkpoints, stale reads, the session file, a crash in the middle."""
+"""The files of a sub-agent: checkpoints, stale reads, the session file, a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output limits over real HTTP: rows that say what a host does and what must hold, and how a row is played.
+"""Output limits over real HTTP: rows with the behavior of a host and the expected result, and their player.
 
 `row` is the vocabulary, `host` the fake host's side, `play` runs a row, `checks` and `invariants` judge it, `table`
 holds the rows.

@@ -1,4 +1,4 @@
-"""What a row expects, held against what was played; each fact is rendered in the form the table writes it in."""
+"""Compares the expectations of a row with the played turn; each fact is rendered in the form of the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK_NAMES = {Text: "text", Reasoning: "reasoning", ToolCall: "call", ToolResu
 
 
 def check_row(played: Played) -> None:
-    """Hold the row's own expectations against what was played."""
+    """Compare the expectations of the row with the played turn."""
     row, end = played.row, played.end
     assert recovery_of(played.events) == list(row.events)
     assert attempts_of(played.events, [cap.rpartition(" ")[2] == "?" for cap in row.asked]) == list(row.asked)
@@ -55,7 +55,7 @@ def recovery_of(events: Sequence[TurnEvent]) -> list[str]:
 
 
 def attempts_of(events: Sequence[TurnEvent], is_open: Sequence[bool]) -> list[str]:
-    """Return each attempt as the table writes it; where `is_open` its cap is left open."""
+    """Return each attempt in the form of the table; with `is_open` its cap is `?`."""
     records = [record for event in events if isinstance(event, ReplyFinished) for record in event.attempts]
     return [
         f"{'-' if record.is_discarded else ''}{record.kind} {'?' if hidden else record.max_tokens}"
@@ -72,7 +72,7 @@ def blocks_of(messages: Sequence[Message]) -> list[str]:
 
 
 def said_by(played: Played) -> str:
-    """Return all that was said to the person besides the reply."""
+    """Return all messages to the user besides the reply."""
     notes = [event.note for event in played.events if isinstance(event, ReplyFinished)]
     notices = [event.text for event in played.events if isinstance(event, Notice)]
     error = played.end.error

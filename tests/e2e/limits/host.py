@@ -1,6 +1,6 @@
-"""The fake host's side of a row: plays its steps in order, breaks streams where they say, and knows what it reported.
+"""The fake host of a row: plays its steps in order, breaks streams at the given events, and records reported usage.
 
-`reports` is worked out from the events that were sent, by the rules of each protocol, and owes nothing to a codec.
+`reports` is computed from the sent events by the rules of each protocol, without a codec.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _behind(text: str, frames: Sequence[Frame]) -> int:
 
 
 def _reported(frames: Sequence[Frame]) -> Usage:
-    """Return what these events report together: later counts replace earlier ones, and what was not said is 0."""
+    """Return what these events report together: later counts replace earlier ones, and missing ones are 0."""
     counts: dict[str, Any] = {}
     for frame in frames:
         sent = json.loads(frame.data) if frame.data.startswith("{") else {}

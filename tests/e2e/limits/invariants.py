@@ -1,4 +1,4 @@
-"""What must hold for every reply, whatever the host does: one text everywhere, valid histories, honest sums."""
+"""Invariants of every reply, whatever the host does: one text everywhere, valid histories, correct sums."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_invariants(played: Played) -> None:
 
 
 class Screen:
-    """A front end: follows the deltas of one step, takes back and restores what it is told to."""
+    """A front end that follows the deltas of one step, with retries and restored text."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, str] = {}
@@ -66,7 +66,7 @@ class Screen:
 
 
 def _check_screen(events: Sequence[TurnEvent]) -> None:
-    """Shown is stored; what was taken back gave way to a reply that is complete, or at least as long."""
+    """Shown text is stored; discarded text is replaced by a reply that is complete, or at least as long."""
     screen, is_open = Screen(), False
     for event in events:
         if isinstance(event, StepStarted):
@@ -84,7 +84,7 @@ def _check_screen(events: Sequence[TurnEvent]) -> None:
 
 
 def _check_one_text(played: Played) -> None:
-    """What the events committed is what is stored, in the file as well, and the turn's text is its last."""
+    """Committed messages are stored, also in the file, and the text of the turn is its last."""
     committed = [
         event.message
         for event in played.events
@@ -109,7 +109,7 @@ def _check_requests(played: Played) -> None:
     assert len(played.requests) == calls.total
     escalated = len([event for event in played.events if isinstance(event, OutputEscalated)])
     continued = len([event for event in played.events if isinstance(event, ContinuationAttempt)])
-    # Each is told once, before it leaves; a cancel that comes in between keeps the last one from leaving.
+    # Each is reported once, before its request is sent; a cancel in between prevents the last request.
     unsent = escalated + continued - calls.escalations - calls.continuations
     assert unsent in ((0, 1) if played.end.outcome is Outcome.CANCELLED else (0,))
     assert escalated >= calls.escalations
@@ -125,7 +125,7 @@ def _check_requests(played: Played) -> None:
 
 
 def _check_sums(played: Played) -> None:
-    """Usage is the sum of what the host reported for all requests, and what was thrown away is marked so."""
+    """Usage is the sum of the reports for all requests, and discarded usage is marked."""
     end, reports = played.end, played.reports
     assert (end.usage.input or 0) == sum(report.input or 0 for report in reports)
     assert (end.usage.output or 0) == sum(report.output or 0 for report in reports)
@@ -135,7 +135,7 @@ def _check_sums(played: Played) -> None:
 
 
 def _check_calls(played: Played) -> None:
-    """Each call has one result, what ran was complete, and nobody was asked about anything else."""
+    """Each call has one result, only complete calls ran, and approvals were only about calls."""
     for event in played.events:
         if isinstance(event, (ToolStarted, ApprovalRequested)):
             call = event.call if isinstance(event, ToolStarted) else event.approval.call
@@ -161,16 +161,16 @@ def _was_sent_whole(played: Played, call: ToolCall, arguments: JsonObject) -> bo
 
 
 def _check_history(played: Played) -> None:
-    """The next request carries what is stored, no more and no less."""
+    """The next request contains exactly the stored messages."""
     if played.later_requests:
         stored = merged([*played.messages, user(NEXT_PROMPT)])
         assert _sayings(played.later_requests[0].messages) == _sayings(stored)
 
 
 def _sayings(messages: Sequence[Message]) -> list[object]:
-    """Return who said what: text, calls and results; ids and thinking are each protocol's own affair.
+    """Return role and content of each message: text, calls and results, without ids and thinking.
 
-    So is what stands between two texts of the person, and how a result says that it is an error.
+    Protocols also differ in the separator of two texts of the user and in the form of an error result.
     """
     return [
         (
@@ -189,7 +189,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _check_synthetic(played: Played) -> None:
-    """No message of qcode's own is stored, or sent in a request that does not need it."""
+    """No message from qcode itself is stored, or sent in a request that does not need it."""
     sent = [message.text for asked in played.later_requests[:1] for message in asked.messages]
     stored = [message.text for message in played.messages]
     assert [text for text in (*stored, *sent) for mark in _SYNTHETIC if mark in text] == []

@@ -27,7 +27,7 @@ REPORT = ToolSpec("report", "Record that the work is done.", {"type": "object", 
 
 @dataclass
 class Played:
-    """All that came of a row. `messages` are those stored when its turn had ended, `loaded` what the file held."""
+    """The result of a row. `messages` are those stored at the end of its turn, `loaded` those of the file."""
 
     row: Row
     protocol: ProtocolName

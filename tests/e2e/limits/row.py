@@ -1,7 +1,7 @@
-"""A row of the table: what the host does, under which settings, and what must come of it. Plain values, no I/O.
+"""A row of the table: the behavior of the host, the settings, and the expected result. Values only.
 
 `Step` is one answer of the host, `Row` the whole of a turn. Expectations are written in short strings so that a row
-can be read at a glance; `checks` renders what happened in the same form.
+can be read at a glance; `checks` renders the played turn in the same form.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ANTHROPIC_ONLY: Mapping[ProtocolName, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer; it breaks behind the event that holds `after`, or before all of them where that is empty.
+    """One answer; it breaks behind the event that contains `after`, or before the first one if that is empty.
 
     `drop` closes the socket, `error` sends an error into the stream, `stall` falls silent, `end` sends all of the
     content and ends without a terminal event.
@@ -86,9 +86,9 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`asked` names each attempt in order, its cap behind it and a dash before it where it was thrown away; the cap is
-    `?` where it follows from an estimate. `events` are those of recovery, in order. `stored` names the blocks of each
-    assistant message. `told` holds a part of each call's result. `says` stands in a notice, a note or the error.
+    """`asked` names each attempt in order, its cap behind it and a dash before it if it was discarded; the cap is
+    `?` if it follows from an estimate. `events` are those of recovery, in order. `stored` names the blocks of each
+    assistant message. `told` is a part of each call's result. `says` is in a notice, a note or the error.
 
     `text` None leaves the text to the invariants. `again` is what the host does in the turn after, `again_caps` which
     caps it must see there; no turn follows where `again` is None. `window` is the one that holds at the end.
@@ -122,7 +122,7 @@ class Row:
     check: Callable[[Played], None] | None = None
 
     def at(self, protocol: ProtocolName) -> Row:
-        """Return the row with what is different on `protocol`."""
+        """Return the row with the differences of `protocol`."""
         return replace(self, **self.on.get(protocol, {}))
 
 

@@ -1,6 +1,6 @@
-"""The Bedrock client on Amazon's real SDK: credentials, signatures, addresses, and cancelling while they are sought.
+"""The Bedrock client on Amazon's real SDK: credentials, signatures, addresses, and cancelling while they are fetched.
 
-What all clients share is in `test_clients*`; nothing here leaves the loopback.
+`test_clients*` tests the behavior that all clients share. Nothing here leaves the loopback.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_the_signature_holds_for_what_arrives(model: str) -> None:
 
 
 def _signature_of(arrived: Request, url: str) -> str:
-    """Sign what arrived once more, at the time it names."""
+    """Sign the received request again, with its own time."""
     auth, credentials = importlib.import_module("botocore.auth"), importlib.import_module("botocore.credentials")
     kept = {name: arrived.headers[name] for name in ("content-type", "x-amz-date")}
     again = importlib.import_module("botocore.awsrequest").AWSRequest(

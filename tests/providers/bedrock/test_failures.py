@@ -1,4 +1,4 @@
-"""What Amazon's SDK raises, by name: the kind, and in the message what to set."""
+"""Exceptions of Amazon's SDK, by name: their kind, and the advice in their message."""
 
 from __future__ import annotations
 

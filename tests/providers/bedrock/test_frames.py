@@ -1,4 +1,4 @@
-"""Amazon's event stream: messages from bytes cut anywhere, and what is no such stream told apart."""
+"""Amazon's event stream: messages from bytes split anywhere, and detection of other content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo model plays for which words, with results as the tools give them."""
+"""The scenarios of the demo model by prompt, with real tool results."""
 
 from __future__ import annotations
 

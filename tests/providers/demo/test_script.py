@@ -1,4 +1,4 @@
-"""Cutting, resuming and slicing what the demo model says."""
+"""Truncating, resuming and slicing replies of the demo model."""
 
 from __future__ import annotations
 

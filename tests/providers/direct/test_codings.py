@@ -1,4 +1,4 @@
-"""Compressed bodies: the same bytes however they are cut, and a cut one is no whole one."""
+"""Compressed bodies: the same bytes however they are cut, and a truncated one is an error."""
 
 from __future__ import annotations
 

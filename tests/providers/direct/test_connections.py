@@ -112,7 +112,7 @@ def test_a_host_that_hung_up_meanwhile_is_connected_to_again() -> None:
 
 @pytest.mark.parametrize(("begun", "requests"), [(b"", 3), (b"HTTP/1.1 200 OK\r\n", 2)])
 def test_a_kept_connection_that_breaks_without_a_byte_is_tried_anew_once(begun: bytes, requests: int) -> None:
-    """The second request meets a host that hangs up on it, and on what follows."""
+    """The host hangs up on the second request and on later ones."""
     seen: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,7 +137,7 @@ def test_a_kept_connection_that_breaks_without_a_byte_is_tried_anew_once(begun: 
 
 
 def test_what_a_host_says_unasked_is_no_answer_to_the_next_request() -> None:
-    """It stays on the line and has said more than was asked, in the same breath."""
+    """The host keeps the connection open and sends more than one response."""
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
     connections: list[int] = []
     left = asyncio.Semaphore(0)

@@ -1,4 +1,4 @@
-"""The two ways to a host, beside each other: what is sent is the same, and when which of them is taken."""
+"""Direct requests and SDK requests: the same bytes, and the choice between them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.providers.loopback import Answer, Loopback, Request
 
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
 TELEMETRY = ("x-stainless-", "x-goog-api-client")
-"""What the SDKs say of themselves, and no host needs."""
+"""Headers in which the SDKs describe themselves."""
 
 
 def sent_by(protocol: str, monkeypatch: pytest.MonkeyPatch, *, is_direct: bool, **more: Any) -> list[Request]:
-    """Return what a host receives for every case, the one way or the other."""
+    """Return the requests that a host receives for every case."""
 
     async def main() -> list[Request]:
         async with Loopback(Answer([stream_of(protocol)])) as server:

@@ -1,1 +1,1 @@
-"""What a host and a network do wrong, and what becomes of the turn: every fault over every protocol."""
+"""Faults of hosts and networks, and the outcome of the turn: every fault over every protocol."""

@@ -1,4 +1,4 @@
-"""One turn over the real client and driver against a server that does exactly what it is told."""
+"""One turn over the real client and driver against a scripted server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.providers.loopback import Answer, Loopback
 
 
 class Nobody:
-    """Services of a turn in which nothing is called."""
+    """Services of a turn without calls."""
 
     async def judge(self, asked: AskApproval) -> ApprovalAnswered:
         return ApprovalAnswered(asked.call.call_id, is_allowed=False, reason="")
@@ -64,7 +64,7 @@ class Nobody:
 
 @dataclass
 class Ran:
-    """What came of the turn. `took` is the time from cancelling to its end."""
+    """The result of a turn. `took` is the time from cancelling to its end."""
 
     events: list[TurnEvent] = field(default_factory=list)
     requests: int = 0

@@ -1,4 +1,4 @@
-"""Answers that are no reply: each status and each strange body is one outcome, whatever protocol it happens in."""
+"""Error responses: each status and each malformed body has one outcome in every protocol."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def error(kind: str, message: str, **more: object) -> bytes:
 
 @dataclass(frozen=True)
 class Row:
-    """`says` stands in the one line for a person."""
+    """`says` is part of the error line."""
 
     name: str
     status: int
@@ -77,7 +77,7 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_an_answer_that_is_no_reply_ends_the_turn_in_one_line(row: Row, protocol: str) -> None:
     if protocol == "bedrock" and row.name in ("200 page", "200 other JSON"):
-        pytest.skip("its frames begin with a length: what is none of them is told by its checksum")
+        pytest.skip("its frames begin with a length, so other content fails at the checksum")
     ran = run(protocol, row.answer)
     assert (ran.kind, ran.code, ran.requests) == (row.kind, row.code, 1)
     assert row.says in ran.message

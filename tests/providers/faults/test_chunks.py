@@ -1,4 +1,4 @@
-"""Chat chunks as compatible servers really send them: what is null, misplaced, repeated or unknown costs nothing."""
+"""Chat chunks as compatible servers really send them: null, misplaced, repeated and unknown fields do no harm."""
 
 from __future__ import annotations
 

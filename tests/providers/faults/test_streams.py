@@ -29,7 +29,7 @@ def shown(protocol: str) -> str:
 
 
 def _cut(protocol: str, name: str) -> Answer:
-    """A packed stream that ends before its end; what was flushed before can be read."""
+    """Return a truncated compressed stream; the part that was flushed can be read."""
     packer = zlib.compressobj(wbits=31 if name == "gzip" else 15)
     sent = packer.compress(first_part(protocol)) + packer.flush(zlib.Z_SYNC_FLUSH)
     more = packer.compress(stream_of(protocol)) + packer.flush()

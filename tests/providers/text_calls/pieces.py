@@ -1,4 +1,4 @@
-"""Feeding the filter, and reading what it gave in a form that does not depend on how its text was split."""
+"""Feeds the filter, and reads its output in a form that does not depend on the split of the text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Seen: TypeAlias = list[tuple[str, str]]
 
 
 def seen(pieces: Iterable[Piece]) -> Seen:
-    """Return pieces with what belongs together joined; an incomplete call has a `~` before its name."""
+    """Return pieces with adjacent text joined; an incomplete call has a `~` before its name."""
     found: Seen = []
     for piece in pieces:
         kind, text = ("text", piece.text) if isinstance(piece, Visible) else ("taken", piece.raw)

@@ -1,4 +1,4 @@
-"""Every form a model may write a call in, what is no call, and what a cut leaves."""
+"""Every form of a written call, text that is not a call, and truncated calls."""
 
 from __future__ import annotations
 

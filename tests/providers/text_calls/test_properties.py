@@ -1,4 +1,4 @@
-"""What holds for any text, however it is split: nothing is lost, nothing depends on the split, work is linear."""
+"""Properties for any text and any split: nothing is lost, the split changes nothing, the time is linear."""
 
 from __future__ import annotations
 

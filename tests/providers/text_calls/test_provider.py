@@ -1,4 +1,4 @@
-"""A model without calls of its own, in whole turns through the real engine, driver and tools."""
+"""A model without native tool calls, in whole turns through the real engine, driver and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data in the package: exactly tiktoken's own, read without a network, and missed without harm."""
+"""The data in the package: equal to tiktoken's, read without a network, and optional."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wheel_with(path: Path, name: str, content: bytes) -> Path:
 
 @dataclass(frozen=True)
 class Definition:
-    """The vocabulary as the installed tiktoken defines it, and what it would fetch for that."""
+    """The vocabulary as the installed tiktoken defines it, and the files that it would fetch for that."""
 
     address: str
     expected_hash: str
@@ -51,7 +51,7 @@ class Definition:
 
     @property
     def cache_name(self) -> str:
-        """What the rank file is called in a cache of tiktoken, and in the wheel."""
+        """Return the name of the rank file in a cache of tiktoken and in the wheel."""
         return hashlib.sha1(self.address.encode()).hexdigest()
 
 

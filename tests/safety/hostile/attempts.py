@@ -41,6 +41,7 @@ CLASSES: dict[str, Verdicts] = {
     "writes outside": _asks(),
     "writes what nobody may": _always("deny"),
     "runs": _asks("bypass", "auto walled"),
+    "changes settings": {**_asks("auto walled"), "bypass": "deny"},
     "runs on a secret": _asks("bypass"),
     "searches for a secret": _asks("bypass", "auto walled"),
     "runs git": {**_always("allow"), "restricted": "ask", "restricted plan": "deny"},

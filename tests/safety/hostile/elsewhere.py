@@ -10,12 +10,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "reads": (
         "ls", "cat src/app.py", "grep -n hello src/app.py | head -3", "wc -l < src/app.py", "find . -name '*.py'"),
     "runs git": ("git log --oneline", "git status", "git show HEAD"),
+    "changes settings": (
+        "git config core.pager id", "git config --global core.pager id", "git remote add x ext::id",
+        "npm config set x y",
+    ),
     "runs": (
         "touch src/new.py", "rm src/app.py", "make", "npm install", "python3 -c 'print(1)'", "bash -c ls", "sh x.sh",
         "eval ls", "env ls", "sudo ls", "xargs ls", "find . -exec make {} +", "find . -delete", "find . -fprint x",
         "sed -i s/a/b/ src/app.py", "awk 'BEGIN{system(\"id\")}'", "curl https://example.com/{work}",
         "wget example.com",
-        "nc example.com 80", "ssh example.com", "git push", "git -c core.pager=id log", "git config core.pager id",
+        "nc example.com 80", "ssh example.com", "git push", "git -c core.pager=id log",
         "git --exec-path=/tmp log", "git commit -m x", "git checkout .", "git clean -fdx", "git diff --ext-diff",
         "echo $(make)", "echo `make`", "cat <(make)", "ls && touch x", "ls & touch x", "ls | tee x",
         "ls | sh", "PATH=. ls", "LD_PRELOAD=./x.so ls", "GIT_EXTERNAL_DIFF=./x git diff", "ls\nrm -r src",

@@ -29,7 +29,7 @@ def guard(root: Path, mounted: tuple[str, ...] = ()) -> Guard:
 
 
 def aside(root: Path) -> list[str]:
-    return sorted(path.name.split("-", 1)[1] for path in (root.parent / "aside/put-back").iterdir())
+    return sorted(path.name.split("-", 1)[1] for path in (root.parent / "aside/replaced").iterdir())
 
 
 def test_a_changed_file_is_restored_with_its_mode_and_the_change_is_kept(root: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_changed_file_is_restored_with_its_mode_and_the_change_is_kept(root: P
     assert "restored" in line
     assert (root / "steer").read_text() == "kept"
     assert (root / "steer").stat().st_mode & 0o777 == 0o640
-    (kept,) = (root.parent / "aside/put-back").iterdir()
+    (kept,) = (root.parent / "aside/replaced").iterdir()
     assert kept.read_text() == "changed"
     assert watching.check() == ()
 

@@ -61,7 +61,7 @@ def test_protected_names_stay_as_they_are_in_a_writable_workspace(bubble: Box) -
     assert not (bubble.work / ".git/hooks/post-commit").exists()
     assert not (bubble.work / ".claude").exists()
     assert not (bubble.work / "g").exists()
-    assert "put-back" in done.text
+    assert "replaced" in done.text
     assert (bubble.work / "file.txt").read_text() == "new\n"
 
 
@@ -70,7 +70,7 @@ def test_a_start_up_file_is_not_written_at_the_protect_level(bubble: Box) -> Non
     assert (bubble.home / ".bashrc").read_text() == "# mine\n"
     assert not (bubble.home / ".profile").exists()
     assert (bubble.home / "made").read_text() == "y\n"
-    assert "put-back" in done.text
+    assert "replaced" in done.text
 
 
 def test_the_home_is_there_and_empty_for_a_command_that_only_reads(every_bubble: Box) -> None:

@@ -109,7 +109,7 @@ def test_what_appears_under_a_protected_name_is_put_back_and_reported(bubble: Bo
     assert not os.path.lexists(bubble.work / name)
     top = name if "/" not in name or not name.startswith(".") else name.split("/")[0]
     assert f"{bubble.work}/{top} is a protected name, so it was removed again." in done.text
-    kept = [path for path in (bubble.scratch / "put-back").rglob("*") if path.is_file() or path.is_symlink()]
+    kept = [path for path in (bubble.scratch / "replaced").rglob("*") if path.is_file() or path.is_symlink()]
     assert [path.read_text() if path.is_file() and not path.is_symlink() else "link" for path in kept] in (
         ["new\n"],
         ["link"],
@@ -119,7 +119,7 @@ def test_what_appears_under_a_protected_name_is_put_back_and_reported(bubble: Bo
 def test_a_replaced_link_is_restored_and_the_new_version_is_kept(full: Box) -> None:
     done = full.run("workspace", "rm CLAUDE.md; echo evil > CLAUDE.md")
     assert (full.work / "CLAUDE.md").readlink() == Path("rules.md")
-    (kept,) = (full.scratch / "put-back").iterdir()
+    (kept,) = (full.scratch / "replaced").iterdir()
     assert kept.read_text() == "evil\n"
     assert str(kept) in done.text
 

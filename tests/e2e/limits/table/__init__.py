@@ -1,4 +1,4 @@
-"""The rows, by what goes wrong. No two rows have both cause and phase in common."""
+"""The rows, by kind of fault. No two rows have both cause and phase in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cancel in every phase: what was shown stays, nothing more is sent, the resume message is gone."""
+"""A cancel in every phase: shown text stays, nothing more is sent, and the resume message is removed."""
 
 from __future__ import annotations
 

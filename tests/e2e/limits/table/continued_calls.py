@@ -1,4 +1,4 @@
-"""What a continuation may end in besides text: complete calls, cut ones, unreadable ones, a pause."""
+"""Continuations that end in complete, truncated or malformed calls, or in a pause."""
 
 from __future__ import annotations
 

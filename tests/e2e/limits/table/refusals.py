@@ -1,4 +1,4 @@
-"""Replies the provider will not go on with: refused or filtered, or the context window is full."""
+"""Replies that the provider ends: refused or filtered, or the context window is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a continuation meets the text before it: what it repeats is removed, what may be meant is kept."""
+"""The join of a continuation with the text before it: repeated text is removed, intended text is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the person set, and what is known of the model: overrides, limits, policies, budgets, prefill."""
+"""Settings and model facts: overrides, limits, policies, budgets, prefill."""
 
 from __future__ import annotations
 

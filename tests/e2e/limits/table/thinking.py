@@ -1,4 +1,4 @@
-"""Thinking that uses up the cap, cut replies that hold nothing at all, and where thinking is kept."""
+"""Thinking that uses up the cap, empty truncated replies, and stored thinking."""
 
 from __future__ import annotations
 

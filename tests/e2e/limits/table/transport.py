@@ -1,4 +1,4 @@
-"""Failures in passing and broken streams, in every phase: replayed where nothing was shown, gone on with otherwise."""
+"""Transient failures and broken streams in every phase: replayed if nothing was shown, otherwise continued."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AGAIN = ("waiting", "on transport")
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """What leads up to the attempt that fails: `before` was shown by then and is kept, `rest` is what is missing."""
+    """The attempts before the failing one: `before` was shown and is kept, `rest` is the missing text."""
 
     steps: tuple[Turn, ...]
     asked: tuple[str, ...]
@@ -92,7 +92,7 @@ def _continued(attempt: str) -> str:
 
 
 def _replayed(cause: str, failing: Turn | Step, *phases: str, shown: bool = False) -> tuple[Row, ...]:
-    """The same request is sent again; front ends hear of it only where something was `shown`."""
+    """The same request is sent again; front ends get an event only if something was `shown`."""
     rows = []
     for phase in phases:
         it = _PHASES[phase]
@@ -102,7 +102,7 @@ def _replayed(cause: str, failing: Turn | Step, *phases: str, shown: bool = Fals
 
 
 def _gone_on(cause: str, how: str, *phases: str) -> tuple[Row, ...]:
-    """The text that was shown is continued by another request of the same cap."""
+    """The shown text is continued by another request with the same cap."""
     rows = []
     for phase in phases:
         failing = Step(done(P[0]), "end") if how == "end" else Step(done(P), how, after=P[0])  # type: ignore[arg-type]  # one of `How`

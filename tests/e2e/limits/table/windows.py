@@ -1,4 +1,4 @@
-"""Context windows that are nearly full, and refusals of a host that say what its limits are."""
+"""Context windows that are nearly full, and refusals of a host that name its limits."""
 
 from __future__ import annotations
 
