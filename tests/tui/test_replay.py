@@ -194,6 +194,29 @@ def test_an_old_session_without_display_data_still_replays(tmp_path: Path) -> No
     again.conversation.release()
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [7, {"state": "gone"}, {"state": "done", "diff": 3, "seconds": "x", "output": -1}, [{"type": "turn"}], {"type": 1}],
+)
+def test_invalid_display_data_loses_no_message(garbage: object, tmp_path: Path) -> None:
+    talked, _ = play(tmp_path, [*EDITS], "1")
+    session_id = talked.conversation.session_id
+    talked.conversation.release()
+    path = next((tmp_path / "state").rglob(f"{session_id}*.jsonl"))
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        if "shown" in record:
+            record["shown"] = garbage
+        if record["kind"] == "shown":
+            record["items"] = garbage if isinstance(garbage, list) else [garbage, {"type": "of a later version"}]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    again = talk(tmp_path, resumes=session_id, is_attended=True)
+    text = "\n".join(replayed_rows(again))
+    assert "I will write it." in text
+    assert "Done." in text
+    again.conversation.release()
+
+
 def test_a_turn_without_its_end_is_named_and_where_the_session_was_resumed_from(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
     assert not any(UNFINISHED in row for row in replayed_rows(talked, is_resumed=True))
