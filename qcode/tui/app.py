@@ -135,8 +135,6 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
 _LEAVE_SECONDS = 3.0
 _DRAFT_SECONDS = 0.5
-_MAX_SURVIVED = 5
-"""Errors of message handlers in one second. More of them are one that happens again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         kept = self.options.history_file
         self._draft = DraftFile(kept.parent / "drafts" if kept is not None else None, welcome.folder)
         self._is_draft_due = False
-        self._survived: list[float] = []
 
     @property
     def agent(self) -> Agent:
@@ -589,16 +586,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return Clipboard(environ, sys.platform, self._write, folder).copy(text)
 
     def survives(self, error: Exception) -> bool:
-        """Show a notice about an error in a handler, unless such errors follow each other without end."""
-        if not self.is_ready or is_closing(self) or "debug" in self.features:
-            return False
-        now = time.monotonic()
-        self._survived = [moment for moment in self._survived if now - moment < 1.0]
-        if len(self._survived) >= _MAX_SURVIVED:
-            return False
-        self._survived.append(now)
-        self.view.failures.show(error)
-        return True
+        can_show = self.is_ready and not is_closing(self) and "debug" not in self.features
+        return can_show and self.view.failures.survive(error)
 
     def report_crash(self, error: Exception) -> None:
         self._keep_draft()
