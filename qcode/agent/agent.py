@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -30,7 +31,7 @@ from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
-from qcode.agent.toolbox import FetchGate, Scratch, Toolbox, search_key
+from qcode.agent.toolbox import FetchGate, Toolbox, search_key
 from qcode.agent.trust import TrustService
 from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
 from qcode.config.settings import Settings
@@ -39,6 +40,7 @@ from qcode.protocol.events import Notice
 from qcode.protocol.messages import Message
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
+from qcode.tools.workspace import Scratch, sweep_scratch
 
 if TYPE_CHECKING:
     from qcode.agent.context.clipboard import Clip
@@ -84,6 +86,8 @@ class Agent:
         kinds, problems = kinds_of(context)
         session, messages, notices = self._session(client.name)
         self._prune(session.session_id)
+        # Removing may take long, and nothing waits for it.
+        threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
         self.toolbox = self._toolbox(scratch, sandbox, search, kinds)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self._store, session, messages, kinds

@@ -60,6 +60,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.errors import ErrorInfo, ProviderError
 from qcode.protocol.events import (
     Notice,
+    Signal,
     SteeringAdded,
     ToolFinished,
     TurnEnded,
@@ -117,6 +118,7 @@ class Conversation:
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self._turn: Turn | None = None
+        self._last_turn: Turn | None = None
         self._waiting = PendingAttachments(self._mentioned)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
@@ -139,6 +141,8 @@ class Conversation:
         """Continue with a session; `messages` are the history if the session has no file."""
         self._transcript = SessionTranscript(session, messages)
         self._counter = self._client.counter()
+        if (count := self._transcript.last_count(self._client.name)) is not None:
+            self._counter.restore(*count)
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
         self._usage = earlier_usage(ever, self.model, self._client.price)
@@ -228,6 +232,7 @@ class Conversation:
         writer = self._clients.small()
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._client.known(), self._transcript.messages, self._counter, number=self._turns)
+        self._last_turn = turn
         self._turn, self._driver = (
             turn,
             Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
@@ -357,6 +362,10 @@ class Conversation:
     def usage(self) -> tuple[TurnUsage, ...]:
         """Return what each turn of the session used, the first one first; turns of an earlier run as far as known."""
         return tuple(self._usage)
+
+    def signals(self) -> tuple[Signal, ...]:
+        """Return the calls of one-way tools in the running turn, or in the last one."""
+        return () if self._last_turn is None else self._last_turn.signals
 
     def count(self, used: TurnUsage) -> None:
         """Add what was used beside the turns, such as for a title."""

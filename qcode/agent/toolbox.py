@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import re
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -40,7 +36,7 @@ from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import SubagentTool
 from qcode.tools.tool import Preview, Tool, ToolContext
 from qcode.tools.web import Fetch, Gate, RequestTarget
-from qcode.tools.workspace import PathJudge, Workspace
+from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
 if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
@@ -303,18 +299,6 @@ class FetchGate:
             return True
         found = read_url(f"{target.scheme}://{target.host}:{target.port}/")
         return not isinstance(found, str) and found.is_loopback and parsed.is_loopback
-
-
-class Scratch:
-    """A private temporary folder. It is removed by `close`, or when the program exits."""
-
-    def __init__(self) -> None:
-        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix="qcode-")))  # mkdtemp makes it 0700
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, True)
-
-    def close(self) -> None:
-        """Remove the folder and its contents; safe to call twice."""
-        self._remove()
 
 
 class Background:

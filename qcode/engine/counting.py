@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from qcode.engine.transcript import PreparedHistory
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.tools import ToolSpec
@@ -78,6 +79,8 @@ class PromptCounter:
         self._texts: dict[str, int] = {}
         self._counts: list[tuple[tuple[Message, ...], int]] = []
         self._schemas: tuple[tuple[ToolSpec, ...], tuple[str, ...]] = ((), ())
+        self.history = PreparedHistory()
+        """The history of the conversation as it is sent, kept from turn to turn."""
         self.context_tokens = 0
         """The provider's last count of the transcript, including its last reply; 0 before the first reply."""
 
@@ -125,6 +128,11 @@ class PromptCounter:
         self.context_tokens = input_tokens + (output_tokens or 0)
         others = [count for count in self._counts if count[0] != request.messages][: _KEPT_COUNTS - 1]
         self._counts = sorted([(request.messages, input_tokens), *others], key=lambda count: -len(count[0]))
+
+    def restore(self, messages: tuple[Message, ...], input_tokens: int, output_tokens: int = 0) -> None:
+        """Remember a count of an earlier run for a history that began with `messages`, as the session stores it."""
+        self.context_tokens = input_tokens + output_tokens
+        self._counts = [(messages, input_tokens)]
 
     def _known(self, request: ModelRequest) -> tuple[int | None, tuple[Message, ...]]:
         """Return the provider's count for the longest known prefix of `request`, and the messages after it."""

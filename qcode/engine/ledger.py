@@ -127,6 +127,10 @@ class Tally:
         """Whether this is the tally of a sub-agent."""
         return self._within is not None
 
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        return tuple(self._signals)
+
     def exceeded(self, steps: int = 0) -> Limit | None:
         """Return the limit that forbids another step after `steps` steps, None if there is room."""
         settings = self._settings
@@ -190,7 +194,7 @@ class Tally:
             api_calls=ledger.api_calls,
             discarded_output_tokens=ledger.discarded_output_tokens,
             denials=tuple(self._denials),
-            signals=tuple(self._signals),
+            signals=self.signals,
             limit=limit,
             error=error,
             is_answered=is_answered,

@@ -8,6 +8,7 @@ session: `without_part` removes such parts from the copy.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -60,6 +61,57 @@ def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Messag
         while isinstance(block, ToolCall) and kept and isinstance(kept[-1], Reasoning):
             kept.pop()
     return message if len(kept) == len(message.blocks) else replace(message, blocks=tuple(kept))
+
+
+class PreparedHistory:
+    """The valid history of one conversation, which grows: `of` prepares only the messages that were added.
+
+    An earlier part is prepared on its own if a prompt follows it and its last message is an answer without calls,
+    because no rule looks across such a place.
+    """
+
+    def __init__(self) -> None:
+        self._given: list[Message] = []
+        self._prepared: tuple[Message, ...] = ()
+        self._settled = 0
+        self._settled_prepared = 0
+
+    def of(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the same as `prepared`. The messages so far are compared by identity first, which costs little."""
+        known = len(self._given)
+        if len(messages) == known and _are_same(self._given, messages):
+            return self._prepared
+        settled = self._settled
+        if not (settled <= len(messages) and _are_same(self._given[:settled], messages[:settled])):
+            settled = self._settled = self._settled_prepared = 0
+        rest = messages[settled:]
+        self._prepared = (*self._prepared[: self._settled_prepared], *prepared(rest))
+        self._given = list(messages)
+        self._settle(settled)
+        return self._prepared
+
+    def _settle(self, start: int) -> None:
+        """Move the settled part to the last place after `start` from which the rest is independent of it."""
+        given = self._given
+        for at in range(len(given) - 1, start, -1):
+            if _is_a_prompt(given[at]) and _is_plain_answer(given[at - 1]):
+                before = prepared(given[self._settled : at])
+                if before and before[-1] == given[at - 1]:
+                    self._settled, self._settled_prepared = at, self._settled_prepared + len(before)
+                return
+
+
+def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
+    return len(left) == len(right) and all(map(operator.is_, left, right))
+
+
+def _is_a_prompt(message: Message) -> bool:
+    """Return whether this is a user message of which something is sent, whatever calls precede it."""
+    return message.role == "user" and any(isinstance(block, Text) and block.text for block in message.blocks)
+
+
+def _is_plain_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.calls and bool(message.text.strip())
 
 
 def sendable_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:

@@ -41,13 +41,14 @@ from qcode.engine.model_facts import KnownModel
 from qcode.engine.reply.phase import NeedsModel, NeedsRoom, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.engine.transcript import has_images, prepared, readable, without_signals
+from qcode.engine.transcript import has_images, readable, without_signals
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     CompactionStarted,
     ModelFellBack,
     Notice,
     ResultsCommitted,
+    Signal,
     SteeringAdded,
     StepStarted,
     TurnStarted,
@@ -63,7 +64,6 @@ from qcode.protocol.reply import (
     ReplyEvent,
     TextDelta,
     ToolArgsDelta,
-    WebSearched,
 )
 from qcode.values import dataclass
 
@@ -163,6 +163,7 @@ class Turn:
         self._pauses = 0
         self._started_at = self._now = 0.0
         self._text = ""
+        self._said: list[str] = []
         self._paused_text = ""
         self._is_answered = False
         self._compaction = CompactionScheduler(settings.compaction)
@@ -203,8 +204,6 @@ class Turn:
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
-            case WebSearched():
-                return [Emit(given)]
             case _:
                 return self._to_reply(phase.reply, given) if isinstance(phase, Replying) else []
 
@@ -248,7 +247,7 @@ class Turn:
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
         one_way = frozenset(tool.name for tool in self.settings.tools if tool.is_one_way)
-        return readable(prepared(without_signals(self._messages, one_way)), self.model)
+        return readable(self._counter.history.of(without_signals(self._messages, one_way)), self.model)
 
     # Replies
 
@@ -295,6 +294,10 @@ class Turn:
 
     def _reply_decided(self, result: ReplyResult) -> list[Effect]:
         text = self._paused_text + (result.message.text if result.message else "")
+        if self._paused_text and self._said:
+            self._said.pop()
+        if text.strip():
+            self._said.append(text)
         self._paused_text = text if result.ending == "paused" else ""
         self._is_answered = bool(text.strip())
         if self._is_answered:
@@ -477,7 +480,7 @@ class Turn:
     ) -> list[Effect]:
         self.phase = Ended(outcome)
         ended = self.tally.ended(outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error)
-        return [Emit(ended), EndTurn()]
+        return [Emit(replace(ended, whole_text="\n\n".join(self._said))), EndTurn()]
 
     def _append(self, message: Message) -> Effect:
         self._messages.append(message)
@@ -486,6 +489,12 @@ class Turn:
     @property
     def _elapsed(self) -> float:
         return self._now - self._started_at
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """The calls of one-way tools so far, also those of a step whose other calls still run."""
+        running = self.phase.round.signals if isinstance(self.phase, Calling) else ()
+        return (*self.tally.signals, *running)
 
     @property
     def usage(self) -> UsageUpdated:

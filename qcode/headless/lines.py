@@ -102,6 +102,7 @@ def result_line(
         "subtype": kind,
         "is_error": kind != "success",
         "result": structured.text if structured else ended.text,
+        "text": ended.whole_text,
         "stop_reason": None if ended.outcome is Outcome.ERROR else ended.outcome.value,
         "raw_stop_reason": ended.raw_stop if ended.stop is not None else None,
         "session_id": session_id,

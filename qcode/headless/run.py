@@ -383,6 +383,8 @@ class Run:
             denials=self._all_denials(()),
             error=error,
             is_answered=bool(self._answer.text.strip()),
+            signals=self._conversation.signals(),
+            whole_text=self._answer.whole_text,
         )
 
     def _all_denials(self, known: tuple[Denial, ...]) -> tuple[Denial, ...]:
@@ -408,6 +410,7 @@ class AnswerSoFar:
     """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
 
     def __init__(self) -> None:
+        self._said: list[str] = []
         self._settled = ""
         self._paused = ""
         self._set_aside = ""
@@ -424,7 +427,10 @@ class AnswerSoFar:
                 self._set_aside, self._live = "", [text]
             case ReplyFinished(message=message):
                 text = self._paused + (message.text if message else "")
-                self._settled = text if text.strip() else self._settled
+                self._said = self._ended_replies
+                if text.strip():
+                    self._said.append(text)
+                    self._settled = text
                 self._paused = text if event.stop is StopReason.PAUSED else ""
                 self._set_aside, self._live = "", []
             case StepStarted():
@@ -437,6 +443,17 @@ class AnswerSoFar:
     def text(self) -> str:
         text = self._paused + self._reply_text()
         return text if text.strip() else self._settled
+
+    @property
+    def whole_text(self) -> str:
+        """All replies of the turn so far, joined with blank lines."""
+        live = self._paused + self._reply_text()
+        return "\n\n".join([*self._ended_replies, live] if live.strip() else self._ended_replies)
+
+    @property
+    def _ended_replies(self) -> list[str]:
+        """The replies before the current one, which may continue after a pause."""
+        return self._said[:-1] if self._paused else self._said
 
     def _reply_text(self) -> str:
         live = "".join(self._live)

@@ -318,6 +318,7 @@ class AgentEvent:
 class TurnEnded:
     """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
 
+    `whole_text` is the text of all replies, joined with blank lines, so it also has the text before tool calls.
     `is_answered`: the last reply had text. `limit` is the limit that ended the turn, or None. `seconds` is how long the
     turn took, None if that is not known.
     """
@@ -337,6 +338,7 @@ class TurnEnded:
     error: ErrorInfo | None = None
     is_answered: bool = field(default=True)
     seconds: float | None = None
+    whole_text: str = ""
 
 
 TurnEvent: TypeAlias = (

@@ -9,6 +9,7 @@ for requests to the same host. The codec drops all other opaque data.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import BlockEnded, ReplyEvent
-from qcode.text.json import JsonObject
+from qcode.text.json import Json, JsonObject
 
 
 def _same(call_id: str) -> str:
@@ -95,6 +96,66 @@ def add_note(sent: list[JsonObject], note: JsonObject) -> None:
     content = sent[-1]["content"] if sent and sent[-1]["role"] == "user" and note["text"] else None
     if isinstance(content, list):
         content.append(note)
+
+
+class EncodedMessages:
+    """The encoded messages of the last requests of a client, so that each message of a conversation is encoded once.
+
+    They are found by identity, because comparing the texts would cost as much as encoding them. A message that the
+    last two requests did not contain is forgotten. Never change a value that `of` returned.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[Json, str]] = {}
+        self._texts_before: dict[int, tuple[Json, str]] = {}
+        self._before: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
+        self._current: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
+
+    def begin(self) -> None:
+        """Begin another request."""
+        self._before, self._current = self._current, {}
+        self._texts_before, self._texts = self._texts, {}
+
+    def of(self, message: Message, encode: Callable[[], list[Json]], variant: str) -> list[Json]:
+        """Return the encoded message, `encode()` if it is not known in this variant."""
+        key = (id(message), variant)
+        found = self._before.get(key)
+        if found is None or found[0] is not message:
+            found = (message, encode())
+        self._current[key] = found
+        return found[1]
+
+    def body(self, fields: JsonObject) -> bytes:
+        """Return a request body in JSON, as `json.dumps` writes it; the texts of known messages are used again."""
+        parts = []
+        for name, value in fields.items():
+            is_history = name == "messages" and isinstance(value, list)
+            text = (
+                f"[{','.join(map(self._message, value))}]" if is_history and isinstance(value, list) else _json(value)
+            )
+            parts.append(f"{_json(name)}:{text}")
+        return f"{{{','.join(parts)}}}".encode()
+
+    def _message(self, message: Json) -> str:
+        """Return a message in JSON. Each request has new lists of blocks, but the blocks are the same."""
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(content, list):
+            return self._known(message)
+        parts = []
+        for name, value in message.items():
+            text = f"[{','.join(map(self._known, content))}]" if name == "content" else _json(value)
+            parts.append(f"{_json(name)}:{text}")
+        return f"{{{','.join(parts)}}}"
+
+    def _known(self, value: Json) -> str:
+        found = self._texts_before.get(id(value))
+        if found is None or found[0] is not value:
+            found = (value, _json(value))
+        self._texts[id(value)] = found
+        return found[1]
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def start_of_tool_loop(messages: Sequence[Message]) -> int:

@@ -14,6 +14,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from qcode.protocol.tools import Refused
 from qcode.values import dataclass
@@ -23,6 +24,8 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 _CHUNK = 1024 * 1024
 _NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
+NewFile: TypeAlias = "tuple[bytes, int] | None"
+"""The content and the permission bits of a file to be made."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
@@ -154,6 +157,52 @@ def remove_file(folder: int, name: str, old: Loaded, shown: str) -> None:
     """Delete the file. Raise `Refused` if it no longer matches `old`."""
     _check_unchanged(folder, name, old, shown)
     os.unlink(name, dir_fd=folder)
+    os.fsync(folder)
+
+
+def set_mode(folder: int, name: str, mode: int, old: Loaded, shown: str) -> None:
+    """Set the permission bits of the file. Raise `Refused` if it no longer matches `old`."""
+    _check_unchanged(folder, name, old, shown)
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
+    try:
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def read_link(folder: int, name: str) -> bytes | None:
+    """Return the target of the symbolic link `name`, None if it is not a link or does not exist."""
+    try:
+        return os.fsencode(os.readlink(name, dir_fd=folder))
+    except OSError:
+        return None
+
+
+def replace_link(
+    folder: int, name: str, old: Loaded | bytes | None, shown: str, *, link: bytes | None = None, file: NewFile = None
+) -> None:
+    """Replace `old`, a file or the target of a link, by a symbolic link to `link`, by `file`, or by nothing.
+
+    Raise `Refused` if it no longer matches `old`. At every moment either the old or the new one exists.
+    """
+    temporary = _temporary(name)
+    try:
+        if link is not None:
+            os.symlink(link, temporary, dir_fd=folder)
+        elif file is not None:
+            replace_file(folder, temporary, file[0], None, shown)
+            os.chmod(temporary, file[1], dir_fd=folder)
+        if isinstance(old, bytes) and read_link(folder, name) != old:
+            raise Refused(f"{shown} was changed meanwhile; nothing was written")
+        if not isinstance(old, bytes):
+            _check_unchanged(folder, name, old, shown)
+        if link is None and file is None:
+            os.unlink(name, dir_fd=folder)
+        else:
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        _unlink_quietly(folder, temporary)
+        raise
     os.fsync(folder)
 
 

@@ -7,13 +7,17 @@ from outside since the model saw it, and shows the difference. Read `disk` next.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import threading
+import time
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from copy import copy
 from pathlib import Path
@@ -121,7 +125,7 @@ class Workspace:
         self.recorder = UNRECORDED
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
-        self._owns_scratch = False
+        self._own_scratch: Scratch | None = None
         self._seen = SeenFiles()
         self._changed: dict[Path, None] = {}
         self._lock = threading.Lock()
@@ -131,22 +135,22 @@ class Workspace:
         """The private folder, which only this user can read."""
         with self._lock:
             if self._scratch is None:
-                self._scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="qcode-")))
-                self._owns_scratch = True
+                self._own_scratch = Scratch()
+                self._scratch = self._own_scratch.path
             return self._scratch
 
     def close(self) -> None:
         """Remove the private folder if this workspace created it. Idempotent."""
         with self._lock:
-            folder, self._scratch = self._scratch, None
-        if self._owns_scratch and folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._scratch = None
+        if self._own_scratch is not None:
+            self._own_scratch.close()
 
     def beside(self, judge: PathJudge | None) -> Workspace:
         """Return a workspace with the same folders for a sub-agent, which has read no file yet. It is never closed."""
         other = copy(self)
         other._scratch = self.scratch
-        other._owns_scratch = False
+        other._own_scratch = None
         other._judge = judge
         other._seen = SeenFiles()
         return other
@@ -414,3 +418,70 @@ def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
         return ". Only line endings or the encoding differ"
     more = f"\n[{len(lines) - _SHOWN_DIFF} more lines]" if len(lines) > _SHOWN_DIFF else ""
     return ". Changes:\n" + "\n".join(line[:300] for line in lines[:_SHOWN_DIFF]) + more
+
+
+SCRATCH_PREFIX = "qcode-"
+MIN_SCRATCH_AGE_S = 60.0
+"""A younger folder is left alone, because its process may not have locked it yet."""
+
+
+class Scratch:
+    """A private temporary folder. It is removed by `close`, or when the program exits.
+
+    The folder is locked with `flock` while its process lives, and the system releases the lock when the process dies.
+    So a folder that can be locked has no owner any more, and `sweep_scratch` removes it.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)))  # mkdtemp makes it 0700
+        self._remove = weakref.finalize(self, _release, self.path, _locked(self.path))
+
+    def close(self) -> None:
+        """Remove the folder and its contents; safe to call twice."""
+        self._remove()
+
+
+def sweep_scratch(now: float | None = None) -> int:
+    """Remove the folders of processes that were killed; return how many. `now` is in seconds since 1970."""
+    now = time.time() if now is None else now
+    count = 0
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if entry.name.startswith(SCRATCH_PREFIX):
+                count += _swept(entry, now)
+    return count
+
+
+def _swept(entry: os.DirEntry[str], now: float) -> bool:
+    try:
+        info = entry.stat(follow_symlinks=False)
+        is_ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o077
+        if not is_ours or now - info.st_ctime < MIN_SCRATCH_AGE_S:
+            return False
+        descriptor = _locked(Path(entry.path))
+    except OSError:
+        return False
+    if descriptor is None:
+        return False
+    try:
+        shutil.rmtree(entry.path, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _locked(folder: Path) -> int | None:
+    """Lock the folder and return its descriptor, None if another process holds the lock or there are no locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _release(folder: Path, descriptor: int | None) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if descriptor is not None:
+        os.close(descriptor)

@@ -15,7 +15,6 @@ from qcode.agent.models.client import facts_of
 from qcode.agent.models.selection import named
 from qcode.agent.options import RunContext
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.toolbox import Scratch
 from qcode.agent.trust import TrustStore
 from qcode.cli import context as cli_context
 from qcode.cli.arguments import parse
@@ -24,6 +23,7 @@ from qcode.config.settings import ModelSettings
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent
 from qcode.protocol.usage import Price
+from qcode.tools.workspace import Scratch
 from tests.fakes.tools import spec_of
 
 

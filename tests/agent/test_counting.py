@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+from qcode.engine.effects import Compact
 from qcode.protocol.events import TurnEvent
+from qcode.protocol.messages import user
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import Outcome
+from qcode.protocol.usage import Usage
 from qcode.providers.tokens import TokenCounter
 from tests.fakes.conversation import Model, Talk, ended, talk
 from tests.fakes.scripted import text_reply
@@ -68,3 +72,38 @@ def test_a_prompt_of_short_tokens_is_not_sent_with_a_cap_it_leaves_no_room_for(t
     (request,) = it.provider.requests
     assert request.max_tokens < 8_000
     assert request.max_tokens + 16_000 <= WINDOW
+
+
+def resumed(base: Path, counter: TokenCounter, *, model: str = "m") -> Talk:
+    """Continue a session of 60 kB, whose only reply said that the prompt had 15,000 tokens."""
+    first = talk(base, text_reply("Read.", usage=Usage(input=15_000, output=10)), model=WIDE)
+    play(first, "words and more words " * 3_000)
+    asyncio.run(first.conversation.close())
+    second = replace(WIDE, name=model, tokens=lambda: counter)
+    return talk(base, text_reply("More."), model=second, resumes=first.conversation.session_id)
+
+
+WIDE = Model(facts=ModelFacts(context_window=WINDOW))
+
+
+def test_a_resumed_long_session_needs_no_vocabulary(tmp_path: Path) -> None:
+    counter = Watched()
+    it = resumed(tmp_path, counter)
+    assert ended(play(it, "hello")).outcome is Outcome.END_TURN
+    assert (counter.loaded_in, counter.counted_in) == ([], [])
+    assert it.provider.requests[0].max_tokens == 8_000
+
+
+def test_a_session_resumed_with_another_model_is_counted_anew(tmp_path: Path) -> None:
+    counter = Watched()
+    it = resumed(tmp_path, counter, model="other")
+    assert ended(play(it, "hello")).outcome is Outcome.END_TURN
+    assert counter.loaded_in
+
+
+def test_a_count_from_before_a_compaction_is_not_used(tmp_path: Path) -> None:
+    it = resumed(tmp_path, Watched())
+    transcript = it.conversation._transcript
+    assert transcript.last_count("scripted/m") == (tuple(transcript.messages[:1]), 15_000, 10)
+    transcript.compact(Compact((user("A summary."), 1)))
+    assert transcript.last_count("scripted/m") is None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
+from qcode.agent.toolbox import FetchGate, Toolbox
 from qcode.config.settings import Tools
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.paths import SandboxScope
@@ -19,6 +19,7 @@ from qcode.safety.sandbox.detection import Sandbox, find_sandbox
 from qcode.safety.verdict import Level
 from qcode.text.json import Json
 from qcode.tools.web import RequestTarget
+from qcode.tools.workspace import Scratch
 
 
 def test_nobody_looks_for_a_sandbox_before_one_is_needed_or_where_none_is_wanted(tmp_path: Path) -> None:

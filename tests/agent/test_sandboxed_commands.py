@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.toolbox import Scratch, Toolbox
+from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.paths import SandboxScope
 from qcode.safety.sandbox.detection import Kind, find_sandbox
 from qcode.safety.verdict import Level
+from qcode.tools.workspace import Scratch
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 FILES = {

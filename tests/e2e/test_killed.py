@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import random
+import re
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Sequence
+from typing import Any, TypeGuard
 
 import pytest
 
+from qcode.protocol.messages import Block, Message, ToolResult
+from qcode.protocol.reply import StopReason
+from qcode.protocol.usage import Usage
 from tests.e2e.running import KEY, KEY_VARIABLES, PROTOCOLS, Place
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Answering, Terminal
+from tests.fakes.replies import call
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Asked, Faults, Turn
 
@@ -102,6 +112,139 @@ def test_reply_of_a_killed_app_is_on_screen_after_resume(place: Place) -> None:
             assert terminal.wait_for_end() == 0
         assert server.complaints == []
         assert server.requests[-1].messages[1].text == SHOWN
+
+
+SEEDS = [seed if seed < 3 else pytest.param(seed, marks=pytest.mark.broad) for seed in range(100)]
+"""With both ways 200 kills at random moments; a few of them in every run of the suite."""
+LONGEST_RUN_S = 3.0
+WORDS = 30
+
+
+def words(letter: str) -> tuple[str, ...]:
+    return tuple(f"{letter}{number} " for number in range(WORDS))
+
+
+def working(asked: Asked) -> Turn:
+    """Play a turn with text, two commands, and a reply that is cut and escalated; answer `go on` at once."""
+    if any("go on" in message.text for message in asked.messages):
+        return Turn(text="Fine.")
+    pace, done = Faults(pace=0.012), len(asked.results)
+    if done == 0:
+        return Turn(text=words("A"), calls=(call("shell", "call_1", command="echo one >> log"),), faults=pace)
+    if done == 1 and (asked.cap or 0) <= 8_000:
+        return Turn(text=words("B"), stop=StopReason.MAX_TOKENS, usage=Usage(input=10, output=8_000), faults=pace)
+    if done == 1:
+        return Turn(text=words("C"), calls=(call("shell", "call_2", command="echo two >> log"),), faults=pace)
+    return Turn(text=words("D"), faults=pace)
+
+
+class Shown:
+    """The output of a killed pipe: each line with the time at which it arrived."""
+
+    def __init__(self, killed_at: float, lines: list[tuple[float, dict[str, Any]]]) -> None:
+        self.messages: list[str] = []
+        self.results: list[tuple[str, str]] = []
+        self.live = self.superseded = ""
+        for at, line in lines:
+            match line["type"]:
+                case "assistant":
+                    self.messages += [one["text"] for one in line["message"]["content"] if one["type"] == "text"]
+                    self.live = self.superseded = ""
+                case "user":
+                    found = [one for one in line["message"]["content"] if one["type"] == "tool_result"]
+                    self.results += [(one["tool_use_id"], one["content"]) for one in found]
+                case "stream_event" if at <= killed_at - 0.5:
+                    self.live += line["event"]["delta"]["text"]
+                case "system" if line["subtype"] == "retry":
+                    self.live, self.superseded = "", self.live
+
+    def check(self, history: Sequence[Message]) -> None:
+        """Check that the resumed history holds all that was acknowledged, and all text older than half a second."""
+        said = [message.text for message in history if message.role == "assistant"]
+        results = {(one.call_id, one.content) for message in history for one in message.blocks if is_result(one)}
+        assert [text for text in self.messages if text not in said] == []
+        assert [one for one in self.results if one not in results] == []
+        if self.live or self.superseded:
+            wanted = [self.live] if len(self.live) > len(self.superseded) else [self.live, self.superseded]
+            assert any(said[-1].startswith(text.rstrip()) for text in wanted if text.strip()), (wanted, said)
+
+
+def is_result(block: Block) -> TypeGuard[ToolResult]:
+    return isinstance(block, ToolResult)
+
+
+def kill_pipe(place: Place, server: FakeServer, delay: float) -> Shown:
+    """Start a turn in pipe mode and kill it after `delay` seconds."""
+    flags = ("-p", "ask", "--yolo", "-o", "stream-json", "--include-partial-messages", "--trust")
+    process = subprocess.Popen(
+        place.command(*flags_of(server, "openai"), *flags),
+        cwd=place.work,
+        env=place.environment({KEY_VARIABLES["openai"]: KEY}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    lines: list[tuple[float, dict[str, Any]]] = []
+    ending = threading.Timer(delay, process.kill)
+    ending.start()
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith(b"\n"):
+                lines.append((time.monotonic(), json.loads(line)))
+    killed_at = time.monotonic()
+    ending.cancel()
+    ending.join()
+    return Shown(killed_at, lines)
+
+
+def check_place(place: Place, server: FakeServer) -> Sequence[Message]:
+    """Continue after a kill: nothing is half-written or run twice, and a strict host accepts the history."""
+    done = place.ask(server, "-c", "-p", "go on", "--trust")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert "skipped" not in done.err
+    assert server.complaints == []
+    log = place.work / "log"
+    runs = log.read_text().split() if log.exists() else []
+    assert runs in ([], ["one"], ["one", "two"])
+    for file in place.home.rglob("*.jsonl"):
+        for line in file.read_bytes().splitlines():
+            assert isinstance(json.loads(line), dict)
+    assert [path for path in place.home.rglob("*.partial") if path.stat().st_size] == []
+    return server.requests[-1].messages
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pipe_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, place: Place) -> None:
+    with FakeServer("openai", working) as server:
+        shown = kill_pipe(place, server, random.Random(seed).uniform(0.1, LONGEST_RUN_S))
+        shown.check(check_place(place, server))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_app_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, place: Place) -> None:
+    chance = random.Random(1_000 + seed)
+    flags = ("--trust", *(("--yolo",) if seed % 2 else ()))
+    seen: dict[str, float] = {}
+    with FakeServer("openai", working) as server:
+        with Terminal(place, *flags_of(server, "openai"), *flags, env={KEY_VARIABLES["openai"]: KEY}) as terminal:
+            terminal.wait_for("test-model")
+            terminal.press("ask\r")
+            answering = Answering(terminal, "D29")
+            end = time.monotonic() + chance.uniform(0.1, LONGEST_RUN_S + 2 * (1 - seed % 2))
+
+            def is_time(text: str) -> bool:
+                for word in re.findall(r"\b[ACD]\d+\b", text):
+                    seen.setdefault(word, time.monotonic())
+                answering(text)
+                return time.monotonic() >= end
+
+            terminal.wait_for(is_time)
+            terminal.send_signal(signal.SIGKILL)
+            killed_at = time.monotonic()
+            terminal.wait_for_end()
+        history = check_place(place, server)
+        said = " ".join(message.text for message in history if message.role == "assistant").split()
+        assert [word for word, at in seen.items() if at < killed_at - 0.5 and word not in said] == []
 
 
 def test_partial_file_is_private(place: Place) -> None:

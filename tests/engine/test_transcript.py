@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.engine.transcript import INTERRUPTED_RESULT, prepared
+from qcode.engine.transcript import INTERRUPTED_RESULT, PreparedHistory, prepared
 from qcode.protocol.messages import (
     Block,
     Image,
@@ -51,6 +51,28 @@ def check(messages: tuple[Message, ...]) -> None:
 @given(MESSAGES)
 def test_any_sequence_of_messages_becomes_a_valid_history(messages: list[Message]) -> None:
     check(prepared(messages))
+
+
+@given(MESSAGES, st.lists(st.integers(0, 3), max_size=4))
+def test_history_prepared_piece_by_piece_equals_the_history_prepared_at_once(
+    messages: list[Message], sizes: list[int]
+) -> None:
+    history, given_so_far = PreparedHistory(), list[Message]()
+    rest = list(messages)
+    for size in (*sizes, len(rest)):
+        given_so_far, rest = given_so_far + rest[:size], rest[size:]
+        assert history.of(given_so_far) == prepared(given_so_far)
+        assert history.of(given_so_far) == prepared(given_so_far)
+    assert history.of(messages[:1]) == prepared(messages[:1]), "another history"
+
+
+def test_history_prepared_before_is_not_prepared_again() -> None:
+    messages = [message for number in range(50) for message in (user(f"{number}"), assistant(Text("answer")))]
+    history = PreparedHistory()
+    before = history.of(messages)
+    after = history.of([*messages, user("more")])
+    assert all(one is other for one, other in zip(before, after, strict=False))
+    assert history._settled == 100
 
 
 @given(MESSAGES)

@@ -16,7 +16,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import Origins, Permissions
 from qcode.agent.sessions.library import Library
 from qcode.agent.sessions.store import SessionStore
-from qcode.agent.toolbox import FetchGate, Scratch, Toolbox
+from qcode.agent.toolbox import FetchGate, Toolbox
 from qcode.config.settings import Tools
 from qcode.engine.caps import OutputSettings
 from qcode.engine.model_facts import KnownModel
@@ -28,6 +28,7 @@ from qcode.providers.local import WindowQuestion
 from qcode.providers.tokens import TokenCounter
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
+from qcode.tools.workspace import Scratch
 from tests.fakes.scripted import ScriptedProvider
 from tests.safety.judging import NO_SANDBOX
 

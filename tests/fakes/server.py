@@ -274,6 +274,8 @@ class FakeServer:
             for at in (faults.stall_after, faults.error_after, faults.cut_after)
         )
         for index, data in enumerate([*events, b""]):
+            if faults.pace:
+                await asyncio.sleep(faults.pace)
             if stall == index:
                 await self._stall()
             if cut == index:

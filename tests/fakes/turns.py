@@ -53,7 +53,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Faults of a stream. Events are SSE events and count from 0.
+    """Faults of a stream. Events are SSE events and count from 0. `pace` is the seconds between two of them.
 
     `cut_after` closes the socket when so many events were sent, with `cut_inside` in the middle of the next one;
     `stall_after` sends nothing more until `FakeServer.release` is called; `error_after` sends `error` as an event of
@@ -64,6 +64,7 @@ class Faults:
     """
 
     first_byte_delay: float = 0.0
+    pace: float = 0.0
     cut_after: int | None = None
     cut_inside: bool = False
     stall_after: int | None = None

@@ -25,7 +25,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings, Tools
 from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
-from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent
+from qcode.protocol.events import ApiCalls, ReplyFinished, Signal, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
 from qcode.protocol.reply import Outcome, StopReason
@@ -73,6 +73,9 @@ class Scripted(Conversation):
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         raise AssertionError("pipe mode attaches before it runs")
+
+    def signals(self) -> tuple[Signal, ...]:
+        return ()
 
     def unsteer(self, text: str) -> bool:
         raise AssertionError("nobody types in pipe mode")
@@ -210,6 +213,7 @@ def ended(text: str = "done", **changes: Any) -> TurnEnded:
         cost=Decimal("0.0123"),
         api_calls=ApiCalls(initial=1),
         is_answered=bool(text),
+        whole_text=text,
     )
     return replace(base, **changes)
 

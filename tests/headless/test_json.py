@@ -42,6 +42,7 @@ def test_json_is_one_object_with_the_whole_result() -> None:
         "subtype": "success",
         "is_error": False,
         "result": "hello",
+        "text": "hello",
         "stop_reason": "end_turn",
         "raw_stop_reason": "stop",
         "session_id": "s-1",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -28,12 +29,12 @@ from qcode.protocol.model import Effort, ModelRequest
 from qcode.providers.anthropic.codec import encode as encode_anthropic
 from qcode.providers.bedrock.codec import encode as encode_bedrock
 from qcode.providers.gemini.codec import encode as encode_gemini
-from qcode.providers.history import fit_call_id, stripped_prefill
+from qcode.providers.history import EncodedMessages, fit_call_id, stripped_prefill
 from qcode.providers.openai.chat import encode as encode_chat
 from qcode.providers.openai.quirks import COMPATIBLE, for_openai
 from qcode.providers.openai.responses import encode as encode_responses
 from qcode.providers.registry import PROVIDERS
-from qcode.text.json import JsonObject
+from qcode.text.json import Json, JsonObject
 from tests.providers.cases import CASES, MODELS, PIXEL
 from tests.providers.events import PROTOCOLS, encode
 
@@ -380,3 +381,55 @@ def test_an_id_another_host_made_is_changed_only_where_it_must_be_and_always_ali
     short = fit_call_id("call_1", max_length=9, is_exact=True)
     assert len(short) == 9
     assert short.isalnum()
+
+
+def grown(protocol: str, encoded: EncodedMessages) -> Iterator[JsonObject]:
+    """Encode a conversation of two turns with calls, request by request, as a client does."""
+    messages: list[Message] = []
+    histories: list[list[Message]] = []
+    for number in range(2):
+        call = ToolCall(f"c{number}", "read", '{"path": "größe\u2028"}')
+        messages += [user(f"prompt {number}"), assistant(Reasoning("hm"), Text("I look. "), call)]
+        histories.append(messages[:-1])
+        messages += [Message("user", (ToolResult(call.call_id, "read", "content"),)), assistant(Text("Done. "))]
+        histories.append(messages[:-1])
+    requests = [replace(PLAIN, messages=tuple(said)) for said in histories]
+    requests.append(replace(PLAIN, messages=tuple(messages), is_prefill=True))
+    requests.append(replace(PLAIN, messages=(*messages, user("more"))))
+    for one in requests:
+        yield encode_anthropic(one, encoded) if protocol == "anthropic" else encode_chat(one, COMPATIBLE, encoded)
+
+
+class Forgetful(EncodedMessages):
+    """Encodes every message again."""
+
+    def begin(self) -> None:
+        super().begin()
+        super().begin()
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
+def test_a_message_that_was_encoded_before_is_sent_the_same(protocol: str) -> None:
+    encoded, sent = EncodedMessages(), []
+    for body in grown(protocol, encoded):
+        sent.append(encoded.body(body))
+    plain = [json.dumps(body, ensure_ascii=False, separators=(",", ":")) for body in grown(protocol, Forgetful())]
+    assert [body.decode() for body in sent] == plain
+
+
+def test_a_message_is_encoded_once_for_a_model_and_forgotten_with_its_conversation() -> None:
+    encoded, message, count = EncodedMessages(), user("hi"), 0
+
+    def encode_one() -> list[Json]:
+        nonlocal count
+        count += 1
+        return [count]
+
+    encoded.begin()
+    assert (encoded.of(message, encode_one, "m"), encoded.of(message, encode_one, "n")) == ([1], [2])
+    encoded.begin()
+    assert encoded.of(message, encode_one, "m") == [1]
+    assert encoded.of(user("hi"), encode_one, "m") == [3]
+    encoded.begin()
+    encoded.begin()
+    assert encoded.of(message, encode_one, "m") == [4]

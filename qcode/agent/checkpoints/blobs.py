@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from qcode.agent.sessions.file import make_private
 from qcode.config import state_file
+from qcode.tools.workspace import Scratch
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """The largest content that is kept, in bytes."""
@@ -29,7 +28,7 @@ class Blobs:
         self, folder: Path | None, *, largest: int = MAX_FILE_BYTES, largest_sum: int = MAX_TOTAL_BYTES
     ) -> None:
         self._folder = folder
-        self._is_own = folder is None
+        self._scratch: Scratch | None = None
         self._largest = largest
         self._room: int | None = None
         self._largest_sum = largest_sum
@@ -65,13 +64,14 @@ class Blobs:
 
     def close(self) -> None:
         """Remove the private folder, if there is one. Idempotent."""
-        if self._is_own and self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = self._folder = None
 
     def _made(self) -> Path:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="qcode-"))
+            self._scratch = Scratch()
+            self._folder = self._scratch.path
         else:
             make_private(self._folder)
         return self._folder

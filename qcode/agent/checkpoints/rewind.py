@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 
 from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
 from qcode.agent.sessions.history import (
+    LINK_PREFIX,
     FileMove,
     FileState,
     Head,
@@ -261,11 +262,7 @@ class Rewinder:
 
 def _is_there(step: FileStep) -> bool:
     """Return whether the file already has its target state."""
-    if step.refusal:
-        return False
-    if step.current is None or step.target is None:
-        return step.current is step.target
-    return step.current.digest == step.target.digest
+    return not step.refusal and _is_at(step.current, step.target)
 
 
 def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
@@ -312,9 +309,15 @@ class Odd(Exception):  # noqa: N818  # a state of the world, not an error of our
 
 
 def look(path: str) -> FileState | None:
-    """Return the state of the file at `path`, None if there is no file. Raise `Odd` for anything else."""
+    """Return the state of the file or link at `path`, None if there is none. Raise `Odd` for anything else."""
     try:
         info = os.lstat(path)
+        above = os.path.split(path)[0]
+        if os.path.realpath(above) != above:
+            raise Odd("is now behind a symbolic link")
+        if stat.S_ISLNK(info.st_mode):
+            target = os.fsencode(os.readlink(path))  # noqa: PTH115  # `Path` drops a final slash
+            return FileState(LINK_PREFIX + digest_of(target), len(target), stat.S_IMODE(info.st_mode))
         if not stat.S_ISREG(info.st_mode):
             raise Odd("is no longer a regular file")
         if info.st_size > MAX_FILE_BYTES:
@@ -324,8 +327,6 @@ def look(path: str) -> FileState | None:
         return None
     except OSError as error:
         raise Odd(f"cannot be read ({error.strerror})") from None
-    if os.path.realpath(path) != path:
-        raise Odd("is now behind a symbolic link")
     if info.st_nlink > 1:
         raise Odd("has several hard links")
     return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
@@ -362,20 +363,33 @@ def _step_back(path: str, changes: Sequence[tuple[int, RecordedChange]]) -> File
         doubt = "changed while a command ran, possibly not by the command"
     # If qcode was killed between the record and the change, the file still has the content before it.
     expected = (last.after, last.before) if last.by == "tool" else (last.after,)
-    return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes))
+    has_modes = any(change.by == "command" for _, change in changes)
+    return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes), has_modes=has_modes)
 
 
 def _step(
-    path: str, expected: Sequence[FileState | None], target: FileState | None, doubt: str, changes: tuple[int, ...]
+    path: str,
+    expected: Sequence[FileState | None],
+    target: FileState | None,
+    doubt: str,
+    changes: tuple[int, ...],
+    *,
+    has_modes: bool = True,
 ) -> FileStep | None:
-    """Return the step that brings `path` to `target`; without `doubt` only if its state is one of `expected`."""
+    """Return the step that brings `path` to `target`; without `doubt` only if its state is one of `expected`.
+
+    `has_modes`: a file that differs from `target` only in its mode is restored too. Tools change no mode, so after a
+    change by a tool the mode is the user's.
+    """
     try:
         current = look(path)
     except Odd as odd:
         return FileStep(path, None, target, refusal=str(odd), changes=changes)
-    if _is_same(current, target):
+    if _is_at(current, target) or (_is_same(current, target) and not has_modes):
         return FileStep(path, current, current, changes=changes) if changes else None
-    if target is not None and not target.is_kept:
+    if current is not None and current.is_link and not any(one and one.is_link for one in (*expected, target)):
+        return FileStep(path, None, target, refusal="is no longer a regular file", changes=changes)
+    if target is not None and not target.is_kept and not _is_same(current, target):
         return FileStep(path, current, target, refusal="was not saved, so it cannot be restored", changes=changes)
     if not any(_is_same(current, one) for one in expected):
         doubt = "has been deleted since" if current is None else "has been changed since"
@@ -386,13 +400,23 @@ def _is_same(left: FileState | None, right: FileState | None) -> bool:
     return left is right if left is None or right is None else left.digest == right.digest
 
 
+def _is_at(left: FileState | None, right: FileState | None) -> bool:
+    """Return whether both are the same content with the same mode; the mode of a link means nothing."""
+    if left is None or right is None:
+        return left is right
+    return left.digest == right.digest and (left.mode == right.mode or left.is_link)
+
+
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A step whose current content is stored; `loaded` is the only version that may be replaced."""
+    """A step whose current content is stored; `loaded` is the only version that may be replaced, bytes for a link.
+
+    `content` is None if the file is deleted, or if only its mode is restored.
+    """
 
     step: FileStep
     move: FileMove
-    loaded: Loaded | None
+    loaded: Loaded | bytes | None
     content: bytes | None
 
 
@@ -406,19 +430,21 @@ class Restorer:
     def prepare(self, step: FileStep) -> Ready:
         """Store the current content, so that the step can be undone. Raise `Refused` if that fails."""
         content = None
-        if step.target is not None:
-            content = self._blobs.get(step.target.digest)
+        if step.target is not None and not _is_same(step.current, step.target):
+            content = self._blobs.get(step.target.content_digest)
             if content is None:
                 raise Refused(f"{step.path}: its old content is missing from the session's folder")
         loaded = self._load(step.path)
-        found = None if loaded is None else digest_of(loaded.data)
+        data = loaded.data if isinstance(loaded, Loaded) else loaded
+        prefix = LINK_PREFIX if isinstance(loaded, bytes) else ""
+        found = None if data is None else prefix + digest_of(data)
         if found != (step.current.digest if step.current is not None else None):
             raise Refused(f"{step.path} was changed just now")
         source = None
-        if loaded is not None:
-            if not self._blobs.put(loaded.data):
+        if data is not None and found is not None:
+            if not self._blobs.put(data):
                 raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
-            source = FileState(digest_of(loaded.data), len(loaded.data), loaded.mode)
+            source = FileState(found, len(data), loaded.mode if isinstance(loaded, Loaded) else 0o777)
         return Ready(step, FileMove(step.path, source, step.target), loaded, content)
 
     def perform(self, ready: Ready) -> None:
@@ -427,29 +453,43 @@ class Restorer:
         base, parts = self._place(path)
         try:
             with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
-                if target is None or ready.content is None:
-                    if ready.loaded is not None:
-                        disk.remove_file(folder, parts[-1], ready.loaded, path)
-                    return
-                old = None if ready.loaded is None else replace(ready.loaded, mode=target.mode)
-                disk.replace_file(folder, parts[-1], ready.content, old, path)
-                if old is None:
-                    os.chmod(parts[-1], target.mode, dir_fd=folder)
+                self._put(folder, parts[-1], ready, target)
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
-    def _load(self, path: str) -> Loaded | None:
+    def _put(self, folder: int, name: str, ready: Ready, target: FileState | None) -> None:
+        path, loaded, content = ready.step.path, ready.loaded, ready.content
+        if isinstance(loaded, bytes) or (target is not None and target.is_link):
+            link = content if target is not None and target.is_link else None
+            file = (content, target.mode) if target is not None and content is not None and link is None else None
+            disk.replace_link(folder, name, loaded, path, link=link, file=file)
+        elif target is None:
+            if loaded is not None:
+                disk.remove_file(folder, name, loaded, path)
+        elif content is None:
+            if loaded is not None:
+                disk.set_mode(folder, name, target.mode, loaded, path)
+        else:
+            old = None if loaded is None else replace(loaded, mode=target.mode)
+            disk.replace_file(folder, name, content, old, path)
+            if old is None:
+                os.chmod(name, target.mode, dir_fd=folder)
+
+    def _load(self, path: str) -> Loaded | bytes | None:
+        """Return the file, or the target of a link."""
         base, parts = self._place(path)
         try:
             with disk.open_folder(base, parts[:-1]) as folder:
-                return disk.load(folder, parts[-1], path)
+                link = disk.read_link(folder, parts[-1])
+                return link if link is not None else disk.load(folder, parts[-1], path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
     def _place(self, path: str) -> tuple[Path, tuple[str, ...]]:
-        if os.path.realpath(path) == path:
+        above, name = os.path.split(path)
+        if os.path.realpath(above) == above and name not in ("", ".", ".."):
             for base in self._folders:
                 if Path(path).is_relative_to(base) and Path(path) != base:
                     return base, Path(path).relative_to(base).parts
@@ -470,8 +510,12 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> File
         now = look(path)
     except Odd as odd:
         return FileDiff(shown, "", str(odd))
-    if (now is None) == (before is None) and (now is None or now.is_same(before)):
+    if _is_at(now, before):
         return None
+    if now is not None and before is not None and now.is_same(before):
+        return FileDiff(shown, "", f"mode changed from {before.mode:o} to {now.mode:o}")
+    if (now is not None and now.is_link) or (before is not None and before.is_link):
+        return FileDiff(shown, "", "a symbolic link was made, changed or removed")
     old = None if before is None else blobs.get(before.digest)
     if before is not None and old is None:
         return FileDiff(shown, "", "changed; its earlier content was not saved")

@@ -1,7 +1,8 @@
 """Finds the files that a command changed, by comparing the work tree before and after it.
 
-Ignored files are skipped. The comparison is limited in files, bytes and time: a tree that is too large is not compared,
-and one notice says so. The contents of small files are kept in memory, so that changes to them can be undone.
+Ignored files are skipped; symbolic links and modes are compared too. The comparison is limited in files, bytes and
+time: a tree that is too large is not compared, and one notice says so. The contents of small files are kept in memory,
+so that changes to them can be undone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qcode.agent.checkpoints.blobs import digest_of
-from qcode.agent.sessions.history import FileState
+from qcode.agent.sessions.history import LINK_PREFIX, FileState
 from qcode.tools.files import walk
 from qcode.values import dataclass
 
@@ -24,11 +25,12 @@ MAX_CONTENT_BYTES = 512 * 1024
 MAX_TOTAL_BYTES = 16 * 1024 * 1024
 
 _Stamp: TypeAlias = "tuple[int, int, int, int]"
+"""Modification time in nanoseconds, size, inode, type and permission bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
-    """A file at one point in time; `content` is None if it is too large to keep."""
+    """A file at one point in time; `content` is None if it is too large to keep, and the target of a link."""
 
     stamp: _Stamp
     content: bytes | None
@@ -110,7 +112,10 @@ class Watch:
             now = _state(path, new)
             if new is not None and now is None:
                 continue
-            was = None if old is None else _unread(old) if old.content is None else _of(old.content, old.stamp[3])
+            was = None if old is None else _unread(old) if old.content is None else _state_of(old.content, old.stamp[3])
+            if old is not None and new is not None and now is not None and old.stamp[:3] == new.stamp[:3]:
+                # Only the mode changed, so it can be undone even if the content is not kept.
+                was = FileState(now.digest, now.size, stat.S_IMODE(old.stamp[3]), is_kept=False)
             yield Difference(path, was, old.content if old is not None else None, now)
 
 
@@ -118,15 +123,21 @@ def _seen(entry: os.DirEntry[str], known: ObservedFile | None, room: int) -> Obs
     """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)
-        if not stat.S_ISREG(info.st_mode):
+        is_link = stat.S_ISLNK(info.st_mode)
+        if not stat.S_ISREG(info.st_mode) and not is_link:
             return None
-        stamp = (info.st_mtime_ns, info.st_size, info.st_ino, stat.S_IMODE(info.st_mode))
-        if known is not None and known.stamp == stamp:
-            return known
+        stamp = (info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)
+        if known is not None and known.stamp[:3] == stamp[:3]:
+            return known if known.stamp == stamp else ObservedFile(stamp, known.content)
+        if is_link:
+            return ObservedFile(stamp, os.fsencode(os.readlink(entry.path)))  # noqa: PTH115  # `Path` drops a final slash
         is_small = info.st_size <= min(MAX_CONTENT_BYTES, room)
-        return ObservedFile(stamp, Path(entry.path).read_bytes() if is_small else None)
     except OSError:
         return None
+    try:
+        return ObservedFile(stamp, Path(entry.path).read_bytes() if is_small else None)
+    except OSError:
+        return ObservedFile(stamp, None)  # the file exists, but cannot be read
 
 
 def _is_same(old: ObservedFile, new: ObservedFile) -> bool:
@@ -138,17 +149,19 @@ def _state(path: Path, seen: ObservedFile | None) -> FileState | None:
     if seen is None:
         return None
     if seen.content is not None:
-        return _of(seen.content, seen.stamp[3])
+        return _state_of(seen.content, seen.stamp[3])
     try:
-        return _of(path.read_bytes(), seen.stamp[3]) if seen.stamp[1] <= MAX_TOTAL_BYTES else _unread(seen)
+        return _state_of(path.read_bytes(), seen.stamp[3]) if seen.stamp[1] <= MAX_TOTAL_BYTES else _unread(seen)
     except OSError:
         return None
 
 
-def _of(content: bytes, mode: int) -> FileState:
-    return FileState(digest_of(content), len(content), mode, is_kept=False)
+def _state_of(content: bytes, mode: int) -> FileState:
+    prefix = LINK_PREFIX if stat.S_ISLNK(mode) else ""
+    return FileState(prefix + digest_of(content), len(content), stat.S_IMODE(mode), is_kept=False)
 
 
 def _unread(seen: ObservedFile) -> FileState:
     """Return a state for a content that was not read; its digest matches nothing."""
-    return FileState(f"unread-{seen.stamp[0]}-{seen.stamp[1]}", seen.stamp[1], seen.stamp[3], is_kept=False)
+    digest = f"unread-{seen.stamp[0]}-{seen.stamp[1]}"
+    return FileState(digest, seen.stamp[1], stat.S_IMODE(seen.stamp[3]), is_kept=False)

@@ -131,17 +131,30 @@ class StoredMessage:
         return replace(self.entry, attempts=(*self.entry.attempts, *inner))
 
 
+LINK_PREFIX = "link-"
+
+
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A version of a file: SHA-256 of its content in hexadecimal, size in bytes, permission bits.
 
-    `is_kept`: its content is in the store and can be restored.
+    `is_kept`: its content is in the store and can be restored. A symbolic link has its target as content, and the
+    digest begins with `link-`, which an earlier version of qcode takes for a content that is missing.
     """
 
     digest: str
     size: int
     mode: int
     is_kept: bool = True
+
+    @property
+    def is_link(self) -> bool:
+        return self.digest.startswith(LINK_PREFIX)
+
+    @property
+    def content_digest(self) -> str:
+        """The digest under which the content is stored."""
+        return self.digest.removeprefix(LINK_PREFIX)
 
     def is_same(self, other: FileState | None) -> bool:
         return other is not None and other.digest == self.digest

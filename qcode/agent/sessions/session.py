@@ -320,6 +320,24 @@ class SessionTranscript:
         self._messages = [entry.message for entry in entries]
         self._numbers = [entry.numbers for entry in entries]
 
+    def last_count(self, model: str) -> tuple[tuple[Message, ...], int, int] | None:
+        """Return the last prompt that `model` counted, its tokens, and those of the reply; None if there is none.
+
+        Then a long session needs no vocabulary to know that its next prompt fits. A compaction after the reply voids
+        the count, because the prompt had other messages.
+        """
+        history = self.session.history
+        for at in range(len(self._messages) - 1, -1, -1):
+            numbers = self._numbers[at]
+            stored = history.stored.get(numbers[0]) if len(numbers) == 1 else None
+            for one in reversed(stored.entry.attempts if stored is not None else ()):
+                if one.kind in ("first", "escalated") and one.usage.input:
+                    newest = max((number for before in self._numbers[:at] for number in before), default=-1)
+                    if newest >= numbers[0] or history.model_of(numbers[0]) != model:
+                        return None
+                    return tuple(self._messages[:at]), one.usage.input, one.usage.output or 0
+        return None
+
     def append(self, effect: Append, *, is_own: bool) -> None:
         """Append a message and store it; `is_own`: the user typed it."""
         number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)

@@ -25,6 +25,7 @@ from qcode.protocol.reply import (
     TextDelta,
     ToolArgsDelta,
     ToolCallStarted,
+    WebSearched,
 )
 from qcode.protocol.tools import ToolSpec
 from qcode.text import fences
@@ -62,6 +63,8 @@ class Attempt:
         self.shown_text = 0
         self.has_begun = False
         self.has_shown_anything = False
+        self.searches: list[WebSearched] = []
+        """The searches and citations of the host for this attempt; shown only if the attempt is kept."""
         self.record_index = -1
         self._is_silent = is_silent
         self._thinking = InlineThinking() if has_inline_thinking else None
@@ -84,6 +87,9 @@ class Attempt:
             if self._thinking is None:
                 return self._take_text(event)
             return self._take_pieces(event.block, self._thinking.feed(event.text))
+        if isinstance(event, WebSearched):
+            self.searches.append(event)
+            return []
         held = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
         if isinstance(event, ReplyEnded):
             self._watch_end()

@@ -45,7 +45,7 @@ from qcode.protocol.events import (
 from qcode.protocol.events import AttemptRecord as AttemptRecord
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import Limit, StopReason
+from qcode.protocol.reply import Limit, StopReason, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
@@ -77,6 +77,8 @@ class ReplyState:
         self.has_made_room = False
         self.has_taken_back = False
         self.records: list[AttemptRecord] = []
+        self.searches: list[tuple[int, WebSearched]] = []
+        """The searches of the host, each with the index of its attempt in `records`."""
         self.kept_tokens = 0
         self.parts = 1
         self.was_cut = False
@@ -170,6 +172,7 @@ class ReplyState:
         self.ledger.add(usage, estimate, is_unused=not attempt.has_begun)
         attempt.record_index = len(self.records)
         self.records.append(attempt.record(stop))
+        self.searches += [(attempt.record_index, found) for found in attempt.searches]
 
     def discard(self, attempt: Attempt) -> None:
         """Mark a closed attempt as discarded. Idempotent."""
@@ -278,7 +281,9 @@ class ReplyState:
         drafts = [draft for draft in self.base if draft.kind == "call"]
         calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap) for draft in drafts)
         self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit))
-        effects: list[Effect] = []
+        # The searches of a discarded attempt disappear with its text.
+        kept = [found for index, found in self.searches if not self.records[index].is_discarded]
+        effects: list[Effect] = [Emit(found) for found in kept]
         if self.was_cut:
             effects.append(Emit(ContinuationTerminated(why)))
         records = tuple(self.records)

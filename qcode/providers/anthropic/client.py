@@ -7,7 +7,6 @@ first model of this protocol.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.codec import AnthropicDecoder, encode
+from qcode.providers.connection import Connection
 from qcode.providers.direct import DirectProvider, Post
-from qcode.providers.history import stripped_prefill
+from qcode.providers.history import EncodedMessages, stripped_prefill
 from qcode.providers.sdk import http_client, quiet
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     """Anthropic, or a server that speaks its Messages protocol."""
 
     sdk_variables = ("ANTHROPIC_CUSTOM_HEADERS",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._encoded = EncodedMessages()
 
     def _make_client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
@@ -61,20 +65,20 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         return AnthropicDecoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
 
     def _post(self, request: ModelRequest) -> Post:
-        connection, body = self._connection, encode(request)
+        connection, body = self._connection, encode(request, self._encoded)
         headers = {"anthropic-version": API_VERSION}
         if connection.api_key:
             headers["authorization"] = f"Bearer {connection.api_key}"
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
-        sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        sent = self._encoded.body(ordered)
         return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), sent)
 
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         create = client.messages.with_streaming_response.create
         # The SDK's signature accepts no plain mapping; the fields that count are in the body.
-        body: dict[str, Any] = dict(encode(request))
+        body: dict[str, Any] = dict(encode(request, self._encoded))
         async with create(
             model=request.model, max_tokens=request.max_tokens, messages=[], stream=True, extra_body=body
         ) as response:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -33,6 +34,7 @@ from qcode.providers.blocks import (
 from qcode.providers.claude import thinking_fields
 from qcode.providers.errors import from_stream
 from qcode.providers.history import (
+    EncodedMessages,
     add_note,
     alternate,
     called_names,
@@ -62,13 +64,13 @@ _CACHED_USER_MESSAGES = 2
 _EMPTY = "(empty message)"
 
 
-def encode(request: ModelRequest) -> JsonObject:
-    """Return the request body."""
+def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
+    """Return the request body. `encoded` holds the messages of earlier requests."""
     messages = alternate(request.messages, _call_id)
     body: JsonObject = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "messages": _messages(messages, request),
+        "messages": _messages(messages, request, encoded or EncodedMessages()),
         "stream": True,
     }
     if request.system.strip():
@@ -79,11 +81,15 @@ def encode(request: ModelRequest) -> JsonObject:
     return body
 
 
-def _messages(messages: list[Message], request: ModelRequest) -> list[Json]:
+def _messages(messages: list[Message], request: ModelRequest, encoded: EncodedMessages) -> list[Json]:
+    encoded.begin()
     sent: list[JsonObject] = []
     for place, message in enumerate(messages):
         is_last = place == len(messages) - 1
-        content = _user(message) if message.role == "user" else _assistant(message, is_last=is_last)
+        encode_one = (
+            partial(_user, message) if message.role == "user" else partial(_assistant, message, is_last=is_last)
+        )
+        content = list(encoded.of(message, encode_one, "last" if is_last else ""))
         if not content:
             if message.role == "assistant":
                 continue
@@ -216,9 +222,11 @@ def _tools(request: ModelRequest) -> JsonObject:
 
 def _strip_end(message: JsonObject) -> None:
     content = message["content"]
-    last = content[-1] if isinstance(content, list) and content else None
+    if not isinstance(content, list) or not content:
+        return
+    last = content[-1]
     if isinstance(last, dict) and last.get("type") == "text":
-        last["text"] = text_in(last.get("text")).rstrip()
+        content[-1] = {**last, "text": text_in(last.get("text")).rstrip()}
 
 
 def _mark_cache(sent: list[JsonObject]) -> None:
@@ -227,7 +235,7 @@ def _mark_cache(sent: list[JsonObject]) -> None:
     for message in users[-_CACHED_USER_MESSAGES:]:
         content = message["content"]
         if isinstance(content, list) and content and isinstance(content[-1], dict):
-            content[-1]["cache_control"] = dict(_CACHE)
+            content[-1] = {**content[-1], "cache_control": dict(_CACHE)}
 
 
 def _text(text: str) -> JsonObject:

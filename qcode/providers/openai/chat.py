@@ -23,6 +23,7 @@ from qcode.protocol.usage import Usage
 from qcode.providers.blocks import BlockKind, BlockWriter, Ending, normalise_stop
 from qcode.providers.errors import from_stream, is_error_object
 from qcode.providers.history import (
+    EncodedMessages,
     alternate,
     fit_call_id,
     has_calls,
@@ -41,10 +42,14 @@ _RESULTS_SEEN = "Understood."
 """An assistant message between tool results and the next user message, for hosts that require one."""
 
 
-def encode(request: ModelRequest, quirks: ChatQuirks) -> JsonObject:
-    """Return the request body. The output cap is always sent, in the field that this server reads."""
+def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None = None) -> JsonObject:
+    """Return the request body. The output cap is always sent, in the field that this server reads.
+
+    `encoded` holds the messages of earlier requests to the same model.
+    """
     quirks = for_model(quirks, request.model)
-    body: JsonObject = {"model": request.model, "messages": _messages(request, quirks), "stream": True}
+    messages = _messages(request, quirks, encoded or EncodedMessages())
+    body: JsonObject = {"model": request.model, "messages": messages, "stream": True}
     body[quirks.max_tokens_field] = request.max_tokens
     if quirks.sends_stream_options:
         body["stream_options"] = {"include_usage": True}
@@ -61,28 +66,35 @@ def encode(request: ModelRequest, quirks: ChatQuirks) -> JsonObject:
     return body
 
 
-def _messages(request: ModelRequest, quirks: ChatQuirks) -> list[Json]:
+def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages) -> list[Json]:
     spoken = tuple(message for message in noted(request) if message.role == "user" or _says(message))
     messages = alternate(spoken, partial(_call_id, quirks=quirks))
     loop = start_of_tool_loop(messages)
+    encoded.begin()
     sent: list[Json] = []
     if request.system:
         sent.append({"role": "system", "content": sendable(request.system)})
     for index, message in enumerate(messages):
         if message.role == "user":
-            sent += _user(message, quirks)
+            sent += encoded.of(message, partial(_user, message, quirks), request.model)
             continue
         is_last = index == len(messages) - 1
-        assistant = _assistant(message, quirks, echoes_reasoning=quirks.echoes_reasoning and index >= loop)
+        echoes = quirks.echoes_reasoning and index >= loop
         if is_last and request.is_prefill and quirks.prefill in ("prefix", "partial"):
-            assistant[quirks.prefill] = True
-        sent.append(assistant)
+            sent.append({**_assistant(message, quirks, echoes_reasoning=echoes), quirks.prefill: True})
+        else:
+            variant = f"{request.model} {echoes}"
+            sent += encoded.of(message, partial(_said_before, message, quirks, echoes), variant)
     return sent
+
+
+def _said_before(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:
+    return [_assistant(message, quirks, echoes_reasoning=echoes_reasoning)]
 
 
 def _says(message: Message) -> bool:
     """Return whether an assistant message has content that can be sent; reasoning alone cannot."""
-    return bool(message.text or message.calls)
+    return any(isinstance(block, ToolCall) or (isinstance(block, Text) and block.text) for block in message.blocks)
 
 
 def _user(message: Message, quirks: ChatQuirks) -> list[Json]:

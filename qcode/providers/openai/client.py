@@ -7,7 +7,6 @@ of the address that depends on the request.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.azure import MODEL
 from qcode.providers.connection import Connection, strip_version
 from qcode.providers.direct import DirectProvider, Post
+from qcode.providers.history import EncodedMessages
 from qcode.providers.openai.chat import ChatDecoder, encode
 from qcode.providers.openai.quirks import ChatQuirks
 from qcode.providers.sdk import http_client, quiet
@@ -37,12 +37,16 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 
     sdk_variables = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
 
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._encoded = EncodedMessages()
+
     def _post_to(self, url: str, body: JsonObject) -> Post:
         connection = self._connection
         key = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {"model": body["model"], "stream": body["stream"], **body}
-        sent = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        sent = self._encoded.body(ordered)
         return Post(url, key | dict(connection.headers), sent)
 
     def _make_client(self) -> AsyncOpenAI:
@@ -111,7 +115,7 @@ class OpenAIChatProvider(OpenAISdkProvider):
 
     def _post(self, request: ModelRequest) -> Post:
         base_url = base_for(self._connection.base_url, request, self._quirks)
-        return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks))
+        return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks, self._encoded))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
@@ -120,7 +124,7 @@ class OpenAIChatProvider(OpenAISdkProvider):
             client = client.with_options(base_url=base_url.partition("?")[0])
         create = client.chat.completions.with_streaming_response.create
         # The SDK's signature accepts no plain mapping; the fields that count are in the body.
-        body: dict[str, Any] = dict(encode(request, self._quirks))
+        body: dict[str, Any] = dict(encode(request, self._quirks, self._encoded))
         async with create(
             model=request.model, messages=[], stream=True, extra_body=body, extra_headers=self._left_out()
         ) as response:

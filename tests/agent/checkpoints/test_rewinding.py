@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.checkpoints.rewind import NothingToDo, What
+from qcode.agent.checkpoints.rewind import FileDiff, NothingToDo, What, session_diffs
+from qcode.agent.checkpoints.watch import MAX_CONTENT_BYTES
 from qcode.protocol.messages import user
 from qcode.tools.disk import open_folder, remove_file
 from tests.agent.checkpoints.desk import Desk
@@ -252,3 +253,101 @@ def test_the_messages_to_go_back_to_name_the_files_changed_after_them(tmp_path: 
     desk.turn("three", a_txt=b"3")
     found = [(own.text, own.files) for own in desk.rewinder.own_messages()]
     assert found == [("one", ("a.txt", "b.txt")), ("two", ()), ("three", ("a.txt",))]
+
+
+def test_undo_restores_links_that_a_command_replaced_removed_or_turned(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path("target.txt").write_bytes(b"target")
+    for name in ("replaced", "removed", "turned"):
+        desk.path(name).symlink_to("target.txt")
+    desk.path("dangling").symlink_to("nowhere/at all")
+    desk.path("slash").symlink_to("folder/")
+
+    def command() -> None:
+        for name in ("replaced", "removed", "turned", "dangling", "slash"):
+            desk.path(name).unlink()
+        desk.path("replaced").write_bytes(b"now a file")
+        desk.path("turned").symlink_to("elsewhere")
+        desk.path("made").symlink_to("target.txt")
+
+    desk.command("run it", command)
+    paths = {file.path for file in desk.rewinder.plan_undo().doubtful}
+    assert paths == {"replaced", "removed", "turned", "dangling", "slash", "made"}
+    report = desk.undo(overwrite=paths)
+    assert report.problems == ()
+    for name in ("replaced", "removed", "turned"):
+        assert desk.path(name).readlink() == Path("target.txt")
+    assert desk.path("dangling").readlink() == Path("nowhere/at all")
+    assert desk.path("slash").readlink() == Path("folder/")
+    assert not desk.path("made").is_symlink()
+    assert desk.path("target.txt").read_bytes() == b"target"
+
+    assert desk.redo(overwrite=paths).problems == ()
+    assert desk.path("replaced").read_bytes() == b"now a file"
+    assert not desk.path("replaced").is_symlink()
+    assert desk.path("turned").readlink() == Path("elsewhere")
+    assert desk.path("made").readlink() == Path("target.txt")
+    assert not desk.path("removed").is_symlink()
+    assert [one.note for one in asked_diffs(desk) if one.path.endswith("turned")] == [
+        "a symbolic link was made, changed or removed"
+    ]
+
+
+def test_undo_restores_modes_that_a_command_changed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    large = b"x" * (MAX_CONTENT_BYTES + 1)
+    for name, content in (("small.sh", b"#!/bin/sh"), ("large.bin", large)):
+        desk.path(name).write_bytes(content)
+        desk.path(name).chmod(0o600)
+
+    def command() -> None:
+        desk.path("small.sh").chmod(0o755)
+        desk.path("large.bin").chmod(0o644)
+
+    desk.command("run it", command)
+    assert {one.note for one in asked_diffs(desk)} == {
+        "mode changed from 600 to 755",
+        "mode changed from 600 to 644",
+    }
+    again = desk.again()
+    assert again.undo(overwrite=["small.sh", "large.bin"]).problems == ()
+    assert [mode_of(again.path(name)) for name in ("small.sh", "large.bin")] == [0o600, 0o600]
+    assert again.path("large.bin").read_bytes() == large
+    again.redo(overwrite=["small.sh", "large.bin"])
+    assert [mode_of(again.path(name)) for name in ("small.sh", "large.bin")] == [0o755, 0o644]
+
+
+def test_mode_that_the_user_set_after_an_edit_of_a_tool_is_not_a_change_of_qcode(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path("a.sh").write_bytes(b"old")
+    desk.turn("edit", a_sh=b"new")
+    desk.path("a.sh").write_bytes(b"old")
+    desk.path("a.sh").chmod(0o700)
+    assert desk.undo().problems == ()
+    assert mode_of(desk.path("a.sh")) == 0o700
+
+
+def test_link_that_changed_since_the_command_is_asked_about_and_one_in_a_linked_folder_is_left(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    (desk.path("folder")).mkdir()
+    desk.path("folder/link").symlink_to("one")
+    desk.command("run it", lambda: desk.path("folder/link").unlink())
+    desk.path("folder/link").symlink_to("mine")
+    assert [file.doubt for file in desk.rewinder.plan_undo().files] == ["has been changed since"]
+    assert desk.undo().problems == ()
+    assert desk.path("folder/link").readlink() == Path("mine")
+    desk.redo()
+    outside = tmp_path / "outside"
+    desk.path("folder").rename(outside)
+    desk.path("folder").symlink_to(outside)
+    report = desk.undo(overwrite=["folder/link"])
+    assert report.problems == ("folder/link is now behind a symbolic link",)
+    assert (outside / "link").readlink() == Path("mine")
+
+
+def asked_diffs(desk: Desk) -> tuple[FileDiff, ...]:
+    return session_diffs(desk.session, desk.blobs, str)
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777

@@ -9,7 +9,6 @@ from typing import Literal
 
 from qcode.agent.conversation import Conversation
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.toolbox import Scratch
 from qcode.protocol.approvals import Allow, ApprovalMode, CallApproval, Deny
 from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import ToolResult
@@ -18,6 +17,7 @@ from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
+from qcode.tools.workspace import Scratch
 from tests.fakes.conversation import Model, stage
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
