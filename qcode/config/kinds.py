@@ -76,13 +76,16 @@ def price() -> ValueKind:
     return ValueKind("a number of at least 0 (USD per million tokens)", accept)
 
 
+BOOLEAN_WORDS = "true or false"
+
+
 def boolean() -> ValueKind:
     def accept(value: object) -> bool:
         if not isinstance(value, bool):
             raise ValueError
         return value
 
-    return ValueKind("true or false", accept)
+    return ValueKind(BOOLEAN_WORDS, accept)
 
 
 def text() -> ValueKind:

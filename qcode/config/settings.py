@@ -172,7 +172,12 @@ class Ui:
         flag="--theme",
     )
     linear: bool = key(False, kinds.boolean(), "write lines instead of a screen (linear mode)")
-    bell: bool = key(False, kinds.boolean(), "ring the bell when a turn ends or needs an answer")
+    bell: bool | None = key(
+        None,
+        kinds.boolean(),
+        "ring the bell and notify when a turn ends or needs an answer; default: while the terminal has no focus",
+    )
+    keep_last_reply: bool = key(False, kinds.boolean(), "print the last reply after leaving the app")
     title: bool = key(True, kinds.boolean(), "set the title of the terminal")
     show_thinking: Literal["folded", "expanded", "hidden"] = key(
         "folded",

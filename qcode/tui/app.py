@@ -26,9 +26,9 @@ from qcode.text.numbers import count_text
 from qcode.tui.failures import crash_text, unwrapped
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
-from qcode.tui.prompt.history import DraftFile, PromptHistory
+from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
-from qcode.tui.status import NO_SANDBOX, SANDBOX, Status
+from qcode.tui.status import NO_SANDBOX, SANDBOX, Status, cost_total_text
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
@@ -42,7 +42,7 @@ from qcode.tui.terminal.textual_internals import (
 )
 from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes
 from qcode.tui.transcript.transcript import Transcript
-from qcode.tui.welcome import Welcome
+from qcode.tui.welcome import Welcome, farewell
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from qcode.agent.settings import Setting
     from qcode.protocol.events import Notice
     from qcode.tui.commands.command import Command
+    from qcode.tui.prompt.attachments import AttachmentFinder
     from qcode.tui.turns import State
 
 
@@ -68,6 +69,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     def __init__(self, theme_wanted: str, user_themes: Path) -> None:
         # Before `super().__init__`, which calls `get_driver_class`.
         self.theme_wanted = theme_wanted
+        self._background = ""
         self._user_themes = user_themes
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
@@ -79,11 +81,6 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         """Whether the user has chosen a theme since the start."""
         return False
 
-    @property
-    def _has_few_colors(self) -> bool:
-        """Whether the terminal has only its palette of 16 colors."""
-        return self.console.color_system in ("standard", "windows")
-
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
         return query_background(driver) if self.theme_wanted == AUTO and can_query_background(os.environ) else driver
@@ -91,17 +88,18 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     @on(TerminalBackgroundChanged)
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
         """Follow the terminal, unless the user has chosen a theme."""
-        if not self.has_chosen_theme and not self._has_few_colors:
+        self._background = "dark" if event.is_dark else "light"
+        if not self.has_chosen_theme and not self.has_few_colors:
             self.add_themes()
-            self.theme = choose_theme("dark" if event.is_dark else "light", self.theme_names, {})
+            self.theme = choose_theme(self._background, self.theme_names, {})
 
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
-        has_few_colors = self._has_few_colors
-        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=has_few_colors)
+        few = self.has_few_colors
+        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=few)
         if first is None:
             self.add_themes()
-            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=has_few_colors)
+            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=few)
             first = self.available_themes[name]
         else:
             self.register_theme(first)
@@ -113,8 +111,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self.stylesheet.set_variables(self.get_css_variables())
 
     def apply_theme(self, name: str) -> None:
-        """Apply the theme that a setting names."""
-        self.theme = choose_theme(name, self.theme_names, os.environ, has_few_colors=self._has_few_colors)
+        """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
+        wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
+        self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
@@ -134,7 +133,6 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
 
 _LEAVE_SECONDS = 3.0
-_DRAFT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +191,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._agent: Agent | None = None
         self._crash: str | None = None
         self._early: list[events.Event] = []
-        kept = self.options.history_file
-        self._draft = DraftFile(kept.parent / "drafts" if kept is not None else None, welcome.folder)
-        self._is_draft_due = False
+        self._started = self.options.clock()
 
     @property
     def agent(self) -> Agent:
@@ -211,7 +207,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _add_commands(self, commands: tuple[Command, ...]) -> None:
         """Create the objects behind keys and commands, whose imports take as long as the first paint."""
-        from qcode.tui.commands.command import CommandContext, choices_for
+        from qcode.tui.commands.command import CommandContext
         from qcode.tui.commands.help import bindings
         from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
@@ -222,11 +218,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        finder = AttachmentFinder(
-            agent,
-            say=lambda level, text: self.view.say(level, text),
-            changed=self._note_files,
-        )
+        finder = AttachmentFinder(agent, say=lambda level, text: self.view.say(level, text), changed=self._note_files)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
@@ -247,17 +239,28 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             copy=self._copy,
             lend=self._lend,
             apply=self._apply,
+            try_theme=self.apply_theme,
         )
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(Sources(lambda text: choices_for(text, self.commands), finder.files, finder.pictures))
+        parts.prompt.use(self._sources(finder))
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
             self.view.say("warning", problem)
+
+    def _sources(self, finder: AttachmentFinder) -> Sources:
+        from qcode.tui.commands.command import argument_hint, choices_for
+
+        return Sources(
+            lambda text: choices_for(text, self.commands),
+            lambda text: argument_hint(text, self.commands),
+            finder.files,
+            finder.pictures,
+        )
 
     def get_driver_class(self) -> type[Driver]:
         return survive_hangup(super().get_driver_class(), self.exit)
@@ -308,7 +311,19 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if self._crash is not None:
             sys.stderr.write(crash_text(self._crash, self._kept_session()))
             return 1
+        if not headless and code == 0:
+            sys.stdout.write(self._farewell())
         return code if code is not None else self.return_code or 1
+
+    def _farewell(self) -> str:
+        """Return the lines that stay in the terminal after the app."""
+        conversation, totals = self.agent.conversation if self.is_ready else None, self.parts.status.status
+        if conversation is None or not conversation.messages:
+            return ""
+        replies = (said.text for said in reversed(conversation.messages) if said.role == "assistant" and said.text)
+        reply = next(replies, "") if self.context.settings.ui.keep_last_reply else ""
+        seconds = self.options.clock() - self._started
+        return farewell(seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._kept_session()))
 
     def _kept_session(self) -> str:
         """Return the id of the session if it can be resumed, otherwise an empty string."""
@@ -320,6 +335,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if not self.is_headless:
             driver.on_signals(self._leave_at)
         self.terminal_title.begin()
+        # After Ctrl+Z and `fg` the terminal's screen is empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)
@@ -334,29 +351,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         await super().on_event(event)
 
     def on_unmount(self) -> None:
-        self._keep_draft()
         if self.is_ready:
             self.view.failures.unwatch()
         self.terminal_title.end()
-
-    @on(Prompt.Changed)
-    def _note_draft(self) -> None:
-        """Keep the draft soon after a change, and forget it as soon as it was sent."""
-        if self.parts.prompt.is_empty:
-            self._draft.keep("")
-        elif not self._is_draft_due:
-            self._is_draft_due = True
-            self.set_timer(_DRAFT_SECONDS, self._keep_draft)
-
-    def _keep_draft(self) -> None:
-        self._is_draft_due = False
-        self._draft.keep(self.parts.prompt.lasting_text)
-
-    def _restore_draft(self) -> None:
-        """Show the draft that a killed or crashed process left in this folder, unless something was typed already."""
-        if self.parts.prompt.is_empty and not self._early and (left := self._draft.take_left()):
-            self.parts.prompt.replace_text(left)
-            self.view.say("info", "Restored the prompt that was not sent before qcode ended.")
 
     @on(Prompt.Submitted)
     def _take_prompt(self, event: Prompt.Submitted) -> None:
@@ -487,7 +484,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._run_in_background(self.show_sandbox(), "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
-        self._restore_draft()
+        if not self._early and self.parts.prompt.restore_draft():
+            self.view.say("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._early:
             self.post_message(event)
         if agent.keys.is_first:
@@ -566,8 +564,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self._run_in_background(self.session_name.make(), "title")
 
     def _ring(self, why: str) -> None:
-        """Ring the bell, and send a notification if the terminal does not have the focus."""
-        if is_mounted(self) and not self._is_lent:
+        """Ring the bell, and send a notification if the terminal does not have the focus.
+
+        With the focus, ring only if the user has switched the bell on.
+        """
+        if is_mounted(self) and not self._is_lent and (self.terminal_title.has_bell or not self.app_focus):
             self.bell()
             if not self.app_focus:
                 self._write(driver.notify(why))
@@ -590,7 +591,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return can_show and self.view.failures.survive(error)
 
     def report_crash(self, error: Exception) -> None:
-        self._keep_draft()
+        self.parts.prompt.keep_draft()
         if self._crash is None:
             from qcode.agent.crash import report_crash
 

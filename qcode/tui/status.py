@@ -133,7 +133,7 @@ def _layouts(status: Status, now: float) -> list[tuple[list[Content], bool]]:
         ),
         "context": _context(status, has_bar=True),
         "tokens": Content.styled(f"{tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
-        "cost": Content.styled(_cost(status), "$muted"),
+        "cost": Content.styled(cost_total_text(status), "$muted"),
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
     is_hinting = True
@@ -206,7 +206,8 @@ def _context(status: Status, *, has_bar: bool, has_word: bool = True) -> Content
     return Content.assemble(("━" * filled, style), ("─" * (_BAR_CELLS - filled), "$muted"), (f" {percent}", style))
 
 
-def _cost(status: Status) -> str:
+def cost_total_text(status: Status) -> str:
+    """Return the cost of the session, with a plus if a part of it is unknown; empty if all of it is."""
     if status.cost is None:
         return ""
     return cost_text(status.cost) + ("+" if status.has_unknown_cost else "")

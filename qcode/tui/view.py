@@ -42,7 +42,7 @@ from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalTitle
-from qcode.tui.theme import theme_note
+from qcode.tui.theme import AUTO, theme_note
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
@@ -84,7 +84,10 @@ class SessionName:
 
 
 class AppView:
-    """The view of the app. `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app."""
+    """The view of the app.
+
+    `leave`, `copy`, `lend` (the terminal), `apply` (a setting) and `try_theme` are functions of the app.
+    """
 
     def __init__(
         self,
@@ -104,7 +107,9 @@ class AppView:
         copy: Callable[[str], str],
         lend: Callable[[], AbstractContextManager[None]],
         apply: Callable[[Setting], bool],
+        try_theme: Callable[[str], None],
     ) -> None:
+        self.try_theme = try_theme
         self.theme_names: tuple[str, ...] = themes
         self.servers: ServerWatch = servers
         self.transcript: Transcript = widgets.transcript
@@ -145,7 +150,8 @@ class AppView:
 
     @property
     def themes(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
+        known = ((name, theme_note(self._app.available_themes[name])) for name in self.theme_names)
+        return ((AUTO, "follows the terminal"), *known)
 
     @property
     def theme_name(self) -> str:
@@ -274,13 +280,11 @@ class AppView:
     def show_mode(self) -> None:
         self._widgets.status.change(mode=self._agent.conversation.mode)
 
-    def try_theme(self, name: str) -> None:
-        self._app.theme = name
-
     def use_theme(self, name: str) -> None:
-        if name in self.theme_names:
-            self._app.theme = name
-            self.has_chosen_theme = True
+        """Apply a theme and keep it for the next start; `auto` follows the terminal."""
+        if name == AUTO or name in self.theme_names:
+            self.try_theme(name)
+            self.has_chosen_theme = name != AUTO
             self._agent.settings.choices.keep_theme(name)
             return
         close = nearest(name, self.theme_names)
@@ -292,14 +296,25 @@ class AppView:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
-        replies = (
-            message.text for message in reversed(self._agent.conversation.messages) if message.role == "assistant"
-        )
-        text = next((reply for reply in replies if reply), "")
-        if not text:
+        """Open the list of replies and code blocks, the last reply first."""
+        from qcode.tui.screens.copying import CopyPicker, copyable
+
+        items = copyable(self._agent.conversation.messages)
+        if not items:
             self.say("info", "No reply to copy yet.")
             return
-        self.say("info", f"Copied the last reply ({count_text(len(text), 'character')}) {self.copy_text(text)}.")
+
+        def picked(place: str | None) -> None:
+            if place is not None:
+                item = items[int(place)]
+                size = count_text(len(item.text), "character")
+                self.say("info", f"Copied {item.name} ({size}) {self.copy_text(item.text)}.")
+
+        self.open_screen(CopyPicker(items), picked)
+
+    def suspend(self) -> None:
+        """Stop the process and return to the shell; `fg` there resumes it."""
+        self._app.action_suspend_process()
 
     def copy_text(self, text: str) -> str:
         return self._copy(text)
@@ -472,7 +487,7 @@ def apply_setting(
         case "ui.theme" if isinstance(value, str):
             show_theme(value)
         case "ui.bell":
-            terminal_title.has_bell = value is True
+            terminal_title.has_bell = value if isinstance(value, bool) else None
         case "ui.title":
             terminal_title.use_title(value is True)
         case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 
@@ -49,6 +50,30 @@ def test_an_edit_is_asked_for_approved_and_done(protocol: ProtocolName, place: P
         assert terminal.wait_for_end() == 0
         assert server.complaints == []
         assert is_restored(terminal)
+
+
+@pytest.mark.parametrize("keeps_reply", [False, True])
+def test_leaving_says_what_the_run_took_and_how_to_resume(place: Place, keeps_reply: bool) -> None:
+    config = place.home / ".config" / "qcode"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"[ui]\nkeep_last_reply = {str(keeps_reply).lower()}\n")
+    with FakeServer("openai", [Turn(text="The **last** words.")]) as server, at(server, "openai", place) as terminal:
+        terminal.wait_for("test-model")
+        terminal.press("hello\r")
+        terminal.wait_for(Answering(terminal, "words."))
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+    after = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2].replace("\r\n", "\n")
+    assert re.search(r"\d+ (?:s|min) · \d+ tokens\nResume with: qcode -c\n$", after), after
+    assert ("The **last** words." in after) is keeps_reply
+
+
+def test_leaving_without_a_conversation_prints_nothing(place: Place) -> None:
+    with FakeServer("openai", []) as server, at(server, "openai", place) as terminal:
+        terminal.wait_for("test-model")
+        terminal.press("\x04")
+        assert terminal.wait_for_end() == 0
+    assert "Resume with" not in terminal.raw
 
 
 def test_a_cut_reply_is_continued_before_the_eyes_of_the_person(place: Place) -> None:

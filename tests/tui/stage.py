@@ -64,7 +64,7 @@ def run_context(
     theme: str = "dark",
     keys: Mapping[str, str] | None = None,
     has_title: bool = False,
-    has_bell: bool = False,
+    has_bell: bool | None = False,
     show_thinking: Literal["folded", "expanded", "hidden"] = "folded",
     folder: Path = NOWHERE,
     config_dir: Path = NOWHERE,

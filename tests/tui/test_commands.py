@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
 from qcode.text.match import nearest
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
+from qcode.tui.screens.copying import CopyPicker, copyable
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
@@ -147,10 +150,56 @@ def test_copy_takes_the_last_reply_whole_and_says_what_was_done() -> None:
     async def test(run: Running) -> None:
         await run.send("/copy")
         await run.pilot.pause()
+        await run.pilot.press("enter")
+        await run.pilot.pause()
         assert run.app.clipboard == "**bold** and `code`"
         assert "Copied the last reply (19 characters)" in run.text
 
     drive(test, ScriptedConversation(messages=said("**bold** and `code`")))
+
+
+WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\n  make\n  ```\n"
+
+
+def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
+    items = copyable((*said("first"), *said(WITH_CODE)))
+    assert [(item.label, item.lines) for item in items] == [
+        ("Use this: ```python print(1) print(2) ``` - or ```sh make ```", "12 lines"),
+        ("  python: print(1)", "2 lines"),
+        ("  sh: make", "1 line"),
+        ("first", "1 line"),
+    ]
+
+
+def test_copy_of_a_code_block_takes_its_content_without_fence() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/copy")
+        await run.pilot.pause()
+        screen = run.app.screen
+        assert isinstance(screen, CopyPicker)
+        assert [row.label for row in screen.rows][1:] == ["  python: print(1)", "  sh: make"]
+        await run.pilot.press("down", "enter")
+        await run.pilot.pause()
+        assert run.app.clipboard == "print(1)\nprint(2)\n"
+        assert "Copied the code block (18 characters)" in run.text
+
+    drive(test, ScriptedConversation(messages=said(WITH_CODE)))
+
+
+@pytest.mark.parametrize(("typed", "suspensions", "left"), [("", 1, ""), ("ab", 0, "")])
+def test_ctrl_z_suspends_on_an_empty_prompt_and_undoes_in_a_written_one(
+    typed: str, suspensions: int, left: str
+) -> None:
+    async def test(run: Running) -> None:
+        seen: list[None] = []
+        run.app.action_suspend_process = lambda: seen.append(None)  # type: ignore[method-assign]
+        await run.type(typed)
+        await run.pilot.press("ctrl+z")
+        await run.pilot.pause()
+        assert len(seen) == suspensions
+        assert run.app.parts.prompt.text == left
+
+    drive(test)
 
 
 def test_copy_without_a_reply_says_so() -> None:

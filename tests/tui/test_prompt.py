@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual import events
 
 from qcode.tui.prompt.history import PromptHistory
@@ -153,13 +154,48 @@ def test_the_same_prompt_twice_is_one_entry() -> None:
     assert history.entries == ("a",)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_their_number(
+    size: tuple[int, int],
+) -> None:
+    async def test(run: Running) -> None:
+        menu = run.app.parts.menu
+        await run.type("/")
+        assert [choice.label for choice in menu.choices[:4]] == ["/help", "/model", "/clear", "/resume"]
+        assert max(len(choice.left) for choice in menu.choices) == 24
+        rows = menu.render().plain.split("\n")
+        assert rows[-1] == f"  8 of {len(menu.choices)}"
+        assert menu.size.height == len(rows) == 9
+        helps = [row.index(choice.help[:12]) for row, choice in zip(rows[:-1], menu.choices, strict=False)]
+        assert set(helps) == {2 + 24 + 2}
+
+    drive(test, size=size)
+
+
+def test_a_typed_command_shows_its_argument_as_a_hint_that_no_key_inserts() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        seen = {}
+        for typed in ("/mode", "l", " ", "x", "y"):
+            await run.type(typed)
+            seen[prompt.text] = prompt.suggestion
+        assert seen == {"/mode": " [name]", "/model": " [name]", "/model ": "[name]", "/model x": "", "/model xy": ""}
+        await run.pilot.press("ctrl+u", *"/model")
+        await run.pilot.pause()
+        assert prompt.suggestion == " [name]"
+        await run.pilot.press("right", "end")
+        assert prompt.text == "/model"
+
+    drive(test)
+
+
 def test_the_slash_menu_follows_what_is_typed() -> None:
     async def test(run: Running) -> None:
         menu = run.app.parts.menu
         await run.type("/")
         assert len(menu.choices) >= 8
         await run.type("mo")
-        assert [choice.label for choice in menu.choices] == ["/model [name]", "/mode [name]"]
+        assert [choice.left for choice in menu.choices] == ["/model [name]", "/mode [name]"]
         seen = []
         for keys in (("escape",), ("backspace",), ("backspace", "backspace")):
             await run.pilot.press(*keys)

@@ -221,7 +221,7 @@ def test_a_command_from_a_file_is_in_the_menu_and_the_help_and_sends_its_prompt(
 
     async def test(run: Running) -> None:
         await run.type("/rev")
-        assert [choice.label for choice in run.app.parts.menu.choices] == ["/git:review [path]"]
+        assert [choice.left for choice in run.app.parts.menu.choices] == ["/git:review [path]"]
         await run.pilot.press("tab")
         await run.type("src\nand tests")
         await run.pilot.press("enter")

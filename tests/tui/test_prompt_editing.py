@@ -156,7 +156,7 @@ def test_cut_takes_the_last_line_of_the_prompt() -> None:
         assert run.app.clipboard == "two"
         assert await keys(run, "ctrl+x", "ctrl+x") == "one\n"
         assert await keys(run, "up", "ctrl+x", "ctrl+x") == ""
-        assert await keys(run, "ctrl+z", "ctrl+z") == "one\ntwo"
+        assert await keys(run, "ctrl+underscore", "ctrl+z") == "one\ntwo"
 
     drive(test)
 
@@ -260,7 +260,7 @@ def test_a_word_cut_that_begins_in_a_label_takes_all_of_it() -> None:
 def test_a_label_that_comes_back_still_means_its_text() -> None:
     async def test(run: Running) -> None:
         await paste(run, BIG)
-        await run.pilot.press("backspace", "ctrl+z", "enter")
+        await run.pilot.press("backspace", "ctrl+underscore", "enter")
         await run.until_idle()
         assert run.conversation.prompts == [BIG]
         await run.pilot.press("up")

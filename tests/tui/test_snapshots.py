@@ -243,6 +243,13 @@ def test_forty_columns(snap_compare: Compare) -> None:
     assert "Plan" in _shown(app)
 
 
+@pytest.mark.parametrize(("theme", "size"), [("dark", (80, 24)), ("light", (120, 40))])
+def test_slash_menu_of_all_commands(snap_compare: Compare, theme: str, size: tuple[int, int]) -> None:
+    app = make_app(ScriptedConversation(), theme=theme)
+    assert snap_compare(app, press=["slash"], run_before=_when(lambda _: True), terminal_size=size)
+    assert app.parts.menu.choices[0].label == "/help"
+
+
 def test_slash_menu(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["slash", "m"], run_before=_when(lambda _: True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from textual._xterm_parser import XTermParser
 
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.terminal import driver
+from qcode.tui.welcome import farewell
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
@@ -74,6 +76,12 @@ class Terminal:
             self.written += data
             self._stream.feed(data)
 
+    def drain(self) -> None:
+        """Read what has been written."""
+        with contextlib.suppress(pexpect.TIMEOUT):
+            while True:
+                self.written += self.child.read_nonblocking(65_536, timeout=0)
+
     def finish(self) -> str:
         """Read to the end and return the output after the app's screen was closed."""
         self.written += self.child.read()
@@ -98,6 +106,23 @@ def test_a_session_in_a_real_terminal_leaves_it_as_it_was(tmp_path: Path) -> Non
         assert written.rfind(undone) > written.rfind(begun) >= 0
     assert "evil" not in written
     assert "\x07" in written
+
+
+def test_a_suspended_app_stops_and_paints_itself_again_when_it_continues(tmp_path: Path) -> None:
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.child.send("one\r")
+    session.until("a reply")
+    session.child.send("\x1a")
+    os.waitid(os.P_PID, session.child.pid, os.WSTOPPED | os.WNOWAIT)
+    session.drain()
+    assert session.written.rstrip().rfind(b"\x1b[?1049l") > session.written.rfind(b"a reply")
+    session.screen.reset()
+    session.child.kill(signal.SIGCONT)
+    session.until("a reply")
+    session.child.send("\x04")
+    session.finish()
+    assert session.child.exitstatus == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -130,16 +155,45 @@ def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:
     assert driver.notify("4;1;50") == "\x1b]9;\x07"
 
 
-@pytest.mark.parametrize("is_looked_at", [True, False])
-def test_the_end_of_a_turn_is_notified_where_the_terminal_is_not_looked_at(is_looked_at: bool) -> None:
+@pytest.mark.parametrize(
+    ("has_bell", "is_focused", "rings", "notifies"),
+    [
+        (None, True, False, False),
+        (None, False, True, True),
+        (True, True, True, False),
+        (True, False, True, True),
+        (False, False, False, False),
+    ],
+)
+def test_end_of_a_turn_rings_by_default_only_while_the_terminal_is_unfocused(
+    has_bell: bool | None, is_focused: bool, rings: bool, notifies: bool
+) -> None:
     async def test(run: Running) -> None:
         written: list[str] = []
+        bells: list[None] = []
         run.app._write = written.append  # type: ignore[method-assign,assignment]  # what a real terminal would be given
+        run.app.bell = lambda: bells.append(None)  # type: ignore[method-assign]
         await run.send("one")
-        run.app.app_focus = is_looked_at
+        run.app.app_focus = is_focused
         gate.open()
         await run.until_idle()
-        assert (driver.notify("qcode: the turn has ended") in written) is not is_looked_at
+        assert bool(bells) is rings
+        assert (driver.notify("qcode: the turn has ended") in written) is notifies
 
     gate = Gate()
-    drive(test, ScriptedConversation([gate, *says("a reply"), ended()]), has_bell=True)
+    drive(test, ScriptedConversation([gate, *says("a reply"), ended()]), has_bell=has_bell)
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ((725, 37_000, "$0.42", "", True), "12 min · 37k tokens · $0.42\nResume with: qcode -c\n"),
+        ((3, 0, "", "", False), "3 s\n"),
+        ((3, 10, "", "Hi \x1b[31mred\n\n", True), "Hi red\n\n3 s · 10 tokens\nResume with: qcode -c\n"),
+    ],
+)
+def test_farewell_says_what_the_run_took_and_how_to_resume(
+    given: tuple[float, int, str, str, bool], lines: str
+) -> None:
+    *facts, can_resume = given
+    assert farewell(*facts, can_resume=can_resume) == lines  # type: ignore[arg-type]

@@ -218,20 +218,39 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     return tuple(MenuItem(f"/{name} {choice}", choice) for choice in offered if wanted in choice.lower())
 
 
+_FREQUENT = (
+    "help", "model", "clear", "resume", "compact", "undo", "diff", "copy", "mode", "cost", "context", "config", "export"
+)  # fmt: skip
+
+
+def frequency_rank(command: Command) -> int:
+    """Return the position of a command in a list that begins with those used most; the others are equal."""
+    return _FREQUENT.index(command.id) if command.id in _FREQUENT else len(_FREQUENT)
+
+
 def _command_rows(start: str, context: CommandContext) -> tuple[MenuItem, ...]:
     """Return the commands whose name or alias starts with `start`, also after a colon; exact names first."""
-    rows: list[tuple[int, MenuItem]] = []
+    rows: list[tuple[int, int, MenuItem]] = []
     for command in context.commands:
         match = next((name for name in command.names if name.startswith(start)), None)
         inner = next((name for name in command.names if start and f":{start}" in name), None)
         if match is not None or inner is not None:
             rank = 0 if match == start else 1 if match else 2
-            rows.append((rank, _command_row(command, match or inner or "", context)))
-    return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
+            rows.append((rank, frequency_rank(command), _command_row(command, match or inner or "", context)))
+    return tuple(row for _, _, row in sorted(rows, key=lambda row: row[:2]))
 
 
 def _command_row(command: Command, match: str, context: CommandContext) -> MenuItem:
     is_open = command.opens_picker and context.app is not None
     has_choices = bool(command.argument) and not is_open and command.id != "help" and bool(command.choices(context))
-    label = f"/{match} {command.argument}".rstrip()
-    return MenuItem(f"/{match} " if command.argument else f"/{match}", label, command.help, not has_choices)
+    text = f"/{match} " if command.argument else f"/{match}"
+    return MenuItem(text, f"/{match}", command.help, not has_choices, hint=command.argument)
+
+
+def argument_hint(text: str, context: CommandContext) -> str:
+    """Return the argument of the command that `text` names completely, to be shown after it; empty otherwise."""
+    typed = split_command(text)
+    command = find(typed[0], context.commands) if typed is not None and not typed[1] else None
+    if command is None or not command.argument:
+        return ""
+    return command.argument if text.endswith(" ") else f" {command.argument}"

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
 from qcode.text.match import nearest
-from qcode.tui.commands.command import Command, CommandContext, run_command, table_text
+from qcode.tui.commands.command import Command, CommandContext, is_prompt_empty, run_command, table_text
+from qcode.tui.theme import AUTO
 
 
 def _theme(context: CommandContext, name: str) -> None:
@@ -32,16 +33,26 @@ VIEW: tuple[Command, ...] = (
         _theme,
         ("theme",),
         "[name]",
-        lambda context: context.screen.theme_names,
+        lambda context: (AUTO, *context.screen.theme_names),
         opens_picker=True,
         needs_screen=True,
     ),
     Command(
         "copy",
-        "Copy the last reply",
-        "Copy the last reply to the clipboard.",
+        "Copy a reply or code block",
+        "Choose a reply or a code block and copy it.",
         lambda context, _: context.view.copy_reply(),
         ("copy",),
+        opens_picker=True,
+    ),
+    Command(
+        "suspend",
+        "Suspend",
+        "Return to the shell; fg there brings qcode back. While you write, Ctrl+Z undoes.",
+        lambda context, _: context.screen.suspend(),
+        keys=("ctrl+z",),
+        when=is_prompt_empty,
+        needs_screen=True,
     ),
     Command(
         "fold",

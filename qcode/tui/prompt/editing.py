@@ -153,6 +153,11 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         label = self.label_at((row, column), is_before=True)
         return row, label[0] if label is not None else start_of(self.document[row], column)
 
+    def action_cursor_right(self, select: bool = False) -> None:
+        """Move the cursor. The suggestion is a hint: Textual would insert it."""
+        self.suggestion = ""
+        super().action_cursor_right(select)
+
     def get_cursor_right_location(self) -> Location:
         row, column = self.cursor_location
         if column == len(self.document[row]):

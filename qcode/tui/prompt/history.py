@@ -38,6 +38,7 @@ class PromptHistory:
         self._place = len(self._entries)
         self._draft = ""
         self.is_kept = path is not None
+        self.draft_file = DraftFile(path.parent / "drafts" if path is not None else None, folder)
 
     @property
     def entries(self) -> tuple[str, ...]:

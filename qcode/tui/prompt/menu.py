@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
 from qcode.protocol.messages import Message, ToolCall
 from qcode.text.clean import clean, one_line
 from qcode.text.json import parse_object
+from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -23,13 +25,14 @@ if TYPE_CHECKING:
     from qcode.text.match import FileMatch
 
 _MAX_MENU_ROWS = 8
+_MAX_LEFT_CELLS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class MenuItem:
     """A row of the menu. `text` is inserted; if `is_complete`, Enter may also send it.
 
-    `marks` are the positions of the matched letters in `label`.
+    `hint` is the argument of a command. `marks` are the positions of the matched letters in `label`.
     """
 
     text: str
@@ -37,6 +40,12 @@ class MenuItem:
     help: str = ""
     is_complete: bool = True
     marks: tuple[int, ...] = ()
+    hint: str = ""
+
+    @property
+    def left(self) -> str:
+        """The left column of a row with help: the label and as much of the hint as fits."""
+        return shorten(f"{self.label} {self.hint}".rstrip(), _MAX_LEFT_CELLS)
 
 
 class SlashMenu(Widget):
@@ -87,18 +96,26 @@ class SlashMenu(Widget):
             self.refresh()
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return min(_MAX_MENU_ROWS, len(self._choices))
+        return min(_MAX_MENU_ROWS, len(self._choices)) + (len(self._choices) > _MAX_MENU_ROWS)
 
     def render(self) -> Content:
         first = max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
         shown = self._choices[first : first + _MAX_MENU_ROWS]
-        width = max((len(choice.label) for choice in self._choices if choice.help), default=0)
+        width = max((cell_len(choice.left) for choice in self._choices if choice.help), default=0)
         rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(shown)]
+        if len(shown) < len(self._choices):
+            rows.append(Content.styled(f"  {len(shown)} of {len(self._choices)}", "$muted"))
         return Content("\n").join(rows)
 
     def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:
         label_style = "bold $text-accent" if is_chosen else ""
-        label = Content.styled(f"{one_line(choice.label, 4_000):<{width}}", label_style)
+        name = one_line(choice.label, 4_000)
+        if choice.help:
+            left = one_line(choice.left)
+            name, hint = left[: len(name)], left[len(name) :]
+            label = Content.assemble((name, label_style), (hint, "$muted"), " " * max(0, width - cell_len(left)))
+        else:
+            label = Content.styled(name, label_style)
         for mark in choice.marks:
             label = label.stylize("bold underline", mark, mark + 1)
         room = max(1, self.size.width - 2)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Shift+Enter as xterm-like terminals send it, and Alt+Enter in basic ones.
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
 
+_DRAFT_SECONDS = 0.5
+
 Kind: TypeAlias = Literal["prompt", "shell"]
 
 
@@ -38,11 +40,13 @@ class Sources:
     """The completions of the prompt.
 
     commands  the rows for the text typed so far
+    hint      the argument of the command that the text names, shown dimmed after it; or empty
     files     the files that match a mention; True at its first character, which rescans the folder
     pictures  the images at pasted paths; empty unless all are images
     """
 
     commands: Callable[[str], tuple[MenuItem, ...]]
+    hint: Callable[[str], str]
     files: Callable[[str, bool], FileMatches]
     pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
 
@@ -79,6 +83,7 @@ class Prompt(EditingArea):
             self.pastes.labels, self.images.labels, placeholder="Ask · / commands · @ files · ? keys", id=id
         )
         self.sent = history
+        self._is_draft_due = False
         self._menu = menu
         self._search = search
         self._sources: Sources | None = None
@@ -106,6 +111,18 @@ class Prompt(EditingArea):
     def lasting_text(self) -> str:
         """The text with every label replaced by what another session understands."""
         return self.images.lasting(self.whole_text)
+
+    def keep_draft(self) -> None:
+        """Store the text for the next start, in case this one ends before it is sent."""
+        self._is_draft_due = False
+        self.sent.draft_file.keep(self.lasting_text)
+
+    def restore_draft(self) -> bool:
+        """Show the draft that a killed or crashed process left; return False if there is none, or text already."""
+        left = self.sent.draft_file.take_left() if self.is_empty else ""
+        if left:
+            self.replace_text(left)
+        return bool(left)
 
     def put_back(self, shown: str) -> None:
         """Restore a rejected text in front of anything typed since."""
@@ -144,6 +161,18 @@ class Prompt(EditingArea):
         return super().check_consume_key(key, character)
 
     # Textual's events
+
+    @on(TextArea.Changed)
+    def _note_draft(self) -> None:
+        """Keep the draft soon after a change, and forget it as soon as it was sent."""
+        if self.is_empty:
+            self.keep_draft()
+        elif not self._is_draft_due:
+            self._is_draft_due = True
+            self.set_timer(_DRAFT_SECONDS, self.keep_draft)
+
+    def on_unmount(self) -> None:
+        self.keep_draft()
 
     @on(TextArea.Changed)
     def _note_kind(self) -> None:
@@ -256,6 +285,7 @@ class Prompt(EditingArea):
         if self._sources is None or (place == self._offered and not is_news):
             return
         self._offered = place
+        self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
         if self.text == self._dismissed or self._search.is_open or self._kind == "shell":
             self._menu.close()
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from qcode.tui.commands.command import Command, CommandContext, key_names
+from qcode.tui.commands.command import Command, CommandContext, frequency_rank, key_names
 from qcode.tui.commands.help import keys_of
 from qcode.tui.screens.picker import Column, Picker, PickerRow
 
@@ -32,7 +32,8 @@ class PalettePicker(Picker):
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
         rows = [command_row(command, context) for command in context.commands if command.id not in _LEFT_OUT]
         order = {command_id: place for place, command_id in enumerate(recent)}
-        rows.sort(key=lambda row: order.get(row.id, len(order)))
+        frequency = {command.id: frequency_rank(command) for command in context.commands}
+        rows.sort(key=lambda row: (order.get(row.id, len(order)), frequency[row.id]))
         super().__init__("Commands", rows)
 
 
@@ -49,7 +50,7 @@ class ArgumentPicker(Picker):
 
 
 def command_row(command: Command, context: CommandContext) -> PickerRow:
-    """Return a row: title, usage, keys and description."""
+    """Return a row: title, name, keys and description."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))

@@ -91,6 +91,11 @@ class TerminalApp(CrashApp, inherit_bindings=False):
     _is_handling = False
     _following: tuple[events.Event, ...] = ()
 
+    @property
+    def has_few_colors(self) -> bool:
+        """Whether the terminal has only its palette of 16 colors."""
+        return self.console.color_system in ("standard", "windows")
+
     async def on_event(self, event: events.Event) -> None:
         """Hold back keys and pastes until the key before them has been handled.
 
@@ -211,6 +216,7 @@ class TerminalTitle:
     """The terminal's title and bell, which follow the state of the turn if `has_title` and `has_bell` allow it.
 
     `write` sends a sequence to the terminal. `ring` rings, and notifies with its text if the terminal is unfocused.
+    `has_bell` None: ring only if the terminal is unfocused.
     """
 
     def __init__(
@@ -220,7 +226,7 @@ class TerminalTitle:
         ring: Callable[[str], None],
         *,
         has_title: bool,
-        has_bell: bool,
+        has_bell: bool | None,
     ) -> None:
         self.has_title = has_title
         self.has_bell = has_bell
@@ -252,7 +258,7 @@ class TerminalTitle:
         """Show the state in the title, and ring if qcode now waits for the user."""
         self._state = state
         self._show()
-        if self.has_bell and state != "working":
+        if self.has_bell is not False and state != "working":
             self._ring(_BELL_TEXTS[state])
 
     def name(self, title: str) -> None:

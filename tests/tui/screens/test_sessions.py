@@ -131,7 +131,7 @@ def test_an_export_says_where_it_is(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/export out.html")
         await run.until(lambda: "Exported to" in run.text)
-        assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+        assert (tmp_path / "out.html").read_text().startswith("<!DOCTYPE html>")
         await run.send("/rename My [work]")
         assert "My [work]" in run.text
 

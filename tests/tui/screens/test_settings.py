@@ -81,7 +81,7 @@ def test_a_truth_value_toggles_in_the_file_and_holds_at_once(file: Path) -> None
         assert file.read_text() == FILE
         rings.append(run.app.terminal_title.has_bell)
 
-    rings: list[bool] = []
+    rings: list[bool | None] = []
     play(test, configuring(file), "ui.bell")
     assert rings == [True, False]
 

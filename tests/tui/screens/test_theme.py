@@ -6,6 +6,7 @@ from pathlib import Path
 
 from qcode.agent.choices import Choices
 from qcode.tui.screens.palette import ThemePicker
+from qcode.tui.terminal.input import TerminalBackgroundChanged
 from tests.tui.harness import Running, drive
 
 
@@ -69,3 +70,24 @@ def test_a_theme_named_needs_no_picker() -> None:
         assert "Did you mean light?" in run.text
 
     drive(test)
+
+
+def test_auto_is_in_the_list_and_follows_the_reported_background(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+
+    async def test(run: Running) -> None:
+        run.app.post_message(TerminalBackgroundChanged(is_dark=False))
+        await run.pilot.pause()
+        await run.send("/theme high-contrast")
+        assert run.app.theme == "high-contrast"
+        picker = await opened(run)
+        assert picker.rows[0].id == "auto"
+        await run.pilot.press(*"auto", "enter")
+        await run.pilot.pause()
+        assert run.app.theme == "light"
+        assert choices.theme == "auto"
+        run.app.post_message(TerminalBackgroundChanged(is_dark=True))
+        await run.pilot.pause()
+        assert run.app.theme == "dark"
+
+    drive(test, choices=choices)
