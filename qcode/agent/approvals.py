@@ -54,7 +54,7 @@ _MODES: dict[ApprovalMode, str] = {
     "accept-edits": "edits inside the folder run without asking, everything else asks",
 }
 _NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
-_PLAN_APPROVED = "The person approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
+_PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
 _KEEP_PLANNING = "the plan is not approved and plan mode goes on; change nothing"
 
@@ -115,14 +115,14 @@ class PendingCalls:
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs as it is judged and shown here, even if files that it depends on change in between.
-        name, spelled = await toolbox.spelled_out(call.name, arguments)
+        name, spelled = await toolbox.resolve_call(call.name, arguments)
         targets = await asyncio.to_thread(toolbox.targets, name, spelled)
         # A verdict may look at the disk, and ask bash and git.
         verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), spelled)
         # The user allows the command as it is shown, without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
         self._judged[call_id] = judged = ResolvedCall(name, spelled, level)
-        is_question = toolbox.asks_person(call.name)
+        is_question = toolbox.asks_user(call.name)
         if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
             permissions.note(call, "ran" if verdict.is_allowed else "refused", verdict.reason, verdict.rule)
             return ApprovalAnswered(call_id, verdict.verdict == "allow", verdict.reason)

@@ -246,7 +246,7 @@ class Conversation:
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)
-                    self._transcript.session.partial.see(event)
+                    self._transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # most events are these, and they need no notice
                         yield self._logged(event)
                         continue

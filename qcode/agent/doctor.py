@@ -203,7 +203,7 @@ def _colours(env: Mapping[str, str]) -> str:
         return "16 million"
     if "256" in env.get("TERM", ""):
         return f"{_MAX_PLAIN_COLORS}; if the terminal supports more, set COLORTERM=truecolor"
-    return '16 according to TERM; the theme "terminal" uses only those'
+    return '16 according to TERM; the theme "auto" uses only those'
 
 
 def _plain_terminal(term: str) -> Iterator[str]:

@@ -58,7 +58,7 @@ def _effect(spec: ToolSpec, policy: Policy) -> str:
     """Return the effect of a call that no specific rule matches."""
     if spec.is_one_way:
         return "recorded"
-    if spec.asks_person:
+    if spec.asks_user:
         return "asks you"
     safety = spec.safety
     if isinstance(safety, Runs):

@@ -138,9 +138,9 @@ class Toolbox:
         if self.servers is not None:
             self.servers.trust()
 
-    def asks_person(self, name: str) -> bool:
+    def asks_user(self, name: str) -> bool:
         """Return whether the result of this tool is an answer of the user."""
-        return self.spec(name).asks_person
+        return self.spec(name).asks_user
 
     def only_reads(self, name: str, arguments: JsonObject) -> bool:
         """Return whether a call changes nothing, according to its tool; tools of servers are not trusted in this."""
@@ -158,13 +158,13 @@ class Toolbox:
         """Raise `Refused` if no more commands may run in the background."""
         self._jobs.check_room()
 
-    async def spelled_out(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
+    async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the shell command that it abbreviates."""
         tool = self._tools.get(name)
         if not isinstance(tool, Diagnostics):
             return name, arguments
         try:
-            return Shell.spec.name, await asyncio.to_thread(tool.spelled_out, arguments, self.workspace)
+            return Shell.spec.name, await asyncio.to_thread(tool.shell_arguments, arguments, self.workspace)
         except Refused:
             return name, arguments  # the run reports the reason
 

@@ -381,7 +381,7 @@ _OTHERS = (
 )
 
 
-def brought(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
+def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
     """Yield the name and the kind of each file that a trusted run would use, from the root down to the folder."""
     real = folder.resolve()
     places = [place for place in (real, *real.parents) if place == root or root in place.parents]

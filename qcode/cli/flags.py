@@ -111,7 +111,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "the answer is JSON that is valid under this schema, or the exit code is 1",
             is_for_pipe=True,
         ),
-        Flag("-v, --verbose", "on", "say on stderr what happens and what it took", field="is_verbose"),
+        Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr", field="is_verbose"),
     ),
     "Model": (
         Flag(
@@ -193,9 +193,9 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
     ),
     "Sessions": (
-        Flag("-c, --continue", "on", "go on with the latest session of this folder", field=""),
-        Flag("-r, --resume [ID]", "optional", "go on with a session; without ID, choose one (in the app)", field=""),
-        Flag("--fork-session", "on", "with -c or -r: go on in a copy", field="forks"),
+        Flag("-c, --continue", "on", "resume the latest session of this folder", field=""),
+        Flag("-r, --resume [ID]", "optional", "resume a session; without ID, choose one (in the app)", field=""),
+        Flag("--fork-session", "on", "with -c or -r: continue in a copy", field="forks"),
         Flag("--no-session", "off", "keep nothing on disk", field="keeps_session"),
     ),
     "Other": (

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.trust import TrustStatus, TrustStore, brought, remember, why_restricted
+from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
 from qcode.cli.arguments import CommandLineError
 from qcode.cli.terminal import Left, ask, put, say, working_folder
 from qcode.protocol.errors import QcodeError, UsageError
@@ -39,7 +39,7 @@ _QUESTION = """\
 
 It contains:
 
-{brings}
+{listing}
 
 Do you trust this folder?
 
@@ -91,7 +91,7 @@ def run_trust(rest: Sequence[str], state_dir: Path) -> int:
 
 def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
     yield f"{visible(str(root))}: {_STATES[status.kind]}"
-    found = list(brought(folder, root, status))
+    found = list(files_in_use(folder, root, status))
     if not found:
         yield "it contains no files for qcode"
     else:
@@ -170,13 +170,13 @@ def _text(folder: Path, root: Path, status: TrustStatus) -> str:
     shown = visible(str(root))
     if status.kind == "changed":
         return _CHANGE.format(folder=shown, changes=indented(status.differences()))
-    found = list(brought(folder, root, status))
+    found = list(files_in_use(folder, root, status))
     if not found:
         return ""
     width = max(20, *(len(name) for name, _ in found))
-    brings = "\n".join(f"  {name:<{width}} {what}" for name, what in found)
+    listing = "\n".join(f"  {name:<{width}} {what}" for name, what in found)
     heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
-    return _QUESTION.format(heading=heading, folder=shown, brings=brings)
+    return _QUESTION.format(heading=heading, folder=shown, listing=listing)
 
 
 def _answer(text: str) -> str:

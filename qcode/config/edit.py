@@ -162,7 +162,7 @@ def change(file: Path, path: KeyPath, value: object | None) -> None:
     try:
         _replace(file, changed)
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", file=file) from None
+        raise ConfigError(f"cannot write the file: {error.strerror}", file=file) from None
 
 
 def _replace(file: Path, text: str) -> None:

@@ -386,7 +386,7 @@ def read_toml_text(file: Path, *, is_needed: bool) -> str | None:
             raise ConfigError("there is no such file", file=file) from None
         return None
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from None
+        raise ConfigError(f"cannot read the file: {error.strerror}", file=file) from None
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)

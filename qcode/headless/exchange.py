@@ -93,7 +93,7 @@ class _Exchange:
         if self._end:
             return await self._turn(InvalidLine(f"cannot read standard input: {self._end}"))
         if code is None:
-            await self._output.stderr.say(NOTHING_ARRIVED)
+            await self._output.stderr.write_line(NOTHING_ARRIVED)
             await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
             return ExitCode.USAGE
         return code
@@ -151,7 +151,7 @@ class _Exchange:
     async def _turn(self, given: UserMessage | InvalidLine | _Interrupted) -> int:
         match given:
             case InvalidLine(reason=reason):
-                await self._output.stderr.say(reason)
+                await self._output.stderr.write_line(reason)
                 await self._put_result(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
             case _Interrupted():

@@ -159,7 +159,7 @@ class RunOutput:
             await self.put(encode(init_line(facts)))
         if self.is_verbose:
             note = f" ({agent.selection.note})" if agent.selection.note else ""
-            await self.stderr.say(f"model {conversation.model}{note}, permission mode {conversation.mode}")
+            await self.stderr.write_line(f"model {conversation.model}{note}, permission mode {conversation.mode}")
 
     async def put(self, data: bytes) -> None:
         await self.stderr.clear_status()
@@ -169,7 +169,7 @@ class RunOutput:
         """Return the exit code after a failed write; report it unless the reader just closed the pipe."""
         if lost.is_reader_gone:
             return ExitCode.READER_GONE
-        await self.stderr.say(f"cannot write to standard output: {lost}")
+        await self.stderr.write_line(f"cannot write to standard output: {lost}")
         return ExitCode.FAILED
 
 
@@ -256,9 +256,9 @@ class Run:
         return self._end_without_event(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped unexpectedly"))
 
     async def _see(self, event: TurnEvent) -> None:
-        self._answer.see(event)
-        self._meter.see(event)
-        self._progress.see(event)
+        self._answer.handle(event)
+        self._meter.handle(event)
+        self._progress.handle(event)
         if self._format == "stream-json":
             has_deltas = self._output.agent.context.options.include_partial_messages
             line = event_line(event, self._conversation.session_id, has_deltas=has_deltas)
@@ -295,12 +295,12 @@ class Run:
         """Write warnings to stderr, and with `-v` also the progress."""
         if text := warning_message(event):
             self._noticed.add(text)
-            await self._stderr.say(text)
+            await self._stderr.write_line(text)
         elif self._output.is_verbose:
             if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
                 await self._stderr.quote(event.message.text)
             elif text := verbose_message(event):
-                await self._stderr.say(text)
+                await self._stderr.write_line(text)
 
     async def _conclude(self) -> None:
         """Write the result, then the messages for the user; a second call continues an interrupted first one."""
@@ -310,17 +310,17 @@ class Run:
         if self._output.is_verbose:
             for sent in ended.signals if self._output.format == "text" else ():
                 arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
-                await self._stderr.say(f"signal {sent.name}: {arguments}")
-            await self._stderr.say(summary(ended))
+                await self._stderr.write_line(f"signal {sent.name}: {arguments}")
+            await self._stderr.write_line(summary(ended))
         if (text := shortfall(ended, self._note)) and text not in self._noticed:
-            await self._stderr.say(text)
+            await self._stderr.write_line(text)
         if self._denied:
             from qcode.agent.permissions import flags_allowing
 
             agent = self._output.agent
             flags, left = flags_allowing(agent.permissions.policy, self._denied, agent.toolbox.spec)
             if text := denial_line(len(self._denied), flags, left):
-                await self._stderr.say_visible(text)
+                await self._stderr.write_visible(text)
         self._is_concluded = True
 
     async def _write_result(self) -> None:
@@ -407,7 +407,7 @@ def _utf8(text: str) -> bytes:
 
 
 class AnswerSoFar:
-    """The answer of a turn so far. `see` must get every event; `text` is the current answer."""
+    """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
 
     def __init__(self) -> None:
         self._said: list[str] = []
@@ -416,7 +416,7 @@ class AnswerSoFar:
         self._set_aside = ""
         self._live: list[str] = []
 
-    def see(self, event: TurnEvent) -> None:
+    def handle(self, event: TurnEvent) -> None:
         match event:
             case TextDelta(text=text):
                 self._live.append(text)

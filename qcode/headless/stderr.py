@@ -34,11 +34,11 @@ class StderrWriter:
         self._is_terminal = is_terminal
         self._is_live = False
 
-    async def say(self, text: str) -> None:
+    async def write_line(self, text: str) -> None:
         """Write `text` as one line that begins with `qcode: `."""
         await self._write(f"qcode: {single_spaced(text)}\n")
 
-    async def say_visible(self, text: str) -> None:
+    async def write_visible(self, text: str) -> None:
         """Write one line of already visible text unchanged: its spaces count, because the user may copy it."""
         await self._write(f"qcode: {text}\n")
 
@@ -87,13 +87,13 @@ class StderrWriter:
 
 
 class Progress:
-    """The current activity of a turn. `see` must get every event; `status` contains no text of the model."""
+    """The current activity of a turn. `handle` must get every event; `status` contains no text of the model."""
 
     def __init__(self) -> None:
         self.status = "starting"
         self._size = 0
 
-    def see(self, event: TurnEvent) -> None:
+    def handle(self, event: TurnEvent) -> None:
         match event:
             case ev.StepStarted(step=step):
                 self._size = 0
@@ -173,7 +173,7 @@ def elapsed(seconds: float) -> str:
 
 
 class Meter:
-    """The durations of a turn. `see` must get every event. API time runs from a request to the end of its reply.
+    """The durations of a turn. `handle` must get every event. API time runs from a request to the end of its reply.
 
     Backoff between retries is excluded. The time of sub-agents is added, so with parallel sub-agents it may exceed the
     elapsed time.
@@ -187,7 +187,7 @@ class Meter:
         self._api = 0.0
         self._inner: dict[str, Meter] = {}
 
-    def see(self, event: TurnEvent) -> None:
+    def handle(self, event: TurnEvent) -> None:
         now = self._clock()
         if self._waits_since is not None and self._asked_at is not None:
             self._asked_at += now - self._waits_since
@@ -201,7 +201,7 @@ class Meter:
             case ReplyFinished() | TurnEnded():
                 self._stop(now)
             case AgentEvent(call_id=call_id, event=inner):
-                self._inner.setdefault(call_id, Meter(self._clock)).see(inner)
+                self._inner.setdefault(call_id, Meter(self._clock)).handle(inner)
             case _:
                 pass
 

@@ -51,7 +51,7 @@ that are judged one by one."""
 class ToolSpec:
     """A tool. The model is sent its `name`, `description` and `parameters` (the JSON Schema of an object).
 
-    `is_read_only`: a call changes nothing. `is_one_way`: a call is recorded as a signal and never run. `asks_person`:
+    `is_read_only`: a call changes nothing. `is_one_way`: a call is recorded as a signal and never run. `asks_user`:
     the result is the user's answer. `is_backgroundable`: the user may move a running call to the background.
     `reads_when` is an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's
     host runs the tool, and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model
@@ -64,7 +64,7 @@ class ToolSpec:
     parameters: Mapping[str, Json]
     is_read_only: bool = False
     is_one_way: bool = False
-    asks_person: bool = False
+    asks_user: bool = False
     is_backgroundable: bool = False
     reads_when: tuple[str, tuple[str, ...]] | None = None
     is_hosted: bool = False

@@ -72,9 +72,7 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
         return context
     except OSError as error:
         source = connection.ca_file or "SSL_CERT_FILE or SSL_CERT_DIR"
-        raise ProviderError(
-            ErrorKind.UNREACHABLE, f"the CA certificates in {source} cannot be read: {error}"
-        ) from error
+        raise ProviderError(ErrorKind.UNREACHABLE, f"cannot read the CA certificates in {source}: {error}") from error
 
 
 def _tls_of_system() -> ssl.SSLContext:

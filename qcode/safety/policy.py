@@ -139,7 +139,7 @@ class Policy:
             name = spec.name.replace("__", "/", 1)
             verdict = self._judge_other("mcp", name, name)
             if isinstance(safety, Runs):
-                # The call is judged by the commands that it stands for, if they are known: see `Toolbox.spelled_out`.
+                # The call is judged by the commands that it stands for, if they are known: see `Toolbox.resolve_call`.
                 verdict = replace(verdict, proposed_rule="")
         return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
 

@@ -98,7 +98,7 @@ def _checked(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
     if kind in ("array", "object") and isinstance(value, str):
-        value = _spelled_out(value)
+        value = _decoded(value)
     is_right = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if not is_right:
         raise Refused(f"{tool}: argument {name!r} must be {_article(kind)}, not {_type_of(value)}")
@@ -136,7 +136,7 @@ def _items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json
     return [_checked(tool, f"{name}[{index}]", value, described) for index, value in enumerate(values)]
 
 
-def _spelled_out(text: str) -> Json:
+def _decoded(text: str) -> Json:
     try:
         value: Json = json.loads(text)
     except (ValueError, RecursionError):

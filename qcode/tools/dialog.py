@@ -53,7 +53,7 @@ class AskUser:
             "required": ["question"],
             "additionalProperties": False,
         },
-        asks_person=True,
+        asks_user=True,
         is_for_sub_agents=False,
         safety="harmless",
     )
@@ -109,7 +109,7 @@ class ExitPlanMode:
             "required": ["plan"],
             "additionalProperties": False,
         },
-        asks_person=True,
+        asks_user=True,
         is_for_sub_agents=False,
         safety="harmless",
     )

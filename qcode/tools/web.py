@@ -277,7 +277,7 @@ def html_text(html: str, url: str, process: SideProcess) -> str:
     """Return a page as Markdown. Raise `Refused` if that takes too much time or memory."""
     found = importlib.util.find_spec("bs4")
     if found is None or found.origin is None:
-        raise Refused("HTML cannot be read: beautifulsoup4 is not installed")
+        raise Refused("cannot read HTML: beautifulsoup4 is not installed")
     folder = str(Path(found.origin).parents[1])
     printed = process.run(_PAGES_PROGRAM, [folder, url], html.encode("utf-8", "replace"), LIMIT_S)
     if not printed.lines:

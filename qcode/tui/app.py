@@ -33,6 +33,7 @@ from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
 from qcode.tui.terminal.textual_internals import (
+    guard_handlers,
     is_closing,
     is_mounted,
     refresh_ansi_colors,
@@ -88,16 +89,18 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
         """Follow the terminal, unless the user has chosen a theme."""
         self._background = "dark" if event.is_dark else "light"
-        if not self.has_chosen_theme:
+        if not self.has_chosen_theme and not self.has_few_colors:
             self.add_themes()
             self.theme = choose_theme(self._background, self.theme_names, {})
 
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
-        first = first_theme(self.theme_wanted, self._user_themes, os.environ)
+        few = self.has_few_colors
+        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=few)
         if first is None:
             self.add_themes()
-            first = self.available_themes[choose_theme(self.theme_wanted, self.theme_names, os.environ)]
+            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=few)
+            first = self.available_themes[name]
         else:
             self.register_theme(first)
         # Setting `self.theme` would parse the style sheet a second time before the first paint.
@@ -109,8 +112,8 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
-        wanted = self._background if name == AUTO and self._background else name
-        self.theme = choose_theme(wanted, self.theme_names, os.environ)
+        wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
+        self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
@@ -169,6 +172,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         driver.teach_alt_keys()
         driver.read_pastes_whole()
+        guard_handlers()
         is_stand_in = selection.spec.name == "demo" and context.settings.model is None
         status = Status(
             model=selection.name,
@@ -480,6 +484,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._run_in_background(self.show_sandbox(), "sandbox")
         if first_prompt.strip():
             self.view.send_first(first_prompt)
+        if not self._early and self.parts.prompt.restore_draft():
+            self.view.say("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._early:
             self.post_message(event)
         if agent.keys.is_first:
@@ -580,7 +586,12 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         folder = history_file.parent if history_file is not None else None
         return Clipboard(environ, sys.platform, self._write, folder).copy(text)
 
+    def survives(self, error: Exception) -> bool:
+        can_show = self.is_ready and not is_closing(self) and "debug" not in self.features
+        return can_show and self.view.failures.survive(error)
+
     def report_crash(self, error: Exception) -> None:
+        self.parts.prompt.keep_draft()
         if self._crash is None:
             from qcode.agent.crash import report_crash
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 Report = Callable[[BaseException], str]
 """Writes a crash report of an exception; returns one line with its type and the path of the report."""
+
+
+_MAX_SURVIVED = 5
+"""Errors of message handlers in one second. More of them are one that happens again and again."""
 
 
 def report_failure(failure: BaseException, report: Report) -> str:
@@ -44,10 +49,21 @@ class Failures:
         self._report = report
         self._say = say
         self._restore: list[Callable[[], None]] = []
+        self._survived: list[float] = []
 
     def show(self, failure: BaseException) -> None:
         """Report an error and show a notice."""
         self._say("error", f"Internal error: {self._report(failure)}. The session continues.")
+
+    def survive(self, failure: BaseException) -> bool:
+        """Report an error of a message handler; return False, without a report, if they follow without end."""
+        now = time.monotonic()
+        self._survived = [moment for moment in self._survived if now - moment < 1.0]
+        if len(self._survived) >= _MAX_SURVIVED:
+            return False
+        self._survived.append(now)
+        self.show(failure)
+        return True
 
     async def guard(self, work: Coroutine[Any, Any, None]) -> None:
         """Await `work`; report an error it raises."""

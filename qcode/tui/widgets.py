@@ -28,7 +28,9 @@ _BELOW_INDENT = 4
 def hanging(line: str, width: int) -> Iterator[str]:
     """Yield the rows of one line, at most `width` cells wide unless a single word is wider.
 
-    Two or more spaces separate the columns; the second one is wrapped. A line without columns keeps its indent.
+    Two or more spaces separate the columns; the second one is wrapped. A line without columns keeps its indent. With
+    34 cells, `Ctrl+O  Fold or unfold the last card` becomes `Ctrl+O  Fold or unfold the last` and `        card`. With
+    30 cells too little room is left, so the right column moves below the left one.
     """
     if cell_len(line) <= width:
         yield line

@@ -63,7 +63,7 @@ def test_key_in_a_locked_keyring_is_skipped_with_a_complaint(tmp_path: Path, use
     keys = Keys({"OPENAI_API_KEY": "x"}, lambda: store)
     assert asyncio.run(found(Settings(), keys, None, has_demo=True)).spec.name == "openai"
     (complaint,) = keys.complaints
-    assert "the key of anthropic cannot be read: the keyring is locked" in complaint
+    assert "cannot read the key of anthropic: the keyring is locked" in complaint
 
 
 def test_damaged_key_file_is_reported(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_failed_writers_leave_no_temporary_file(tmp_path: Path) -> None:
     Choices(tmp_path).keep_theme("dark")
     LimitStore(tmp_path).remember("host", "model", HostKnowledge(output=9_000))
     assert not Blobs(tmp_path).put(b"content")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot write the file"):
         change(tmp_path / "config.toml", ("model",), "demo/demo")
     assert names(tmp_path) == []
     history = tmp_path / "history.jsonl"

@@ -23,7 +23,8 @@ _LOOK_AGAIN_S = 0.2
 class Terminal:
     """A program on a screen of `columns` by `rows`. Only reads wait; nothing sleeps.
 
-    `about_folder` is the answer to the trust question; None if the question is not expected.
+    An empty value in `env` removes the variable. `about_folder` is the answer to the trust question; None if the
+    question is not expected.
     """
 
     def __init__(
@@ -39,8 +40,8 @@ class Terminal:
         self.raw = ""
         self._stream = pyte.Stream(self.screen)
         command = place.command(*arguments)
-        environment = {**place.environment(env), "TERM": "xterm-256color", "COLUMNS": "", "LINES": ""}
-        del environment["COLUMNS"], environment["LINES"]
+        environment = {"TERM": "xterm-256color", **place.environment(env), "COLUMNS": "", "LINES": ""}
+        environment = {name: value for name, value in environment.items() if value}
         self._child = pexpect.spawn(
             command[0],
             command[1:],
@@ -57,6 +58,14 @@ class Terminal:
     @property
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def colors_of(self, wanted: str) -> tuple[str, str]:
+        """Return foreground and background of the first cell of the text `wanted`, as the emulator names them."""
+        for row, line in enumerate(self.screen.display):
+            if (column := line.find(wanted)) >= 0:
+                cell = self.screen.buffer[row][column]
+                return cell.fg, cell.bg
+        raise AssertionError(f"{wanted!r} is not on the screen:\n{self.text}")
 
     @property
     def exit_code(self) -> int | None:

@@ -155,7 +155,7 @@ def test_the_app_counts_a_rate_limit_down(place: Place) -> None:
 
 def test_the_app_folds_thinking(place: Place) -> None:
     with Terminal(place, "think about something", "-m", "demo/demo") as terminal:
-        terminal.wait_for("∴ Thought")
+        terminal.wait_for("∴ thought")
 
 
 @pytest.mark.broad  # the quick twin is test_a_cut_write_is_rejected_and_then_split

@@ -75,6 +75,23 @@ def test_reply_of_a_killed_pipe_is_in_the_resumed_history(protocol: ProtocolName
         check_resumed(place, server, protocol)
 
 
+def test_draft_of_a_killed_app_is_in_the_prompt_of_the_next_one(place: Place) -> None:
+    def drafts() -> list[str]:
+        return [path.read_text() for path in place.home.rglob("drafts/*.json")]
+
+    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+        terminal.wait_for("sandbox")
+        terminal.press("\x1b[200~line one\nline two\x1b[201~ and more")
+        terminal.wait_for(lambda _: any("and more" in draft for draft in drafts()))
+        terminal.send_signal(signal.SIGKILL)
+    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+        shown = terminal.wait_for("line two and more")
+        assert "line one" in shown
+        assert "Restored the prompt that was not sent" in shown
+        terminal.press("\x15\x15\x15")
+        terminal.wait_for(lambda _: not drafts())
+
+
 def test_reply_of_a_killed_app_is_on_screen_after_resume(place: Place) -> None:
     with FakeServer("openai", stalling) as server:
         flags = (*flags_of(server, "openai"), "--trust")

@@ -31,6 +31,7 @@ QUOTED = {
     ("stop for a full window", "first"),
     ("same write cut again", "fifth step"),
     ("money spent", "continuation 1"),
+    ("repeats itself without end", "first"),
 }
 """Rows that cause each message of the guide."""
 WRITES = ("--trust", "--permission-mode", "accept-edits")

@@ -323,4 +323,4 @@ def test_the_debug_log_ends_with_what_recovery_came_to(place: Place) -> None:
         place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
     last = json.loads((place.work / "debug.jsonl").read_text().splitlines()[-1])
     assert sum(last["metrics"]["continuations"].values()) == 1
-    assert last["metrics"]["attempts_per_turn"] == {"3": 1}
+    assert last["metrics"]["continuation_attempts"] == {"1": 1}

@@ -35,6 +35,17 @@ def test_a_big_paste_with_escapes_is_folded_and_sends_nothing(place: Place) -> N
         assert "line of text\n" * 40_000 in server.requests[0].messages[-1].text
 
 
+def test_keys_and_pastes_keep_their_order(place: Place) -> None:
+    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+        terminal.wait_for(READY)
+        for number in range(10):
+            # One write, as a terminal multiplexer or a fast hand sends it: clear, paste, type, go home, paste again.
+            keys = f"\x15\x1b[200~<paste {number}>\x1b[201~tail\x1b[H\x1b[200~[head {number}]\x1b[201~!"
+            terminal.press(f"lost {number}{keys}")
+            terminal.wait_for(f"› [head {number}]!<paste {number}>tail\n", timeout_s=5)
+            terminal.press("\x05")
+
+
 def test_a_file_is_completed_and_attached_and_a_line_of_the_shell_goes_with_it(place: Place) -> None:
     (place.work / "notes.txt").write_text("The cow says moo.")
     (place.work / "src").mkdir()

@@ -72,7 +72,7 @@ def test_a_message_takes_the_place_of_the_live_line() -> None:
     async def main() -> None:
         writer = StderrWriter(terminal.stream, is_terminal=True)
         await writer.show_status("waiting for the model (3 s)")
-        await writer.say("no")
+        await writer.write_line("no")
 
     asyncio.run(main())
     assert terminal.finish()[1] == ["qcode: no"]
@@ -117,7 +117,7 @@ def test_messages_from_outside_are_one_clean_line() -> None:
 )
 def test_the_status_says_what_is_happening_in_our_own_words(event: TurnEvent, status: str) -> None:
     progress = Progress()
-    progress.see(event)
+    progress.handle(event)
     assert progress.status == status
 
 

@@ -157,7 +157,7 @@ def test_the_answer_so_far_follows_the_turn() -> None:
         reply("", call()),
         TextDelta(0, "next"),
     ):
-        answer.see(event)
+        answer.handle(event)
         seen.append(answer.text)
     assert seen == [
         "short",

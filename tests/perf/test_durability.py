@@ -42,7 +42,7 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
     async def keep() -> None:
         partial = PartialReply(tmp_path / "partial", lambda: 1, redact)
         for event in deltas:
-            partial.see(event)
+            partial.handle(event)
         partial.clear()
 
     async def stream() -> None:
@@ -51,7 +51,7 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
         conversation = stage(Path(tempfile.mkdtemp(dir=tmp_path)), provider).conversation
         answer, written = AnswerSoFar(), 0
         async for event in conversation.submit("go"):
-            answer.see(event)
+            answer.handle(event)
             written += 1
         assert written > CHUNKS
         await conversation.close()

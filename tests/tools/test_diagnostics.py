@@ -52,15 +52,15 @@ def test_a_config_above_the_workspace_does_not_count(bench: Bench) -> None:
 def test_without_paths_the_changed_files_are_checked(bench: Bench) -> None:
     bench.add("ruff.toml", "")
     with pytest.raises(Refused, match="no file was changed"):
-        Diagnostics().spelled_out({}, bench.workspace)
+        Diagnostics().shell_arguments({}, bench.workspace)
     bench.run("write", path="a.py", content="x\n")
     bench.run("write", path="b.py", content="x\n")
     Path(bench.root / "b.py").unlink()
     command = "ruff check --no-fix --output-format=concise a.py"
-    assert Diagnostics().spelled_out({}, bench.workspace) == {"command": command}
+    assert Diagnostics().shell_arguments({}, bench.workspace) == {"command": command}
     assert bench.preview("diagnostics").detail == command
     paths: Json = ["c.py", "a.py"]
-    assert Diagnostics().spelled_out({"paths": paths}, bench.workspace) == {"command": f"{command} c.py"}
+    assert Diagnostics().shell_arguments({"paths": paths}, bench.workspace) == {"command": f"{command} c.py"}
     assert "no supported linter" in bench.run("diagnostics", paths=["a.txt"]).content
     assert "outside the workspace" in bench.run("diagnostics", paths=["../a.py"]).content
 

@@ -128,7 +128,7 @@ def test_a_pdf_that_gives_nothing_says_why(bench: Bench, monkeypatch: pytest.Mon
     bench.add("locked.pdf", document("secret", password="hush"))
     assert "protected by a password" in bench.run("read", path="locked.pdf").content
     bench.add("broken.pdf", document("x")[:40])
-    assert "is a PDF that cannot be read: " in bench.run("read", path="broken.pdf").content
+    assert "cannot read the PDF broken.pdf: " in bench.run("read", path="broken.pdf").content
     bench.add("blank.pdf", document(""))
     assert "the pages may be images" in bench.run("read", path="blank.pdf").content
     monkeypatch.setattr(read, "LIMIT_S", 0.001)

@@ -1,4 +1,4 @@
-"""A pilot waits until the event loop of the app has nothing to do, and paints what is due at once.
+"""Makes a pilot wait until the event loop of the app is idle, and paints immediately.
 
 Textual's own way takes an app for idle once the process has used little time for 20 ms. That costs 20 ms and more for
 each pause and each key, and on a busy machine an app that only waits for its turn looks idle too.
@@ -18,12 +18,12 @@ from textual.css.stylesheet import Stylesheet
 from textual.screen import Screen
 
 TICK_S = 0.001
-"""How long threads and files get before the loop counts as idle."""
+"""Time that threads and files get before the loop counts as idle."""
 
 
 async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
-    """Wait until nothing is ready to run, twice in a row with time for threads between."""
-    loop: Any = asyncio.get_running_loop()  # no public name says whether it has something to do
+    """Wait until the loop has been idle twice in a row, with time for threads in between."""
+    loop: Any = asyncio.get_running_loop()  # asyncio has no public way to ask whether callbacks are ready
     end = loop.time() + max_sleep
     calm = 0
     while calm < 3 and loop.time() < end:
@@ -34,7 +34,7 @@ async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
 
 
 def paint() -> None:
-    """Do now what would be done with the next frame: resize, and repaint as `Pilot.pause` does at its end."""
+    """Do the work of the next frame now: resize, and repaint as `Pilot.pause` does at its end."""
     with suppress(LookupError):
         app = active_app.get()
         if app._resize_event is not None:
@@ -49,6 +49,7 @@ def exact_pilot() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", wait_for_idle)
         patch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
+        patch.setenv("COLORTERM", "truecolor")  # snapshots show the themes as a terminal of 16 million colours does
         yield
 
 

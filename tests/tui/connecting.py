@@ -1,4 +1,4 @@
-"""A way to connect that plays what a test says, and remembers what it was asked."""
+"""A scripted connect service that records its calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHOICES = (
 
 
 class ScriptedConnecting(KeysService):
-    """Refuses what begins with "bad"; waits for `opened` where the test asks for it."""
+    """Refuses keys that start with "bad"; waits for `opened` if the test asks for it."""
 
     is_first: bool = False
     wants_theme: bool = False

@@ -1,4 +1,4 @@
-"""Real rules, instruction files and tools in a small project, for tests of the screens about them."""
+"""Real rules, instruction files and tools in a small project, for the screens that show them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MORNING = 1_750_000_000.0
 
 @dataclass
 class Project:
-    """Files below `base`. `permissions` holds two rules of the settings and two decisions."""
+    """Files below `base`. `permissions` has two rules of the settings and two decisions."""
 
     base: Path
     is_trusted: bool = True

@@ -29,7 +29,7 @@ PATIENCE_S, MIN_PAUSES = 5.0, 300
 
 @dataclass
 class Running:
-    """A running app and what a test drives it with."""
+    """A running app with its pilot."""
 
     app: QcodeApp
     pilot: Pilot[int]
@@ -47,7 +47,7 @@ class Running:
         return plain
 
     async def type(self, text: str) -> None:
-        """Put `text` into the prompt at the cursor, at once; where single keys matter tests press them."""
+        """Insert `text` into the prompt at the cursor. Tests of single keys press them instead."""
         self.app.parts.prompt.insert(text)
         await self.pilot.pause()
 
@@ -70,7 +70,7 @@ class Running:
             pauses += 1
 
     async def until_idle(self) -> None:
-        """Let the turn end, and the transcript show all that came of it."""
+        """Wait until the turn has ended and the transcript shows its result."""
         await self.until(lambda: not self.app.turns.is_running)
         await self.pilot.pause()
         await self.until(lambda: not self.app.parts.transcript._is_due)
@@ -78,7 +78,7 @@ class Running:
 
 
 def make_agent(conversation: Conversation, **given: Any) -> StagedAgent:
-    """Return an agent on a conversation; `given` are `Services` and what `run_context` takes."""
+    """Return an agent on a conversation; `given` are `Services` and arguments of `run_context`."""
     services = Services(**{name: value for name, value in given.items() if name in _SERVICES})
     context = run_context(**{name: value for name, value in given.items() if name not in _SERVICES})
     return StagedAgent(conversation, context, services)
@@ -92,13 +92,13 @@ def make_app(
     history_file: Path | None = None,
     **given: Any,
 ) -> StagedApp:
-    """Return the app on a conversation; `given` is what `make_agent` takes."""
+    """Return the app on a conversation; `given` are arguments of `make_agent`."""
     options = AppOptions(history_file, clock=clock or FixedClock())
     return StagedApp(make_agent(conversation, **given), welcome, options)
 
 
 async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
-    """Let the app come to where it takes keys and commands."""
+    """Wait until the app handles keys and commands."""
     while not app.is_ready:
         await pilot.pause()
     await pilot.pause()
@@ -122,7 +122,7 @@ def drive(
     size: tuple[int, int] = (80, 24),
     **given: Any,
 ) -> None:
-    """Run `test` on a running app, in an event loop of its own."""
+    """Run `test` on a running app, in a separate event loop."""
 
     async def body() -> None:
         async with running(conversation or ScriptedConversation(), size=size, **given) as run:

@@ -1,4 +1,4 @@
-"""Models to switch to, as a test says, and what was kept of them."""
+"""Scripted models to switch to, and a record of the choice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FULL = (ANTHROPIC, ROUTER, DEMO, GROQ)
 
 
 class ScriptedOffering(ModelsService):
-    """Offers `providers`; a host that is asked answers once `answered` is set."""
+    """Offers `providers`; a queried provider answers after `answered` is set."""
 
     effort: Effort | None = None
 

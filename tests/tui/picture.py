@@ -1,8 +1,9 @@
-"""The picture of the app in the README, exported by the app itself: `python -m tests.tui.picture` writes it anew."""
+"""The picture of the app in the README, exported by the app: `python -m tests.tui.picture` writes it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -61,7 +62,7 @@ def _script() -> Script:
 
 
 async def draw() -> str:
-    """Return the picture as SVG; ids that differ from run to run are made the same."""
+    """Return the picture as SVG, with ids that are the same in every run."""
     name = "anthropic/claude-sonnet-4-5"
     app = make_app(
         ScriptedConversation(_script(), model=name),
@@ -81,6 +82,7 @@ async def draw() -> str:
 
 
 def main() -> None:
+    os.environ["COLORTERM"] = "truecolor"
     PICTURE.write_text(asyncio.run(draw()), encoding="utf-8")
 
 

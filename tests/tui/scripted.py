@@ -1,4 +1,4 @@
-"""A conversation that plays lists of events, stops at gates, and records what it was asked to do."""
+"""A conversation that plays lists of events, stops at gates, and records its calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from qcode.protocol.usage import Usage
 
 @dataclass
 class Gate:
-    """A place in a script where the turn waits; `reached` is set when it does."""
+    """A point in a script where the turn waits. It sets `reached` when it waits."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -38,7 +38,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class UntilAnswered:
-    """A place in a script where the turn waits for the answer to a call."""
+    """A point in a script where the turn waits for the answer to a call."""
 
     call_id: str
 
@@ -51,7 +51,7 @@ STORED_AT = "2026-11-20T14:03:00"
 
 
 class ScriptedConversation(Conversation):
-    """Plays `scripts` in order, one for each submit; after them, turns that end at once."""
+    """Plays `scripts` in order, one for each submit; further turns end immediately."""
 
     session_id = "s1"
     model = ""
@@ -181,7 +181,7 @@ class ScriptedConversation(Conversation):
 
 
 class ScriptedBackground(Background):
-    """`calls` is what a test says that could be moved."""
+    """`calls` are the running calls that could be moved to the background."""
 
     calls: tuple[str, ...] = ()
 
@@ -196,7 +196,7 @@ class ScriptedBackground(Background):
 
 
 class ScriptedLibrary(Library):
-    """One session, named `title`; `made` is what naming it used, its name `named` from then on."""
+    """One session, named `title`; `made` is the usage of naming it, `named` its new name."""
 
     title = ""
 
@@ -236,7 +236,7 @@ class ScriptedLibrary(Library):
 
 
 class ScriptedRewinds(Checkpoints):
-    """There is never anything to go back to."""
+    """A history without anything to rewind to."""
 
     def __init__(self) -> None:
         pass
@@ -261,7 +261,7 @@ class ScriptedRewinds(Checkpoints):
 
 
 class FixedClock:
-    """A clock that a test moves."""
+    """A clock that the test moves."""
 
     def __init__(self, now: float = 1_000.0) -> None:
         self.now = now
@@ -281,7 +281,7 @@ def reply(
 
 
 def says(text: str) -> list[TurnEvent]:
-    """One step whose reply is `text`."""
+    """Return the events of one step with the reply `text`."""
     return [StepStarted(1), TextDelta(0, text), reply(text)]
 
 

@@ -1,4 +1,4 @@
-"""An agent with stand-ins for its services, the app on it, and the context of a run that reads and writes nothing."""
+"""An agent with stand-ins for its services, the app on it, and the context of a run without files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tests.tui.controlling import Project
 
 NOWHERE = Path("/proc/nowhere")
-"""A folder that is not there and cannot be made."""
+"""A folder that does not exist and cannot be created."""
 
 WELCOME = Welcome(
     ("demo/scripted (no key is set)", "Set ANTHROPIC_API_KEY to use a real model."),
@@ -85,7 +85,7 @@ def run_context(
 
 
 class NoFiles(FileIndex):
-    """Finds nothing, and looks nowhere."""
+    """A file index without files."""
 
     def __init__(self) -> None:
         """List nothing."""
@@ -94,11 +94,11 @@ class NoFiles(FileIndex):
         return FileMatches()
 
     def refresh(self, changed: Callable[[], None]) -> None:
-        """Everything is known."""
+        """Return at once: the index is complete."""
 
 
 class StagedTrust(TrustService):
-    """Trust as a test says: `trust` is called by `/trust`, `is_trusted` whenever it is asked."""
+    """Scripted trust: `/trust` calls `trust`, every check reads `is_trusted`."""
 
     def __init__(self, trust: Callable[[], str], is_trusted: Callable[[], bool]) -> None:
         self._trust = trust
@@ -113,7 +113,7 @@ class StagedTrust(TrustService):
 
 
 class StagedToolbox(Toolbox):
-    """No tools; lines run as a test says."""
+    """A toolbox without tools; the test defines the result of shell lines."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class StagedToolbox(Toolbox):
 
 @dataclass
 class Services:
-    """The services of a staged agent; each has a default that does nothing."""
+    """The services of a staged agent; each default does nothing."""
 
     models: ScriptedOffering | None = None
     connect: ScriptedConnecting | None = None
@@ -157,7 +157,7 @@ class Services:
 
 
 class StagedAgent(Agent):
-    """An agent on a scripted conversation, or a real one."""
+    """An agent on a scripted or a real conversation."""
 
     def __init__(self, conversation: Conversation, context: RunContext, services: Services) -> None:
         self.context = context
@@ -208,17 +208,17 @@ class StagedAgent(Agent):
         return f"{type(failure).__name__}: {one_line(str(failure))}"
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Close nothing."""
 
 
 def selection_of(name: str) -> Selection:
-    """Return the choice of a model of that name."""
+    """Return the choice of a model by that name."""
     provider, _, model = name.partition("/")
     return Selection(replace(PROVIDERS["demo"], name=provider), model, "no key is set")
 
 
 class StagedApp(QcodeApp):
-    """The app on a staged agent. It says nothing of a sandbox, unless the test does."""
+    """The app on a staged agent. It reports no sandbox, unless the test does."""
 
     def __init__(self, agent: StagedAgent, welcome: Welcome = WELCOME, options: AppOptions | None = None) -> None:
         super().__init__(agent.context, selection_of(agent.conversation.model), welcome, options)

@@ -1,4 +1,4 @@
-"""Sub-agents on the screen: in the card of the call that started them, and nowhere else."""
+"""Sub-agents are shown in the card of the call that started them, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions: who is asked what, which keys count, what is answered."""
+"""Approvals: which question is asked, which keys count, which decision is made."""
 
 from __future__ import annotations
 

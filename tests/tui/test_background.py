@@ -1,4 +1,4 @@
-"""Ctrl+B: a command that runs goes on in the background."""
+"""Ctrl+B moves a running command to the background."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_command_that_runs_long_names_the_key_and_the_key_moves_it() -> None:
     drive(test, conversation)
 
 
-def test_a_call_that_cannot_go_on_names_no_key() -> None:
+def test_call_that_cannot_be_moved_shows_no_background_key() -> None:
     gate = Gate()
     conversation = ScriptedConversation([ToolStarted(call("read")), gate, ended()])
 
@@ -57,7 +57,7 @@ def test_with_nothing_to_move_the_key_moves_the_cursor_and_the_command_says_so()
     drive(test)
 
 
-def test_why_it_cannot_be_moved_is_said() -> None:
+def test_background_refusal_reports_reason() -> None:
     gate = Gate()
     conversation = ScriptedConversation([ToolStarted(call(), is_backgroundable=True), gate, ended()])
     conversation.background.calls, conversation.background.refusal = ("c1",), "Too many."

@@ -1,4 +1,4 @@
-"""Which way text goes to the clipboard, and what is said about it."""
+"""The methods of copying to the clipboard, and their messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ XTERM = {"TERM": "xterm-256color"}
 
 
 class Tools:
-    """Programs of which some are there; keeps what they were given."""
+    """Programs, some of them installed; records their input."""
 
     def __init__(self, *there: str) -> None:
         self.there = there
@@ -86,7 +86,7 @@ def test_inside_screen_the_sequence_is_wrapped_in_pieces() -> None:
     assert "".join(pieces) == osc52("x" * 900, XTERM)
 
 
-def test_what_is_too_long_for_the_terminal_goes_into_a_file_that_is_named(tmp_path: Path) -> None:
+def test_text_too_long_for_osc52_is_copied_to_a_named_file(tmp_path: Path) -> None:
     text = "long\n" * MAX_TERMINAL_BYTES
     said, written = copied(text, XTERM, Tools(), tmp_path / "state")
     path = tmp_path / "state" / "copied.txt"
@@ -108,7 +108,7 @@ def test_a_terminal_without_a_clipboard_gets_a_file(term: str) -> None:
         path.unlink()
 
 
-def test_where_nothing_works_that_is_said(tmp_path: Path) -> None:
+def test_copy_without_any_method_reports_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     said, _ = copied("x", {"TERM": "dumb"}, Tools(), tmp_path / "file")
     assert said.startswith("failed: ")

@@ -1,4 +1,4 @@
-"""Each command as a person types it, and the table itself."""
+"""Each command as it is typed, and the table of commands."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_ids_and_names_are_unique_and_every_command_can_be_reached() -> None:
         assert command.title and command.help.endswith(".")
 
 
-def test_what_looks_like_a_command_and_what_does_not() -> None:
+def test_split_command_distinguishes_commands_from_paths() -> None:
     assert split_command("/model  demo/x ") == ("model", "demo/x")
     assert split_command("/") == ("", "")
     for text in ("/etc/hosts", "/* comment */", "hello /help", "/help\nme", "//"):
@@ -249,5 +249,5 @@ def test_keys_are_named_as_on_keyboards() -> None:
     assert key_names(("ctrl+o", "pageup", "question_mark", "escape", "shift+tab")) == "Ctrl+O, PgUp, ?, Esc, Shift+Tab"
 
 
-def test_nothing_near_is_no_suggestion() -> None:
+def test_unknown_command_without_a_near_name_suggests_nothing() -> None:
     assert nearest("xyzzy", ["help", "quit"]) == ""

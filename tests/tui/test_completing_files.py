@@ -1,4 +1,4 @@
-"""`@` in the prompt: which mention the cursor is in, how a path is written, and the menu."""
+"""`@` in the prompt: the mention at the cursor, quoting of paths, and the menu."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = ("src/main.py", "src/deep/test_main.py", "README.md", "my dir/a b.py", '
 
 
 class Finder(FileIndex):
-    """Real ranking over a fixed list; `more` are files that are known after the first refresh."""
+    """Real ranking over a fixed list; `more` are files found by the first refresh."""
 
     def __init__(self, *files: str, more: tuple[str, ...] = ()) -> None:
         self.search = FuzzySearch(Catalogue.of(files))
@@ -63,7 +63,7 @@ def test_the_mention_the_cursor_is_in(line: str, column: int, mention: Mention |
 @given(
     st.text(st.sampled_from(list("ab \\\"'.(é")), min_size=1, max_size=12).filter(lambda name: name.strip(" .") != "")
 )
-def test_what_is_completed_attaches_that_file(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+def test_completed_mention_attaches_that_file(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     folder = tmp_path_factory.mktemp("files")
     Path(folder, name).write_text("inside")
     blocks, complaints = mentions(f"look at {mention_of(name)} now", folder)
@@ -140,7 +140,7 @@ def test_files_that_are_found_later_join_the_open_menu() -> None:
     drive(test, files=finder)
 
 
-def test_what_the_model_looked_at_comes_first() -> None:
+def test_files_of_recent_calls_are_completed_first() -> None:
     read = call("read", '{"path": "src/deep/test_main.py"}')
     messages = (user("go"), assistant(Text(""), read))
 

@@ -1,4 +1,4 @@
-"""The connect screen as a person goes through it, by keyboard."""
+"""The connect screen, used by keyboard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def field(run: Running) -> KeyField:
 
 
 def painted(run: Running) -> str:
-    """Return everything the screen shows."""
+    """Return the whole text on the screen."""
     return "\n".join("".join(segment.text for segment in strip) for strip in run.app.screen._compositor.render_strips())
 
 
@@ -115,7 +115,7 @@ def test_a_check_is_shown_and_can_be_cancelled() -> None:
     drive(test, connect=connecting)
 
 
-def test_where_a_key_is_there_enter_alone_uses_it() -> None:
+def test_enter_uses_an_existing_key() -> None:
     connecting, conversation = ScriptedConnecting(), ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -156,7 +156,7 @@ def test_a_key_for_the_provider_in_use_keeps_its_model() -> None:
     drive(test, conversation, connect=ScriptedConnecting())
 
 
-def test_without_an_obvious_model_the_person_chooses_among_those_there_are() -> None:
+def test_connect_asks_for_a_model_if_none_is_obvious() -> None:
     connecting = ScriptedConnecting()
 
     async def test(run: Running) -> None:
@@ -174,7 +174,7 @@ def test_without_an_obvious_model_the_person_chooses_among_those_there_are() -> 
     drive(test, connect=connecting)
 
 
-def test_where_no_model_is_known_it_is_said_how_to_name_one() -> None:
+def test_connect_without_models_explains_how_to_name_one() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect ollama")
         await at(run, "key")
@@ -212,7 +212,7 @@ def test_the_first_start_opens_it_and_esc_skips_every_step(tmp_path: Path) -> No
     drive(test, connect=connecting, choices=choices)
 
 
-def test_what_is_typed_at_the_first_start_and_is_no_provider_is_a_prompt() -> None:
+def test_first_start_text_that_names_no_provider_is_a_prompt() -> None:
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:

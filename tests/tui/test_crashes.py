@@ -1,4 +1,4 @@
-"""An error at every place where a worker of the app waits: nothing is lost, and the app goes on or says why not."""
+"""Errors in every worker of the app: nothing is lost, and the app continues or explains why not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.worker_manager import WorkerManager
 
@@ -18,6 +20,7 @@ from qcode.protocol.events import StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
+from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.connect import ConnectScreen
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, at_work, drive, make_app
@@ -25,11 +28,11 @@ from tests.tui.scripted import Gate, Script, ScriptedConversation, ended
 
 
 class BrokeError(Exception):
-    """What is thrown into a worker."""
+    """The error that is thrown into a worker."""
 
 
 class Breaking(Coroutine[Any, Any, Any]):
-    """Runs a coroutine and throws an error into it where it waits for the `at`-th time."""
+    """Runs a coroutine and throws an error into it at its `at`-th await."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], at: int) -> None:
         self._work = work
@@ -82,13 +85,13 @@ class Breaking(Coroutine[Any, Any, Any]):
 
 @contextmanager
 def breaking(group: str, at: int) -> Iterator[list[Breaking]]:
-    """Have the first worker of a group break at its `at`-th wait."""
+    """Make the first worker of a group fail at its `at`-th await."""
     made: list[Breaking] = []
     plain = WorkerManager._new_worker
 
     def new_worker(self: WorkerManager, work: Any, node: Any, **named: Any) -> Any:
         if named.get("group") == group and not made:
-            # `@work` hands over a function that makes the coroutine.
+            # `@work` passes a function that creates the coroutine.
             work = Breaking(work() if callable(work) else work, at)
             made.append(work)
         return plain(self, work, node, **named)
@@ -107,7 +110,7 @@ async def _line(line: str, output: Callable[[str], None]) -> ToolOutcome:
 
 
 class Waiting(ScriptedConnecting):
-    """Waits before it checks a key and before it keeps one."""
+    """Waits before it checks a key and before it stores one."""
 
     async def check(self, name: str, typed: str) -> CheckedKey:
         await asyncio.sleep(0)
@@ -130,7 +133,7 @@ async def _paste(pilot: Pilot[Any], _: Gate) -> None:
 
 
 async def _begin(_pilot: Pilot[Any], _: Gate) -> None:
-    """The worker begins by itself."""
+    """The worker starts without a command."""
 
 
 async def _check_key(pilot: Pilot[Any], _: Gate) -> None:
@@ -159,7 +162,7 @@ WORKERS: dict[str, Callable[[Pilot[Any], Gate], Awaitable[None]]] = {
 
 
 def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
-    """Break a worker and check what is left; return whether it waited that often."""
+    """Make a worker fail and check the result; return whether it awaited that often."""
     gate = Gate()
     conversation = ScriptedConversation([gate] if group == "leave" else TURN)
     app = make_app(
@@ -183,7 +186,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
         while len(app.screen_stack) > 1:
             await pilot.press("escape")
             await pilot.pause()
-        # The app is as usable as before: what is sent now is a turn.
+        # The app still works: a prompt starts a turn.
         app.parts.prompt.clear()
         await _send(pilot, "again")
         while "again" not in conversation.prompts or app.turns.is_running:
@@ -211,11 +214,11 @@ def test_an_error_at_any_wait_of_a_worker_loses_nothing(group: str, capsys: pyte
     at = 1
     while crash(group, at, capsys):
         at += 1
-    # The last run, without an error, shows that the worker does its work.
+    # The last run, without an error, proves that the worker does its work.
     assert at > 1
 
 
-def test_a_thread_and_a_task_that_fail_with_nobody_waiting_are_told() -> None:
+def test_uncaught_errors_of_threads_and_tasks_are_reported() -> None:
     async def test(run: Running) -> None:
         def fail() -> None:
             raise BrokeError("in a thread")
@@ -234,7 +237,53 @@ def test_a_thread_and_a_task_that_fail_with_nobody_waiting_are_told() -> None:
     drive(test)
 
 
-def test_a_command_that_fails_is_told_and_the_app_goes_on() -> None:
+def test_error_in_a_widget_is_a_notice_and_keeps_draft_and_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Prompt) -> None:
+        raise BrokeError("in a widget")
+
+    monkeypatch.setattr(Prompt, "action_undo", fail)
+    monkeypatch.setattr(Prompt, "on_paste", fail)
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        run.app.parts.prompt.insert("my draft")
+        await run.pilot.press("ctrl+z")
+        await run.until(lambda: "Internal error: BrokeError: in a widget" in run.text)
+        run.app.parts.prompt.post_message(events.Paste("lost"))
+        await run.pilot.press("!")
+        assert run.app.parts.prompt.text == "my draft!"
+        assert run.app.turns.is_running
+        gate.open()
+        await run.until(lambda: "kept" in run.text)
+        await run.until_idle()
+
+    drive(test, ScriptedConversation([gate, *TURN]))
+
+
+def test_error_that_repeats_without_end_ends_the_app_and_keeps_the_draft(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(prompt: Prompt) -> None:
+        prompt.call_later(prompt.action_undo)
+        raise BrokeError("again and again")
+
+    monkeypatch.setattr(Prompt, "action_undo", fail)
+    app = make_app(ScriptedConversation(), history_file=tmp_path / "history.jsonl")
+
+    async def pilot(pilot: Pilot[Any]) -> None:
+        await at_work(app, pilot)
+        app.parts.prompt.insert("my draft")
+        await pilot.press("ctrl+z")
+
+    assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 1
+    assert "qcode stopped: BrokeError: again and again" in capsys.readouterr().err
+    (kept,) = (tmp_path / "drafts").iterdir()
+    assert "my draft" in kept.read_text()
+
+
+def test_failing_command_is_reported_and_the_app_continues() -> None:
     def trust() -> str:
         raise BrokeError("no trust")
 

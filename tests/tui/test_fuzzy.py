@@ -1,4 +1,4 @@
-"""Finding by a few letters."""
+"""Fuzzy matching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two columns at any width: what wraps stays in its column."""
+"""Two columns at any width: wrapped text stays in its column."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tests.tui.harness import Running, drive
 LINE = "  rate limit     the provider refuses, qcode counts down and retries"
 
 
-def test_what_fits_stays_as_it_is() -> None:
+def test_line_that_fits_is_unchanged() -> None:
     assert list(hanging(LINE, 80)) == [LINE]
 
 
-def test_what_wraps_stays_in_its_column() -> None:
+def test_wrapped_text_stays_in_its_column() -> None:
     assert list(hanging(LINE, 50)) == [
         "  rate limit     the provider refuses, qcode",
         "                 counts down and retries",
     ]
 
 
-def test_where_the_right_column_would_be_too_narrow_it_goes_below() -> None:
+def test_right_column_moves_below_if_too_narrow() -> None:
     assert list(hanging(LINE, 36)) == [
         "  rate limit",
         "      the provider refuses, qcode",

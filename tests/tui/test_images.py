@@ -82,7 +82,7 @@ def test_a_deleted_label_sends_no_image_and_undo_brings_it_back() -> None:
     drive(test, conversation, read_picture=read)
 
 
-def test_a_path_that_is_no_image_stays_text() -> None:
+def test_path_of_another_file_stays_text() -> None:
     async def test(run: Running) -> None:
         await paste(run, "/tmp/other.png")
         assert run.app.parts.prompt.text == "/tmp/other.png"
@@ -103,7 +103,7 @@ def test_a_model_without_images_is_warned_about_before_sending() -> None:
     drive(test, conversation, read_picture=read)
 
 
-def test_ctrl_v_takes_the_image_of_the_clipboard_else_its_text_else_says_why_not(tmp_path: Path) -> None:
+def test_ctrl_v_pastes_image_or_text_or_reports_reason(tmp_path: Path) -> None:
     clips = [Clip(png(3, 2)), Clip(text="some text"), Clip(problem="reading the clipboard needs xclip")]
 
     async def test(run: Running) -> None:

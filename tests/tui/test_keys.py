@@ -1,4 +1,4 @@
-"""What each key of the app does, pressed in a running app."""
+"""Each key of the app, pressed in a running app."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_typing_after_the_focus_was_lost_goes_to_the_prompt() -> None:
     drive(test)
 
 
-def test_what_is_typed_while_the_model_works_steers_the_turn() -> None:
+def test_prompt_during_a_turn_steers_it() -> None:
     gate, taken = Gate(), Gate()
     conversation = ScriptedConversation([gate, SteeringAdded("also tests"), taken, *says("done"), ended()])
 
@@ -309,7 +309,7 @@ def test_what_is_typed_while_the_model_works_steers_the_turn() -> None:
     drive(test, conversation)
 
 
-def test_what_was_queued_and_not_taken_becomes_the_next_prompt() -> None:
+def test_queued_prompt_is_sent_after_the_turn() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, *says("one"), ended()], [*says("two"), ended()])
 
@@ -329,7 +329,7 @@ def test_what_was_queued_and_not_taken_becomes_the_next_prompt() -> None:
     drive(test, conversation)
 
 
-def test_what_was_queued_goes_back_to_the_prompt_after_an_interrupt_or_an_error() -> None:
+def test_queued_prompt_returns_to_prompt_after_interrupt_or_error() -> None:
     for ending in (None, ended(Outcome.ERROR, error="no such key")):
         gate = Gate()
         conversation = ScriptedConversation([gate, ending or ended()])

@@ -1,4 +1,4 @@
-"""The app in lines: what is said, in which order, how questions are answered, and a real terminal."""
+"""The linear mode: its lines and their order, numbered answers, and a real terminal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Typed(LineTerminal):
-    """A terminal with lines that were typed before, and all that was said."""
+    """A terminal with lines typed in advance, which records the output."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = list(lines)
@@ -69,7 +69,7 @@ class Typed(LineTerminal):
 
 
 def talk(conversation: ScriptedConversation, *lines: str, **given: Any) -> list[str]:
-    """Return all lines that are said after the greeting."""
+    """Return all lines after the greeting."""
     typed = Typed(lines)
     agent = make_agent(conversation, **given)
     commands, _ = read_commands(agent)
@@ -181,7 +181,7 @@ def test_a_rule_for_a_test_runner_is_confirmed_after_its_warning() -> None:
     assert back.answers == [("c1", Allow())]
 
 
-def test_what_was_typed_before_a_question_does_not_answer_it() -> None:
+def test_text_typed_before_a_question_does_not_answer_it() -> None:
     shell = call("shell")
     script: Script = [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
     typed = Typed(["go", "2"])
@@ -264,13 +264,13 @@ def test_commands_work_and_those_that_need_a_screen_are_not_there() -> None:
     assert conversation.prompts == []
 
 
-def test_a_backslash_goes_on_in_the_next_line() -> None:
+def test_backslash_continues_the_line() -> None:
     conversation = ScriptedConversation()
     talk(conversation, "one\\", "two")
     assert conversation.prompts == ["one\ntwo"]
 
 
-def test_a_turn_that_fails_inside_is_told_and_the_session_goes_on() -> None:
+def test_crashed_turn_is_reported_and_the_linear_session_continues() -> None:
     conversation = ScriptedConversation([RuntimeError("odd")], [*says("fine"), ended()])
     lines = talk(conversation, "one", "two")
     assert any("Internal error: RuntimeError: odd" in line for line in lines)

@@ -1,4 +1,4 @@
-"""Lines of the shell and commands from files without a screen."""
+"""Shell lines and custom commands in the linear mode."""
 
 from __future__ import annotations
 

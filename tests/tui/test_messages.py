@@ -1,4 +1,4 @@
-"""Messages between the widgets of qcode: each has a handler, found by its class and not by a name."""
+"""Messages between qcode's widgets: each has a handler that is found by its class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.message_pump import MessagePump
 import qcode.tui
 
 WITHOUT_HANDLER: dict[str, str] = {}
-"""Messages that nobody handles, each with its reason."""
+"""Messages without a handler, each with its reason."""
 
 
 def modules() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the session is called, in the terminal's title, and what making a name used."""
+"""The title of the session in the terminal's title, and the usage of making it."""
 
 from __future__ import annotations
 

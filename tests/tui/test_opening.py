@@ -1,4 +1,4 @@
-"""The app before its agent is open: painted at once, and nothing that is typed meanwhile is lost."""
+"""The app before its agent is open: it is painted immediately, and no input is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.tui.stage import WELCOME, StagedAgent, StagedApp
 
 @dataclass
 class Gate:
-    """Opens the agent when it is let; `threads` are those it was asked in."""
+    """Opens the agent when the test allows it; `threads` are the threads it was called in."""
 
     conversation: ScriptedConversation = field(default_factory=ScriptedConversation)
     is_possible: bool = True
@@ -40,7 +40,7 @@ class Gate:
 
 
 class GatedApp(StagedApp):
-    """The app on an agent that a gate opens."""
+    """The app, with an agent that opens at a gate."""
 
     def __init__(self, gate: Gate) -> None:
         agent = make_agent(ScriptedConversation(model="demo/soon"), mode="plan")
@@ -88,7 +88,7 @@ def test_the_first_screen_is_there_before_the_conversation() -> None:
     assert len(gate.threads) == 1
 
 
-def test_what_is_typed_and_pasted_before_it_is_there_is_taken_in_order() -> None:
+def test_input_before_the_agent_is_open_is_handled_in_order() -> None:
     gate = Gate()
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
@@ -119,7 +119,7 @@ def test_a_command_typed_before_it_is_there_runs() -> None:
     drive(gate, test)
 
 
-def test_what_is_typed_before_the_first_start_asks_for_a_key_is_in_the_prompt_afterwards() -> None:
+def test_text_typed_before_connect_screen_is_in_prompt_afterwards() -> None:
     gate = Gate(connect=ScriptedConnecting(is_first=True))
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
@@ -134,7 +134,7 @@ def test_what_is_typed_before_the_first_start_asks_for_a_key_is_in_the_prompt_af
     drive(gate, test)
 
 
-def test_who_sends_something_before_the_first_start_asks_for_a_key_is_not_asked() -> None:
+def test_prompt_sent_before_connect_screen_skips_it() -> None:
     connecting = ScriptedConnecting(is_first=True)
     gate = Gate(connect=connecting)
 

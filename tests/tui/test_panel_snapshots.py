@@ -1,4 +1,4 @@
-"""How the list of todos and a full status line look, with what must be readable in them."""
+"""Snapshots of the to-do list and of a full status line, with their readable text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
         await pilot.pause()
 
     assert snap_compare(app, run_before=wait, terminal_size=size)
-    # What the line shows at the width it has inside its padding.
+    # The line as rendered for the width inside its padding.
     shown = render_status(app.parts.status.status, size[0] - 2, 1_000.0).plain
     assert ("no key  restricted  scripted" in shown) is (size[0] >= 80)
     assert shown.startswith("⠋ waiting for the model")

@@ -1,4 +1,4 @@
-"""Pastes are taken out of what the terminal sends, whatever is in them and however it arrives."""
+"""Pastes are taken out of the terminal input, whatever they contain and however they are split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIECES = st.text(st.sampled_from(list("ab\r\n\t\x1b[201~\x07é")), max_size=40).
 
 
 def read(data: str, sizes: list[int]) -> list[str]:
-    """Return keys and pastes of `data` as it arrives in pieces of these sizes, again and again."""
+    """Return the keys and pastes in `data`, received in chunks of these sizes in turn."""
     parser, seen, at, turn = PasteParser(), [], 0, 0
     while at < len(data):
         size = sizes[turn % len(sizes)]
@@ -28,7 +28,7 @@ def read(data: str, sizes: list[int]) -> list[str]:
 
 @given(PIECES, PIECES, st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_two_pastes_and_the_keys_around_them_arrive_in_order(one: str, two: str, sizes: list[int]) -> None:
-    # What would end a paste early cannot be told from its end, also where it begins in the paste and ends in the mark.
+    # A paste that contains the end marker ends there, even if the marker starts in the paste and ends in the real one.
     if (one + END).find(END) != len(one) or (two + END).find(END) != len(two):
         return
     seen = read(f"x{START}{one}{END}y{START}{two}{END}\x1b[A", sizes)

@@ -1,4 +1,4 @@
-"""The picture in the README shows the app as it is."""
+"""The picture in the README shows the current app."""
 
 from __future__ import annotations
 

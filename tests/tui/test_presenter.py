@@ -1,4 +1,4 @@
-"""Every event of a turn, as calls on a transcript that only records."""
+"""Every event of a turn, as calls on a recording transcript."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.tui.scripted import FixedClock, call, ended, reply
 
 
 class Recorder:
-    """A transcript, a status line and a person in one, who only write down what is asked of them."""
+    """A transcript, a status line and an interaction in one, which record their calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -252,7 +252,7 @@ def test_open_cards_are_cancelled_with_the_turn() -> None:
     assert shown.activity is None
 
 
-def test_a_question_stops_the_clock_and_reaches_the_person() -> None:
+def test_question_stops_the_clock_and_is_asked() -> None:
     shown = present(ApprovalRequested(ToolApproval(call(), "Run?", "ls")))
     assert shown.of("ask") == [("ask", "c1")]
     assert shown.activity is not None
@@ -298,7 +298,7 @@ def test_an_error_message_cannot_carry_escape_sequences_or_lines() -> None:
     assert shown.of("notice") == [("notice", "error", "bad⏎news")]
 
 
-def test_what_recovery_cost_is_said_at_the_end() -> None:
+def test_cost_of_recovery_is_reported_at_the_end() -> None:
     calls = ApiCalls(initial=1, escalations=1, continuations=3)
     assert present(ended(Outcome.MAX_TOKENS, api_calls=calls, discarded=8_000)).of("notice")[-1] == (
         "notice",

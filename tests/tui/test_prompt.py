@@ -1,4 +1,4 @@
-"""The prompt: pastes, history, completion, growth."""
+"""The prompt: pastes, history, completion, height."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_enter_on_a_menu_row_runs_it_opens_its_screen_or_offers_its_choices() ->
     drive(test)
 
 
-def test_a_path_is_no_command() -> None:
+def test_path_is_not_a_command() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -266,7 +266,7 @@ def test_the_prompt_grows_to_a_third_of_the_screen() -> None:
     drive(test, size=(80, 30))
 
 
-def test_what_was_typed_after_an_unknown_command_is_not_lost() -> None:
+def test_text_after_unknown_command_is_kept() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("slash", "h", "l", "p", "x", "enter", "a", "b")
         await run.pilot.pause()

@@ -1,4 +1,4 @@
-"""Searching the history, the editor, taking back what is queued, rewinding, commands from files, keys of one's own."""
+"""History search, the editor, taking back queued prompts, rewinding, custom commands, custom keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
-# Searching
+# Search
 
 
 def history_of(path: Path, *texts: str) -> Path:
@@ -70,7 +70,7 @@ def test_ctrl_c_leaves_the_search_and_a_movement_takes_what_was_found(tmp_path: 
     drive(test, history_file=path)
 
 
-def test_what_was_sent_here_is_newer_than_what_was_sent_elsewhere(tmp_path: Path) -> None:
+def test_history_of_this_folder_is_newer_than_of_others(tmp_path: Path) -> None:
     path = tmp_path / "h"
     for folder, text in (("/a", "here 1"), ("/b", "there"), ("/a", "here 2"), ("/b", "here 1")):
         PromptHistory(path, folder).add(text)
@@ -81,7 +81,7 @@ def test_what_was_sent_here_is_newer_than_what_was_sent_elsewhere(tmp_path: Path
 # The editor
 
 
-def test_the_editor_is_the_persons_own() -> None:
+def test_editor_is_taken_from_the_environment() -> None:
     assert editor_command({"VISUAL": "code --wait 'a b'", "EDITOR": "vi"}) == ("code", "--wait", "a b")
     assert editor_command({"VISUAL": " ", "EDITOR": "vi"}) == ("vi",)
     with pytest.raises(EditorError, match="unclosed quote"):
@@ -120,7 +120,7 @@ def test_why_an_editor_failed_is_said(tmp_path: Path, script: str, why: str) -> 
         edit_text("x", (str(tmp_path / "missing"),))
 
 
-# What is queued
+# The queue
 
 
 def test_up_on_an_empty_prompt_takes_back_what_was_queued_last() -> None:
@@ -149,7 +149,7 @@ def test_up_on_an_empty_prompt_takes_back_what_was_queued_last() -> None:
     drive(test, conversation)
 
 
-def test_what_the_turn_has_taken_is_not_taken_back() -> None:
+def test_prompt_that_joined_the_turn_is_not_taken_back() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, SteeringAdded("late"), *says("done"), ended()])
 
@@ -209,7 +209,7 @@ def test_escape_twice_on_an_empty_prompt_rewinds_where_there_is_that_command(
     drive(test)
 
 
-# Commands from files
+# Custom commands
 
 REVIEW = CustomCommand(
     "git:review", "Review {{args}}.", Path("review.toml"), "Review code", "[path]", "", {"max_tokens": 99}
@@ -256,7 +256,7 @@ def test_a_command_with_settings_of_its_own_waits_for_the_turn_to_end() -> None:
     drive(test, conversation, commands=(REVIEW,))
 
 
-# Keys of one's own
+# Custom keys
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_command_with_settings_of_its_own_waits_for_the_turn_to_end() -> None:
         ({"copy": "alt+ctrl+x", "fold": "ctrl+alt+x"}, "is already the key of copy"),
     ],
 )
-def test_what_is_wrong_with_a_key_is_said(own: dict[str, str], problem: str) -> None:
+def test_invalid_key_reports_reason(own: dict[str, str], problem: str) -> None:
     (found,) = problems(own, COMMANDS)
     assert problem in found[1]
 

@@ -1,4 +1,4 @@
-"""Editing in the prompt: the keys of a shell line, undo, characters of several code points, labels as one thing."""
+"""Editing in the prompt: readline's keys, undo, graphemes, labels as one unit."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_undo_and_redo_go_through_everything_also_completions_and_history() -> N
     drive(test)
 
 
-def test_what_is_one_character_to_people_is_one_to_the_cursor() -> None:
+def test_cursor_moves_by_grapheme() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         await run.type(f"a{FAMILY}e\u0301🇩🇪🇫🇷")
@@ -272,7 +272,7 @@ def test_a_label_that_comes_back_still_means_its_text() -> None:
     drive(test)
 
 
-def test_kills_in_a_row_are_one_piece_and_what_comes_between_ends_it() -> None:
+def test_consecutive_kills_are_joined_until_other_input() -> None:
     ring = KillRing()
     ring.kill("b", is_backwards=True)
     ring.kill("a", is_backwards=True)

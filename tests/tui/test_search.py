@@ -1,4 +1,4 @@
-"""The search field of the app, copying, and what its keys do."""
+"""The search field of the app, copying, and its keys."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_keys_go_to_ones_own_messages() -> None:
     drive(test, conversation())
 
 
-def test_a_link_is_copied_where_no_browser_can_be_seen() -> None:
+def test_link_is_copied_without_a_visible_browser() -> None:
     async def test(run: Running) -> None:
         await asked(run)
         transcript = run.app.parts.transcript

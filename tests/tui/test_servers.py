@@ -1,4 +1,4 @@
-"""Tool servers in the app: notices, questions above the prompt, and what `/mcp` shows."""
+"""Tool servers in the app: notices, questions above the prompt, and the list of `/mcp`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUESTION = ServerApproval("k1", "theirs", "Start the tool server theirs?", "comm
 
 
 class ScriptedServers:
-    """Plays servers, and remembers what it was told."""
+    """Scripted servers that record their calls."""
 
     def __init__(self, *statuses: ServerStatus, asks: tuple[ServerApproval, ...] = ()) -> None:
         self._statuses = statuses
@@ -80,7 +80,7 @@ def test_a_question_is_put_once_and_answered_with_a_key() -> None:
         await run.pilot.pause()
         assert len(panel.open_ids) == 1
         await run.pilot.press("y")
-        assert servers.answers == []  # too early to be meant
+        assert servers.answers == []  # too early to be intended
         run.clock.now += 2 * GUARD_SECONDS
         await run.pilot.press("y")
         await run.pilot.pause()
@@ -132,7 +132,7 @@ def test_interrupting_a_turn_leaves_the_question_of_a_server() -> None:
     drive(test, conversation, servers=servers)
 
 
-def test_a_question_that_nobody_asks_any_more_is_taken_back_and_notices_are_shown() -> None:
+def test_stale_server_question_is_withdrawn_and_notices_are_shown() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:

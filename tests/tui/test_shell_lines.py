@@ -1,4 +1,4 @@
-"""`!` in the prompt: a line for the shell, seen as a card, kept for the model."""
+"""`!` in the prompt: a shell line, shown as a card, kept for the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
 
 class Shell:
-    """Says `begun`, then waits for its gate, unless the line is quick."""
+    """Prints `begun`, then waits for its gate, unless the line is quick."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""How the app looks, each with what must be readable in it. Everything that could differ between runs is fixed."""
+"""Snapshots of the app with their readable text. Everything that could differ between runs is fixed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _app(script: Script, **changes: Any) -> QcodeApp:
 
 
 def _when(holds: Callable[[QcodeApp], bool]) -> Callable[[Pilot[int]], Awaitable[None]]:
-    """Return what waits until `holds` and everything is painted."""
+    """Return a function that waits until `holds` and everything is painted."""
 
     async def wait(pilot: Pilot[int]) -> None:
         app = pilot.app
@@ -289,7 +289,7 @@ async def _shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
 
 
 def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitable[None]]]:
-    """Return an app after a line of the shell, with an image and a folded paste in its prompt."""
+    """Return an app after a shell line, with an image and a folded paste in its prompt."""
     picture = Picture(Image("image/png", ""), "shot.png", (1200, 800), "/shot.png")
     app = make_app(ScriptedConversation(), run_line=_shell, read_picture=lambda path: picture, theme=theme)
 

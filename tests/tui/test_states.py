@@ -1,4 +1,4 @@
-"""How the app's states and screens look, dark and light, in 80 and in 40 columns, each with what must be readable."""
+"""Snapshots of the app's states and screens, dark and light, in 80 and 40 columns, with their readable text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Rewinds(ScriptedRewinds):
 
 
 class _Conversation(ScriptedConversation):
-    """With sessions, messages to go back to, and reports."""
+    """An agent with sessions, messages to rewind to, and reports."""
 
     def __init__(self, *steps: Step, messages: tuple[Message, ...] = ()) -> None:
         super().__init__(steps, messages=messages)
@@ -97,7 +97,7 @@ def _is_over(app: QcodeApp) -> bool:
 
 @dataclass
 class State:
-    """Comes to be by `command`, else by itself, and is there once it `holds`. All of `words` can be read then."""
+    """A state of the app, reached with `command` if it has one. Ready once it `holds`; all `words` are readable."""
 
     words: tuple[str, ...]
     command: str = ""
@@ -129,7 +129,7 @@ class State:
 
     @property
     def text(self) -> str:
-        """All that is on the screen, without what wrapping added."""
+        """The whole text on the screen, without spaces from wrapping."""
         return "".join(" ".join(self.shown).replace("▌", "").split())
 
 

@@ -190,7 +190,7 @@ def test_a_wait_is_shown_with_its_countdown_and_can_be_cancelled() -> None:
 STATED = replace(FULL, effort="high", sandbox=SANDBOX, is_restricted=True, problem="offline")
 
 
-def test_what_matters_most_goes_last_and_the_line_never_wraps() -> None:
+def test_status_line_drops_least_important_parts_first_and_never_wraps() -> None:
     gone: list[str] = []
     parts = ("sandbox", "high", "restricted", "offline", "claude-opus", "25%", "$0.42")
     for width in range(220, 8, -1):
@@ -201,7 +201,7 @@ def test_what_matters_most_goes_last_and_the_line_never_wraps() -> None:
     assert gone == ["sandbox", "$0.42", "high", "25%", "claude-opus", "restricted", "offline"]
 
 
-def test_that_there_is_no_sandbox_is_kept_longer_than_that_there_is_one() -> None:
+def test_status_line_keeps_no_sandbox_longer_than_sandbox() -> None:
     def narrowest(word: str) -> int:
         status = replace(FULL, sandbox=word, activity=None)
         return min(width for width in range(20, 120) if word in render_status(status, width, 0.0).plain)

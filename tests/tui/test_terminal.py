@@ -1,4 +1,4 @@
-"""What the app does with a terminal: keys as they arrive, its title, and the state it leaves behind."""
+"""The app in a terminal: keys as they arrive, its title, and the restored terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_however_a_terminal_sends
     assert keys[0] in NEW_LINE_KEYS
 
 
-def test_a_plain_enter_is_no_new_line() -> None:
+def test_enter_does_not_insert_a_new_line() -> None:
     driver.teach_alt_keys()
     assert [event.key for event in XTermParser().feed("\r")] == ["enter"]  # type: ignore[attr-defined]
 
@@ -57,7 +57,7 @@ def test_a_title_cannot_end_its_sequence_early() -> None:
 
 
 class Terminal:
-    """The app in a pseudo terminal, and an emulator that reads what it writes."""
+    """The app in a pseudo terminal, with an emulator that reads its output."""
 
     def __init__(self, folder: Path, script: str = SCRIPT) -> None:
         path = folder / "start.py"
@@ -83,7 +83,7 @@ class Terminal:
                 self.written += self.child.read_nonblocking(65_536, timeout=0)
 
     def finish(self) -> str:
-        """Read to the end and return what came after the app's own screen was left."""
+        """Read to the end and return the output after the app's screen was closed."""
         self.written += self.child.read()
         self.child.close()
         return self.written.decode("utf-8", "replace").rpartition("\x1b[?1049l")[2]

@@ -1,4 +1,4 @@
-"""What the terminal says about its background: taken out of the keys, followed by the theme."""
+"""Reports of the terminal about its background: taken out of the keys, followed by the theme."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ReportParser, Fixe
 
 
 def told(messages: Iterable[object]) -> list[object]:
-    """Return the keys by name, pastes as they are, reports as whether it is dark."""
+    """Return keys by name, pastes as text, reports as whether the background is dark."""
     said: list[object] = []
     for message in messages:
         match message:
@@ -51,7 +51,7 @@ def told(messages: Iterable[object]) -> list[object]:
         ("\x1b[?997;2n", False),
     ],
 )
-def test_a_report_in_pieces_is_no_key(report: str, is_dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_in_chunks_is_not_read_as_keys(report: str, is_dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in range(1, len(report)):
         clock = FixedClock()
         monkeypatch.setattr(ReportParser, "asked_at", clock.now)
@@ -69,7 +69,7 @@ def test_a_key_that_looks_like_the_beginning_of_a_report_comes_a_little_later(
     clock.now += 0.3
     list(reading.tick())
     assert reading._held == ""
-    # What Textual has now is the key, whatever comes next.
+    # The key is decided, whatever follows.
     assert told(reading.feed("\x1bOP")) == ["escape", "f1"]
 
 
@@ -88,7 +88,7 @@ def test_a_report_in_a_paste_is_text(parser: tuple[ReportParser, FixedClock]) ->
     assert pasted.text == f"x{LIGHT}{DARK}y"
 
 
-def test_the_theme_follows_until_the_person_chooses_one() -> None:
+def test_theme_follows_the_terminal_until_user_chooses_one() -> None:
     async def test(run: Running) -> None:
         seen = [run.app.theme]
         for is_dark in (False, True, False):

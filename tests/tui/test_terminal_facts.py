@@ -1,4 +1,4 @@
-"""What is told of a terminal by its environment alone."""
+"""Facts about a terminal from its environment alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_capable_terminal_has_its_abilities_named() -> None:
     assert "small" not in text
 
 
-def test_what_is_not_known_is_not_promised() -> None:
+def test_unknown_terminal_features_are_shown_as_unknown() -> None:
     text = told(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
     assert "colours: 256" in text
     assert "Kitty keyboard protocol unknown for this terminal" in text

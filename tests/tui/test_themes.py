@@ -1,4 +1,4 @@
-"""Theme files: ours load and can be read; a person's own are checked, and named when something is wrong."""
+"""Theme files: qcode's own are valid and readable; a user's are checked, and errors name the file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEXT_SLOTS = (
     *("card-running", "card-done", "card-failed", "card-denied", "output", "diff-add", "diff-remove", "diff-hunk"),
     *("news", "found"),
 )
-"""Slots in which words stand that somebody has to read."""
+"""Slots of readable text."""
 
 ON_CODE = ("label", "keyword", "type", "string", "number", "comment", "function")
 
@@ -52,7 +52,7 @@ APART = (
     ("found", "news", ""),
     ("old", ""),
 )
-"""Slots that must not look alike; the empty one is plain text."""
+"""Slots that must look different; the empty one is plain text."""
 
 
 def test_ours_load_without_problems() -> None:
@@ -64,7 +64,7 @@ def test_ours_load_without_problems() -> None:
 
 
 def styles_of(name: str) -> dict[tuple[str, ...], Style]:
-    """Return how each slot is painted in a theme, with what is under it."""
+    """Return the style of each slot in a theme, with its background."""
     found: dict[tuple[str, ...], Style] = {}
     wanted = {*(slots for group in APART for slots in group), *TEXT_SLOTS}
     inks: set[tuple[str, ...]] = {(slot,) if slot else () for slot in wanted}
@@ -90,7 +90,7 @@ def test_no_two_slots_that_mean_different_things_look_alike(name: str) -> None:
 
 
 def _looks_apart(one: Style, other: Style) -> bool:
-    """Whether the attributes differ, or a colour by so much that it is seen."""
+    """Whether the attributes differ, or a color enough to be visible."""
     if (one.bold, one.italic, one.underline, one.strike, one.reverse, one.dim) != (
         other.bold,
         other.italic,
@@ -144,7 +144,7 @@ _PARTS = ("accent", "primary", "success", "warning", "error")
 
 
 def _contrast(one: Color, other: Color) -> float:
-    """The contrast ratio of WCAG 2.1."""
+    """Return the contrast ratio of WCAG 2.1."""
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -174,7 +174,7 @@ def test_the_packaged_folder_comes_before_the_one_of_a_checkout(tmp_path: Path) 
     assert theme_folders(package) == (package / "themes",)
 
 
-def test_a_persons_theme_joins_ours_and_replaces_one_of_the_same_name(tmp_path: Path) -> None:
+def test_user_theme_replaces_built_in_of_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(_text("mine"), encoding="utf-8")
     (tmp_path / "b.toml").write_text(_text("dark", primary="#ff0000"), encoding="utf-8")
     themes, problems = load_themes(tmp_path)
@@ -194,7 +194,7 @@ def test_a_bad_file_is_left_out_named_and_shown(tmp_path: Path) -> None:
     drive(test, config_dir=tmp_path)
 
 
-def test_a_folder_that_is_not_there_is_no_problem(tmp_path: Path) -> None:
+def test_missing_theme_folder_is_not_an_error(tmp_path: Path) -> None:
     assert load_themes(tmp_path / "none")[1] == ()
 
 
@@ -221,7 +221,7 @@ def test_a_folder_that_is_not_there_is_no_problem(tmp_path: Path) -> None:
         ({"terminal_colors": 1}, "terminal_colors must be true or false"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_file(change: dict[str, object], said: str) -> None:
+def test_theme_error_names_the_file(change: dict[str, object], said: str) -> None:
     with pytest.raises(ThemeError, match=r"^Theme x\.toml: ") as caught:
         parse_theme({**GOOD, **change}, "x.toml")
     assert said in str(caught.value)
@@ -248,7 +248,7 @@ def test_a_theme_needs_only_the_colours_that_must_be_named() -> None:
     assert parse_theme({**GOOD, "terminal_colors": True}, "x.toml").variables["muted"] == "dim"
 
 
-def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
+def test_theme_error_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(_text("mine", error="reddish"), encoding="utf-8")
     line = path.read_text(encoding="utf-8").split("\n").index('error = "reddish"') + 1
@@ -269,6 +269,6 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
         ("nowhere", None, "dark"),
     ],
 )
-def test_auto_is_what_the_terminal_says_it_is(wanted: str, ground: str | None, chosen: str) -> None:
+def test_auto_theme_matches_the_terminal(wanted: str, ground: str | None, chosen: str) -> None:
     assert choose_theme(wanted, OURS, {"COLORFGBG": ground} if ground else {}) == chosen
     assert choose_theme(wanted, ["only"], {}) == "only"

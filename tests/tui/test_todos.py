@@ -1,4 +1,4 @@
-"""The model's list of todos: read from calls and messages, in a panel above the prompt, in words in linear mode."""
+"""The model's to-do list: read from calls and messages, in a panel above the prompt, as text in linear mode."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stored(call: ToolCall, *, is_error: bool = False) -> tuple[Message, ...]:
 
 
 def panel(run: Running) -> list[str]:
-    """Return the rows of the panel as they are on the screen, empty where it is hidden."""
+    """Return the rows of the panel on the screen, empty if it is hidden."""
     widget = run.app.parts.todos
     if not widget.display:
         return []
@@ -186,7 +186,7 @@ def test_without_a_list_the_key_says_so_and_the_whole_list_can_be_read() -> None
     drive(read, ScriptedConversation(messages=stored(todo(*ITEMS))))
 
 
-def test_the_key_is_named_as_the_person_has_it() -> None:
+def test_hint_names_the_users_own_key() -> None:
     async def test(run: Running) -> None:
         assert panel(run) == ["todos 1/3 · doing: fix [it]  F6"]
         await run.pilot.press("f6")

@@ -1,4 +1,4 @@
-"""The life of a turn in the app: failures, crashes, the first prompt, what reaches the screen raw."""
+"""The life of a turn in the app: failures, crashes, the first prompt, sanitized output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.tui.harness import Running, drive, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, Step, ended, says
 
 
-def test_a_turn_that_breaks_ends_in_a_notice_and_the_app_goes_on() -> None:
+def test_crashed_turn_ends_in_a_notice_and_the_app_continues() -> None:
     conversation = ScriptedConversation(
         [TextDelta(0, "some"), RuntimeError("wires crossed\nbadly")], [*says("fine"), ended()]
     )
@@ -65,7 +65,7 @@ def test_the_first_prompt_is_sent_when_the_screen_is_up() -> None:
     drive(test, conversation, prompt="begin")
 
 
-def test_what_warms_up_runs_in_a_thread_of_its_own() -> None:
+def test_warm_up_runs_in_a_separate_thread() -> None:
     seen: list[str] = []
     done = threading.Event()
 
@@ -102,7 +102,7 @@ def test_a_provider_that_never_waits_does_not_lock_the_keys() -> None:
     sent: list[int] = []
 
     def flood() -> Iterator[Step]:
-        """Text without a pause, until a key was echoed."""
+        """Streams text without a pause until a key was echoed."""
         while apps[0].parts.prompt.text != "x" and len(sent) < 50_000:
             sent.append(len(sent))
             if len(sent) == 1:

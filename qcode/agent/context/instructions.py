@@ -112,7 +112,7 @@ class _Loader:
         if not real.is_relative_to(within):
             self.notices.append(f"{shown} leads outside the project and was not read")
         elif is_secret(real) or not self.may_read(real):
-            self.notices.append(f"{shown} {'may not' if real.is_file() else 'cannot'} be read")
+            self.notices.append(f"{shown} may not be read" if real.is_file() else f"cannot read {shown}")
         else:
             self._load(real, shown, within, imported_by="", depth=0)
 
@@ -122,7 +122,7 @@ class _Loader:
         self.seen.add(real)
         found = _read(real, self.room)
         if found is None:
-            self.notices.append(f"{shown} cannot be read")
+            self.notices.append(f"cannot read {shown}")
             return
         data, size = found
         if b"\0" in data:

@@ -101,7 +101,7 @@ class Keys:
             key = self.store.get(registry.key_name(spec))
         except KeyringError as error:
             command = registry.login_command(spec)
-            self._complaints[f"the key of {spec.name} cannot be read: the keyring {error} ({command})"] = None
+            self._complaints[f"cannot read the key of {spec.name}: the keyring {error} ({command})"] = None
             return None
         except CredentialError as error:
             self._complaints[str(error)] = None

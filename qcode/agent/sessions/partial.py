@@ -37,8 +37,8 @@ Kind: TypeAlias = Literal["text", "reasoning"]
 class PartialReply:
     """Writes the shown text of the reply under way to `path`; with None nothing is kept.
 
-    `number` returns the number of the message that is committed next. `see` needs a running event loop. After a write
-    error the rest of the reply is not kept; the session file reports the same error.
+    `number` returns the number of the message that is committed next. `handle` needs a running event loop. After a
+    write error the rest of the reply is not kept; the session file reports the same error.
     """
 
     def __init__(self, path: Path | None, number: Callable[[], int], redact: Callable[[str], str]) -> None:
@@ -59,7 +59,7 @@ class PartialReply:
         self._size_at_flush = 0
         self._due = FLUSH_CHARS
 
-    def see(self, event: TurnEvent) -> None:
+    def handle(self, event: TurnEvent) -> None:
         """Take an event that is about to be shown; events without text of the reply are ignored."""
         if self._path is None:
             return

@@ -162,7 +162,7 @@ class Diagnostics:
         safety=Runs(),
     )
 
-    def spelled_out(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:
+    def shell_arguments(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:
         """Return the arguments of the equivalent shell call. Raise `Refused` if no checker is set up."""
         paths = check(self.spec, arguments).texts("paths")
         files = [workspace.resolve(path).path for path in paths] if paths else workspace.changed()
@@ -175,7 +175,7 @@ class Diagnostics:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            return Shell().preview(self.spelled_out(arguments, workspace), workspace)
+            return Shell().preview(self.shell_arguments(arguments, workspace), workspace)
         except Refused as refused:
             return Preview("Check files?", "", str(refused))
 

@@ -22,7 +22,7 @@ def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
     try:
         return tuple(dict.fromkeys(patch_paths(patch)))
     except PatchError:
-        return "the patch cannot be read"
+        return "cannot read the patch"
 
 
 class ApplyPatch(ChangeTool):

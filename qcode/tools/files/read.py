@@ -203,19 +203,19 @@ def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProce
     printed = process.run(_PDF_PROGRAM, arguments, data, LIMIT_S)
     told = [json.loads(line) for line in printed.lines]
     if not told:
-        raise Refused(f"{shown} is a PDF that cannot be read: {printed.failure}")
+        raise Refused(f"cannot read the PDF {shown}: {printed.failure}")
     count: int = told[0]
     texts: list[tuple[int, str]] = [(number, text) for number, text in told[1:]]
     if not texts:
         if printed.failure:
-            raise Refused(f"page {first} of {shown} cannot be read: {printed.failure}")
+            raise Refused(f"cannot read page {first} of {shown}: {printed.failure}")
         raise Refused(f"{shown} has {count} pages; page {first} is beyond its end")
     parts = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
     end = texts[-1][0]
     rest = f"; read on with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""
     notes = [f"[pages {first}-{end} of {count}{rest}]"]
     if printed.failure:
-        notes.append(f"[page {end + 1} cannot be read: {printed.failure}]")
+        notes.append(f"[cannot read page {end + 1}: {printed.failure}]")
     if not any(text.strip() for _, text in texts):
         notes.append("[no text found: the pages may be images]")
     return ToolOutcome("\n".join([*parts, *notes]), summary=f"{len(texts)} of {count} pages")

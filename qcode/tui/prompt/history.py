@@ -1,4 +1,4 @@
-"""Sent prompts, newest last, kept across sessions in a private file, and the line shown while searching them.
+"""Sent prompts, newest last, kept across sessions in a private file; the unsent draft; the line of the search.
 
 The file has one JSON object a line, `{"text", "folder"}`. If it cannot be read or written, only the history of other
 sessions is lost.
@@ -7,6 +7,7 @@ sessions is lost.
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ class PromptHistory:
         self._place = len(self._entries)
         self._draft = ""
         self.is_kept = path is not None
+        self.draft_file = DraftFile(path.parent / "drafts" if path is not None else None, folder)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -108,6 +110,55 @@ def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
         text, folder = (value.get("text"), value.get("folder")) if isinstance(value, dict) else (value, "")
         if isinstance(text, str) and text:
             yield text, folder if isinstance(folder, str) else ""
+
+
+class DraftFile:
+    """The unsent prompt of this process, in a private file of `folder` that remains if the process is killed.
+
+    `where` is the folder that the draft belongs to. With `folder` None nothing is kept. A write error loses only the
+    copy.
+    """
+
+    def __init__(self, folder: Path | None, where: str) -> None:
+        self._folder = folder
+        self._where = where
+        self._kept = ""
+
+    def keep(self, text: str) -> None:
+        """Replace the stored draft by `text`; an empty one removes the file."""
+        if self._folder is None or text == self._kept:
+            return
+        self._kept = text
+        path = self._folder / f"{os.getpid()}.json"
+        with suppress(OSError):
+            if text.strip():
+                state_file.save_json(path, {"folder": self._where, "text": text})
+            else:
+                path.unlink(missing_ok=True)
+
+    def take_left(self) -> str:
+        """Remove and return a draft that an ended process left for this folder; empty if there is none."""
+        with suppress(OSError):
+            for path in sorted(self._folder.glob("*.json")) if self._folder is not None else ():
+                left = state_file.load_json(path)
+                text = left.get("text")
+                if left.get("folder") == self._where and isinstance(text, str) and not _is_running(path.stem):
+                    path.unlink()
+                    return text
+        return ""
+
+
+def _is_running(pid: str) -> bool:
+    """Whether a process has the number `pid`; False for this one, which has left nothing yet."""
+    if not pid.isdecimal() or int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class HistorySearch(Static):

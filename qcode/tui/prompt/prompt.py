@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Shift+Enter as xterm-like terminals send it, and Alt+Enter in basic ones.
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
 
+_DRAFT_SECONDS = 0.5
+
 Kind: TypeAlias = Literal["prompt", "shell"]
 
 
@@ -81,6 +83,7 @@ class Prompt(EditingArea):
             self.pastes.labels, self.images.labels, placeholder="Ask · / commands · @ files · ? keys", id=id
         )
         self.sent = history
+        self._is_draft_due = False
         self._menu = menu
         self._search = search
         self._sources: Sources | None = None
@@ -111,6 +114,23 @@ class Prompt(EditingArea):
     def whole_text(self) -> str:
         """The text with every paste expanded, for the editor."""
         return self.pastes.expand(self.text)
+
+    @property
+    def lasting_text(self) -> str:
+        """The text with every label replaced by what another session understands."""
+        return self.images.lasting(self.whole_text)
+
+    def keep_draft(self) -> None:
+        """Store the text for the next start, in case this one ends before it is sent."""
+        self._is_draft_due = False
+        self.sent.draft_file.keep(self.lasting_text)
+
+    def restore_draft(self) -> bool:
+        """Show the draft that a killed or crashed process left; return False if there is none, or text already."""
+        left = self.sent.draft_file.take_left() if self.is_empty else ""
+        if left:
+            self.replace_text(left)
+        return bool(left)
 
     def put_back(self, shown: str) -> None:
         """Restore a rejected text in front of anything typed since."""
@@ -149,6 +169,18 @@ class Prompt(EditingArea):
         return super().check_consume_key(key, character)
 
     # Textual's events
+
+    @on(TextArea.Changed)
+    def _note_draft(self) -> None:
+        """Keep the draft soon after a change, and forget it as soon as it was sent."""
+        if self.is_empty:
+            self.keep_draft()
+        elif not self._is_draft_due:
+            self._is_draft_due = True
+            self.set_timer(_DRAFT_SECONDS, self.keep_draft)
+
+    def on_unmount(self) -> None:
+        self.keep_draft()
 
     @on(TextArea.Changed)
     def _note_kind(self) -> None:

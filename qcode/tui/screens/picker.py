@@ -150,7 +150,8 @@ class PickerList(Widget):
         head = [self._head(shape, width)] if self._has_head else []
         height = max(1, self.size.height - len(head))
         at = self._lines.index(self.index)
-        # Show the heading of the first row with it.
+        # Scroll as little as possible. With 10 lines, 4 of them visible from line 2 on, moving to line 6 shows lines 3
+        # to 6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
         top = 0 if self.index == 0 else at
         self._first = max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
         shown = self._lines[self._first : self._first + height]
@@ -166,6 +167,7 @@ class PickerList(Widget):
         room = max(1, width - _MARKS)
         longest, cells, has_detail = self._widest
         kept: dict[int, int] = {}
+        # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
         left = room - min(longest, _MIN_LABEL)
         for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
             room_for_it = min(cells[at], left - _GAP)

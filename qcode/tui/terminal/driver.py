@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
+from textual import events
 from textual.driver import Driver
 
 from qcode.protocol.errors import ExitCode
@@ -26,6 +27,8 @@ from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from textual.dom import DOMNode
 
     from qcode.tui.turns import State
 
@@ -78,9 +81,56 @@ def on_signals(leave: Callable[[int], None]) -> None:
 
 
 class TerminalApp(CrashApp, inherit_bindings=False):
-    """An app that can lend the terminal to another program. `_is_lent` is True meanwhile."""
+    """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
+
+    `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_following`
+    holds the input after that key.
+    """
 
     _is_lent = False
+    _is_handling = False
+    _following: tuple[events.Event, ...] = ()
+
+    @property
+    def has_few_colors(self) -> bool:
+        """Whether the terminal has only its palette of 16 colors."""
+        return self.console.color_system in ("standard", "windows")
+
+    async def on_event(self, event: events.Event) -> None:
+        """Hold back keys and pastes until the key before them has been handled.
+
+        A key that the focused widget does not consume passes through the queue of each of its parents before its
+        binding runs. In `Ctrl+U, paste` the paste would reach the prompt first, and Ctrl+U would delete it.
+        """
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._is_handling:
+            self._following += (event,)
+        else:
+            target = self.focused or self.screen
+            is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
+            await super().on_event(event)
+            if not is_consumed:
+                self._is_handling = True
+                self._follow_up(tuple(target.ancestors_with_self))
+
+    def _follow_up(self, nodes: tuple[DOMNode, ...]) -> None:
+        """Pass through the queues of `nodes`, behind the key, and then handle the input that was held back."""
+        for index, node in enumerate(nodes, 1):
+            left = nodes[index:]
+            # False for a widget that is being removed, which handles nothing any more.
+            if node.call_later(self._follow_up, left) if left else node.call_later(self._let_follow):
+                return
+        self._is_handling = False
+
+    async def _let_follow(self) -> None:
+        self._is_handling = False
+        following, self._following = self._following, ()
+        for index, event in enumerate(following, 1):
+            await self.on_event(event)
+            if self._is_handling:
+                self._following += following[index:]
+                return
 
     @contextmanager
     def _lend(self) -> Iterator[None]:

@@ -80,10 +80,12 @@ _REPORT = re.compile(
     r"|\x1b\[\?997;([12])n",
     re.IGNORECASE,
 )
+# The start of a report at the end of a chunk: `ESC ]11;rgb:1a1a/1b`. The rest arrives with the next one.
 _BEGUN = re.compile(
     r"\x1b(?:\](?:1(?:1(?:;[rgba:0-9a-fA-F/]{0,30}\x1b?)?)?)?|\[(?:\?(?:9(?:9(?:7(?:;[12]?)?)?)?)?)?)?\Z"
 )
 _UNMISTAKABLE = 4
+"""Length from which the start of a report cannot be a key: `ESC ]1` may be Alt+] and 1, `ESC ]11` is a report."""
 _ANSWER_S = 2.0
 _REST_S = 0.2
 

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING
 
+from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.binding import BindingsMap
 from textual.driver import Driver
+from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.widgets import TextArea
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ __all__ = [
     "XTermParser",
     "add_key_sequence",
     "driver_of",
+    "guard_handlers",
     "has_writer",
     "is_closing",
     "is_mounted",
@@ -104,6 +108,10 @@ class CrashApp(App[int], inherit_bindings=False):
     it still does.
     """
 
+    def survives(self, error: Exception) -> bool:
+        """Whether the app continues after `error` in a message handler. If so, it has been reported."""
+        return False
+
     def report_crash(self, error: Exception) -> None:
         """Keep the message about `error` for after the app has ended; may be called several times."""
         raise NotImplementedError
@@ -119,6 +127,24 @@ class CrashApp(App[int], inherit_bindings=False):
             self._exception_event.set()
         self.report_crash(error)
         self.panic()
+
+
+async def _dispatch_guarded(pump: MessagePump, message: Message) -> None:
+    try:
+        await _PLAIN_DISPATCH(pump, message)
+    except Exception as error:
+        # A widget that was not composed or mounted completely cannot continue.
+        is_complete = not isinstance(message, events.Compose | events.Mount)
+        if not (is_complete and isinstance(pump.app, CrashApp) and pump.app.survives(error)):
+            raise
+
+
+_PLAIN_DISPATCH = MessagePump._dispatch_message
+
+
+def guard_handlers() -> None:
+    """Offer each error of a message handler to `CrashApp.survives`. In Textual it ends the widget and then the app."""
+    MessagePump._dispatch_message = _dispatch_guarded  # type: ignore[method-assign,assignment]  # no hook
 
 
 class KeyDeletingArea(TextArea, inherit_bindings=False):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App
 from textual.color import Color
 from textual.widget import Widget
 
@@ -18,9 +19,10 @@ from qcode.tui.transcript.line import Ink
 
 
 class Look(NamedTuple):
-    """The style of one slot. Colours are names from the theme; a share is its opacity in per cent over the background.
+    """The style of one slot. Colours are names from the theme, or `#rrggbb`.
 
-    An empty colour leaves the colour below unchanged.
+    The share of a named colour is its opacity in per cent over the background. An empty colour leaves the colour below
+    unchanged.
     """
 
     color: str = ""
@@ -84,6 +86,31 @@ _LOOKS: dict[str, Look] = {
     "found": Look("background", ground="warning"),
     "choice": Look("accent", attributes="bold"),
     "risk": Look("warning", attributes="bold"),
+}
+
+# For terminals with 256 colours. Their cube has six steps a channel, the darkest at 0 and 95: the nearest colour to a
+# soft green or red ground is teal or grey. These are colours of the cube, by dark or light theme.
+_CUBE_LOOKS: dict[bool, dict[str, Look]] = {
+    True: {
+        "diff-add": Look(ground="#005f00"),
+        "diff-remove": Look(ground="#5f0000"),
+        "diff-add-word": Look(ground="#008700"),
+        "diff-remove-word": Look(ground="#870000"),
+    },
+    False: {
+        "diff-add": Look(ground="#d7ffd7"),
+        "diff-remove": Look(ground="#ffd7d7"),
+        "diff-add-word": Look(ground="#afffaf"),
+        "diff-remove-word": Look(ground="#ffafaf"),
+    },
+}
+
+# For a theme of blended colours on a terminal with 16 colours, where both grounds would be the nearest one.
+_FEW_LOOKS: dict[str, Look] = {
+    "diff-add": Look("#008000"),
+    "diff-remove": Look("#800000"),
+    "diff-add-word": Look(attributes="reverse"),
+    "diff-remove-word": Look(attributes="reverse"),
 }
 
 # For the theme that uses the terminal's 16 colours, which cannot be blended.
@@ -166,9 +193,7 @@ class Palette:
             if slot.startswith(SLOT):
                 style = self._slots[slot] = _sgr_style(slot.removeprefix(SLOT))
                 return style
-            look = _LOOKS[slot]
-            if is_terminal:
-                look = _TERMINAL_LOOKS.get(slot, look)
+            look = _special_looks(app).get(slot, _LOOKS[slot])
             style = self._slots[slot] = Style.parse(look.attributes) + Style(
                 color=self._color(look.color, look.share, app.theme_variables, is_terminal=is_terminal),
                 bgcolor=self._color(look.ground, look.ground_share, app.theme_variables, is_terminal=is_terminal),
@@ -178,6 +203,8 @@ class Palette:
     def _color(self, name: str, share: int, colors: dict[str, str], *, is_terminal: bool) -> RichColor | None:
         if not name:
             return None
+        if name.startswith("#"):
+            return Color.parse(name).rich_color
         # A theme variable may have an opacity ("$foreground 60%"), or be "auto".
         named, _, own_share = colors[name].partition(" ")
         color = Color.parse(colors["foreground"] if named == "auto" else named)
@@ -201,6 +228,15 @@ def _sgr_style(parameters: str) -> Style:
     is_bright, is_ground = code >= 90, code // 10 in (4, 10)
     color = RichColor.from_ansi(code % 10 + 8 * is_bright)
     return Style(bgcolor=color) if is_ground else Style(color=color)
+
+
+def _special_looks(app: App[object]) -> dict[str, Look]:
+    """Return the looks that the theme and the colours of the terminal need instead of the usual ones."""
+    if app.current_theme.ansi:
+        return _TERMINAL_LOOKS
+    if app.console.color_system == "256":
+        return _CUBE_LOOKS[app.current_theme.dark]
+    return _FEW_LOOKS if app.console.color_system in ("standard", "windows") else {}
 
 
 def painted_over(segments: list[Segment], start: int, end: int, marked: Style) -> list[Segment]:

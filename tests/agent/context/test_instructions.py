@@ -178,7 +178,7 @@ def test_a_file_cannot_close_the_quotation_it_stands_in(project: Project) -> Non
 
 def test_what_is_no_text_file_is_passed_over(project: Project) -> None:
     os.mkfifo(project.root / "AGENTS.md")
-    assert project.load().notices == ("AGENTS.md cannot be read",)
+    assert project.load().notices == ("cannot read AGENTS.md",)
     (project.root / "AGENTS.md").unlink()
     write(project.root / "AGENTS.md", "@logo.png @docs @./missing.md @someone @types/node")
     (project.root / "logo.png").write_bytes(b"\x89PNG\0")
@@ -211,4 +211,4 @@ def test_instructions_that_lead_to_themselves_are_said_and_not_read(project: Pro
     (project.root / "AGENTS.md").symlink_to("AGENTS.md")
     found = project.load()
     assert found.files == ()
-    assert found.notices == ("AGENTS.md cannot be read",)
+    assert found.notices == ("cannot read AGENTS.md",)

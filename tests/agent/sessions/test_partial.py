@@ -32,7 +32,7 @@ def written(path: Path, *events: TurnEvent, redact: Callable[[str], str] = str, 
     async def write() -> None:
         reply = PartialReply(path, lambda: 4, redact)
         for event in events:
-            reply.see(event)
+            reply.handle(event)
         if is_closed:
             reply.close()
 
@@ -68,14 +68,14 @@ def test_partial_text_is_written_after_a_while_when_the_stream_stalls(
 
     async def stall() -> None:
         reply = PartialReply(tmp_path / "p", lambda: 4, str)
-        reply.see(TextDelta(0, "some words and the la"))
+        reply.handle(TextDelta(0, "some words and the la"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert text_of(tmp_path / "p") == "some words and the "
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert text_of(tmp_path / "p") == "some words and the la"
-        reply.see(TextDelta(0, "st"))
+        reply.handle(TextDelta(0, "st"))
         reply.clear()
         await asyncio.sleep(0)
         assert (tmp_path / "p").read_bytes() == b""
@@ -139,7 +139,7 @@ def test_partial_equals_the_answer_of_an_interrupted_pipe(
     folder = tmp_path_factory.mktemp("p")
     answer = AnswerSoFar()
     for event in events:
-        answer.see(event)
+        answer.handle(event)
     kept = text_of(written(folder / "p", *events))
     assert kept.rstrip() == answer.text.rstrip()  # a block of white space at the end is not kept
     assert answer.text.startswith(kept)
@@ -195,7 +195,7 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
     session = begin(store, PROMPT)
 
     async def write() -> None:
-        session.partial.see(TextDelta(0, "half an answ"))
+        session.partial.handle(TextDelta(0, "half an answ"))
         session.partial._flush(is_whole=True)
 
     asyncio.run(write())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.engine.synthetic import ANSWER_NOW, MARKER_KEY, ONE_WELL_FORMED_CALL
+from qcode.engine.transcript import without_signals
 from qcode.protocol.events import (
     ApprovalRequested,
     ContinuationAttempt,
@@ -23,12 +25,15 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, user
 from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.text.json import JsonObject, parse_object
-from tests.e2e.limits.play import NEXT_PROMPT, PROMPT, Played
+from tests.e2e.limits.play import NEXT_PROMPT, PROMPT, REPORT, Played
 from tests.e2e.limits.row import Step
 from tests.fakes.turns import merged
 
 _SYNTHETIC = ("<text_so_far>", "<json_so_far>", ANSWER_NOW, ONE_WELL_FORMED_CALL)
 _COMPLETE = (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.PAUSED, StopReason.UNKNOWN)
+
+Saying: TypeAlias = "tuple[str, list[str], list[tuple[str, JsonObject | None]], list[str]]"
+"""Role, texts, calls and results of a message."""
 
 
 def check_invariants(played: Played) -> None:
@@ -161,13 +166,19 @@ def _was_sent_whole(played: Played, call: ToolCall, arguments: JsonObject) -> bo
 
 
 def _check_history(played: Played) -> None:
-    """The next request contains exactly the stored messages."""
+    """The next request contains exactly the stored messages, without recorded signals, and a note of the limits."""
     if played.later_requests:
-        stored = merged([*played.messages, user(NEXT_PROMPT)])
-        assert _sayings(played.later_requests[0].messages) == _sayings(stored)
+        stored = merged([*without_signals(played.messages, frozenset({REPORT.name})), user(NEXT_PROMPT)])
+        *earlier, last = _sayings(played.later_requests[0].messages)
+        assert [*earlier, _without_note(last)] == _sayings(stored)
 
 
-def _sayings(messages: Sequence[Message]) -> list[object]:
+def _without_note(saying: Saying) -> Saying:
+    role, texts, calls, results = saying
+    return role, [text for text in texts if not text.startswith("[Limits of this task: ")], calls, results
+
+
+def _sayings(messages: Sequence[Message]) -> list[Saying]:
     """Return role and content of each message: text, calls and results, without ids and thinking.
 
     Protocols also differ in the separator of two texts of the user and in the form of an error result.

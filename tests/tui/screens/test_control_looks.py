@@ -1,4 +1,4 @@
-"""How the screens about rules, tools, instruction files, plans and findings look, with what must be readable there."""
+"""Snapshots of the screens about rules, tools, instruction files, plans and findings, with their readable text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _doing(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], Awaitable[None]]:
-    """Return what types a command, waits for its screen, presses keys there, and adds what it shows to `seen`."""
+    """Return a function that opens a command's screen, presses keys, and appends its text to `seen`."""
 
     async def do(pilot: Pilot[int]) -> None:
         app = pilot.app
@@ -109,7 +109,7 @@ def test_memory(
     project = Project(tmp_path)
     (project.work / "AGENTS.md").write_text("See @docs.md and @../out.md\n")
     (project.work / "docs.md").write_text("More.\n")
-    # The folder has another name on every run.
+    # The folder has a different name in every run.
     files = tuple(file for file in project.memory.files() if file.whose == "project")
     monkeypatch.setattr(project.memory, "files", lambda: files, raising=False)
     seen: list[str] = []

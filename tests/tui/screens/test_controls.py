@@ -1,4 +1,4 @@
-"""The screens about rules, tools, instruction files and findings, as a person uses them."""
+"""The screens about rules, tools, instruction files and findings, used by keyboard."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_rule_is_added_kept_and_taken_back(tmp_path: Path) -> None:
     go(project, test)
 
 
-def test_what_cannot_be_says_why_and_changes_nothing(tmp_path: Path) -> None:
+def test_refused_rule_reports_reason_and_changes_nothing(tmp_path: Path) -> None:
     project = Project(tmp_path)
 
     async def test(run: Running) -> None:
@@ -178,7 +178,7 @@ def test_opening_an_instruction_file_hands_it_to_the_editor(tmp_path: Path) -> N
     go(project, test)
 
 
-def test_a_line_is_added_to_the_file_the_person_picks(tmp_path: Path) -> None:
+def test_line_is_added_to_the_picked_file(tmp_path: Path) -> None:
     project = Project(tmp_path)
 
     async def test(run: Running) -> None:

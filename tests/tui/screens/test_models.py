@@ -125,7 +125,7 @@ def test_a_provider_without_a_key_leads_to_its_key() -> None:
         assert (picker.row.label, picker.row.is_dim) == ("/connect groq", True)
         await run.pilot.press("home", *"groq", "enter")
         await run.until(lambda: isinstance(run.app.screen, ConnectScreen) or "Unknown provider" in run.text)
-        assert "Unknown provider 'groq'" in run.text  # the scripted ones have none
+        assert "Unknown provider 'groq'" in run.text  # the scripted providers have no such name
 
     drive(test, models=ScriptedOffering(*FULL), connect=ScriptedConnecting())
 
@@ -226,7 +226,7 @@ def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent(
     drive(test, models=offering)
 
 
-def test_what_stands_against_the_choice_at_the_next_start_is_said() -> None:
+def test_model_choice_reports_what_overrides_it_at_next_start() -> None:
     async def test(run: Running) -> None:
         await run.send("/model demo/other")
         assert "The next start uses openai/x again" in run.text
@@ -244,6 +244,6 @@ def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:
     drive(test, ScriptedConversation(model="openrouter/a/b"), models=ScriptedOffering(*FULL))
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_unknown_model_facts_are_omitted() -> None:
     assert facts_text(ModelFacts()) == "Limits and price unknown."
     assert facts_text(ModelFacts(images=False, context_window=8_000)) == "context 8,000 · no images"

@@ -1,4 +1,4 @@
-"""The palette: commands by what they do, and then what they take."""
+"""The palette: commands, and then their arguments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_commands_are_listed_with_how_they_are_typed(size: tuple[int, int]) -> N
     drive(test, size=size)
 
 
-def test_keys_a_person_has_rebound_are_the_ones_shown() -> None:
+def test_palette_shows_the_users_own_keys() -> None:
     async def test(run: Running) -> None:
         picker = await opened(run)
         assert next(row.cells for row in picker.rows if row.id == "fold") == ("", "Ctrl+Y")
@@ -47,7 +47,7 @@ def test_keys_a_person_has_rebound_are_the_ones_shown() -> None:
     drive(test, keys={"fold": "ctrl+y"})
 
 
-def test_what_was_used_last_comes_first_also_in_the_next_run(tmp_path: Path) -> None:
+def test_recent_commands_come_first_in_the_next_run(tmp_path: Path) -> None:
     usage = Choices(tmp_path)
 
     async def use(run: Running) -> None:

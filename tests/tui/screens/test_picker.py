@@ -1,4 +1,4 @@
-"""The picker that other pickers are made of."""
+"""The base of all pickers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_typing_filters_and_escape_clears_first() -> None:
     play(scene)
 
 
-def test_where_nothing_fits_enter_does_nothing_and_says_why() -> None:
+def test_enter_without_a_match_reports_reason() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         await pilot.press(*"zzz", "enter")
         await pilot.pause()

@@ -130,7 +130,7 @@ def test_escape_leaves_the_field_then_the_screen(file: Path) -> None:
     play(test, configuring(file), "network.max_retries")
 
 
-def test_what_goes_before_the_file_is_said(file: Path) -> None:
+def test_overridden_setting_names_the_flag(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("right")
         await run.pilot.pause()

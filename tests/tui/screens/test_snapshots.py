@@ -1,4 +1,4 @@
-"""How the screens look, dark, light and narrow, each with what must be readable in it."""
+"""Snapshots of the screens, dark, light and narrow, with their readable text."""
 
 from __future__ import annotations
 

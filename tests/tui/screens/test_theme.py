@@ -1,4 +1,4 @@
-"""Trying themes on."""
+"""Previewing themes."""
 
 from __future__ import annotations
 

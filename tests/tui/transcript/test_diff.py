@@ -107,7 +107,7 @@ def test_long_rows_wrap_beside_their_number() -> None:
     assert rows("@@ -1 +1 @@\n-a\n+" + "x" * 20 + "\n", 16)[1:] == ["1 + " + "x" * 12, "    " + "x" * 8]
 
 
-def test_what_is_no_diff_is_shown_as_it_is() -> None:
+def test_text_that_is_not_a_diff_is_shown_unchanged() -> None:
     assert rows("Binary files differ\n") == ["0   Binary files differ".replace("0", " ", 1)]
 
 

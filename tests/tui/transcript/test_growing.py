@@ -85,7 +85,7 @@ def test_of_each_frame_only_the_end_is_new(name: str) -> None:
     assert max(fresh) < 5 * STEP
 
 
-def test_what_turns_out_to_be_no_paragraph_is_shown_whole() -> None:
+def test_block_that_is_not_a_paragraph_is_shown_whole() -> None:
     text = words(600) + "\n| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(20))
     shown = join(live(text, 61)[-1])
     assert "19 │ x" in shown

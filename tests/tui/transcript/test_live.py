@@ -234,7 +234,7 @@ def test_a_second_restart_holds_what_is_on_screen() -> None:
     play(scene)
 
 
-def test_what_is_restored_replaces_both_attempts_and_may_go_on() -> None:
+def test_restored_text_replaces_both_attempts_and_may_continue() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         shown.add_user("go")

@@ -130,7 +130,7 @@ def test_gutters_are_not_found() -> None:
     play(scene)
 
 
-def test_what_is_found_is_marked_in_view_and_not_afterwards() -> None:
+def test_search_match_is_highlighted_until_search_closes() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         shown.append_text("one two\n\none two")
@@ -184,7 +184,7 @@ def test_one_goes_from_one_message_of_ones_own_to_the_next() -> None:
     play(scene)
 
 
-def test_what_comes_below_while_one_reads_above_is_marked_until_one_goes_there() -> None:
+def test_new_text_below_view_is_indicated_until_scrolled_to() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         fill(shown, 20)

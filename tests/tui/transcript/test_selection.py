@@ -151,7 +151,7 @@ def test_a_selection_whose_text_is_gone_is_dropped() -> None:
     play(scene)
 
 
-def test_the_view_stands_still_while_somebody_selects_and_goes_on_after() -> None:
+def test_view_does_not_scroll_during_selection() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         fill(shown, 20)

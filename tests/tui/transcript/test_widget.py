@@ -77,7 +77,7 @@ def test_changes_appear_by_themselves_within_a_frame() -> None:
     play(scene)
 
 
-def test_the_end_stays_in_view_until_the_person_scrolls_away() -> None:
+def test_end_stays_in_view_until_user_scrolls_up() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
         fill(shown, 20)
