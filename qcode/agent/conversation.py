@@ -1,7 +1,6 @@
 """One session with one model: a front end submits to it, answers, steers and cancels.
 
 It keeps the session file, the rules and the limits learned from the host; each turn gets a new engine and driver.
-`SessionTranscript` holds the messages in the order they are sent, with the position of each in the session file.
 `PendingAttachments` holds attachments and steering until the next request.
 """
 
@@ -234,10 +233,8 @@ class Conversation:
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self._client.known(), self._transcript.messages, self._counter, number=self._turns)
         self._last_turn = turn
-        self._turn, self._driver = (
-            turn,
-            Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged),
-        )
+        self._turn = turn
+        self._driver = Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged)
         await self._checkpoints.settle()
         self._waiting.complaints += self._clients.problems
         try:

@@ -167,9 +167,8 @@ class Policy:
         if not self.is_trusted or not is_undecided or wants_out:
             return verdict
         if verdict.rule == SHELL_UNKNOWN and self._is_sandboxed(command):
-            return Verdict(
-                "allow", "it runs in the workspace sandbox, as you chose", SANDBOXED, confinement="workspace"
-            )
+            reason = "it runs in the workspace sandbox, as you chose"
+            return Verdict("allow", reason, SANDBOXED, confinement="workspace")
         if self.mode != "auto":
             return verdict
         if "workspace" not in levels:
