@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode import __version__
+from qcode.agent.sessions.history import ShownResult
 from qcode.agent.sessions.records import attempt_to_json, message_to_json, usage_to_json
 from qcode.agent.sessions.turns import (
     CallView,
@@ -147,9 +148,16 @@ def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> Js
     if step.entry.attempts:
         one["model"] = step.model
         one["attempts"] = [attempt_to_json(attempt) for attempt in step.entry.attempts]
+    if has_tools and step.shown:
+        one["shown"] = {call: _shown_json(shown) for call, shown in step.shown.items()}
     if has_tools and step.agents:
         one["agents"] = {call: [message_to_json(said) for said in agent] for call, agent in step.agents.items()}
     return one
+
+
+def _shown_json(shown: ShownResult) -> JsonObject:
+    found: JsonObject = {"state": shown.state, "summary": shown.summary, "diff": shown.diff, "seconds": shown.seconds}
+    return {name: value for name, value in found.items() if value or name == "state"}
 
 
 def _without_tools(message: Message) -> Message:

@@ -136,11 +136,12 @@ def _agent(messages: Sequence[Message]) -> str:
 
 def _diff(diff: str) -> str:
     rows: list[str] = []
+    headers = ("--- ", "diff --git", "index ", *(("+++ ",) if diff.count("\n+++ ") < 2 else ()))
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind in ("add", "remove", "same"):
             number = f"<i>{line.number}</i>"
             rows.append(f'<span class="{line.kind}">{number}{_text(line.text) or " "}</span>')
-        elif line.kind == "outside" and line.text.startswith(("--- ", "diff --git", "index ")):
+        elif line.kind == "outside" and line.text.startswith(headers):
             continue
         elif line.text:
             rows.append(f'<span class="hunk">{_text(line.text)}</span>')

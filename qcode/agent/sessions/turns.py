@@ -15,7 +15,7 @@ from decimal import Decimal
 from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
-from qcode.agent.sessions.history import HistoryEntry, SessionHistory
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt, redacted
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
@@ -66,13 +66,14 @@ class CallView:
 class SessionStep:
     """A message of a turn. `model` wrote it; `recovery` says how a truncated reply was completed, or is empty.
 
-    `agents` are the messages of the sub-agents that its calls started, by call id.
+    `agents` are the messages of the sub-agents that its calls started, `shown` how results were shown, by call id.
     """
 
     entry: HistoryEntry
     model: str
     recovery: str = ""
     agents: dict[str, tuple[Message, ...]] = field(default_factory=dict)
+    shown: dict[str, ShownResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ class SessionTurn:
         return {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
 
     def view(self, call: ToolCall) -> CallView:
-        return view_of(call, self.results.get(call.call_id))
+        shown = next((step.shown[call.call_id] for step in self.steps if call.call_id in step.shown), None)
+        return view_of(call, self.results.get(call.call_id), shown)
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -152,6 +154,10 @@ def _step(
         model,
         f"Truncated at the output limit and completed with {recovery}." if recovery else "",
         {call: tuple(redacted(said.message, redact) for said in agent.messages) for call, agent in agents.items()},
+        {
+            call: _redacted_shown(one, redact)
+            for call, one in (stored.shown_results if stored is not None else {}).items()
+        },
     )
     # The model of a sub-agent is not stored, so the price is that of the conversation's model.
     both = [used] if entry.attempts else []
@@ -188,13 +194,26 @@ def prompt_of(message: Message) -> PromptParts:
     return PromptParts("\n\n".join(typed), tuple(attached), images)
 
 
-def view_of(call: ToolCall, result: ToolResult | None) -> CallView:
+def _redacted_shown(shown: ShownResult, redact: Callable[[str], str]) -> ShownResult:
+    output = redact(shown.output) if shown.output is not None else None
+    return replace(shown, summary=redact(shown.summary), diff=redact(shown.diff), output=output)
+
+
+_STATES = {"done": "", "failed": "failed", "denied": "denied", "rejected": "not run", "cancelled": "cancelled"}
+
+
+def view_of(call: ToolCall, result: ToolResult | None, shown: ShownResult | None = None) -> CallView:
+    """Return a call as the user saw it; a session of an earlier version has only its result."""
     arguments = parse_object(call.arguments) or {}
     argument = _argument_of(arguments)
     if result is None:
         return CallView(call.name, argument, arguments, "no result")
-    state = "failed" if result.is_error else ""
-    return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
+    if shown is None:
+        state = "failed" if result.is_error else ""
+        return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
+    output = result.content if shown.output is None else shown.output
+    state, diff = _STATES[shown.state], shown.diff
+    return CallView(call.name, argument, arguments, state, shown.summary, diff, "" if diff else output, result.images)
 
 
 _NAMING = ("command", "path", "pattern", "query", "url", "name")

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, ExportRequest, export_request, exported, fenced
-from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, ShownResult, StoredMessage
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.turns import SessionTurn, session_turns
 from qcode.protocol.events import AttemptRecord
@@ -156,6 +156,35 @@ def test_a_call_is_one_folded_card_with_its_result() -> None:
     assert "open" not in card.attrib
     assert words(card) == "shell ls failedno such file"
     assert [words(one) for one in card.iter("summary")] == ["shell ls failed"]
+
+
+DIFF = "--- a/cart.py\n+++ b/cart.py\n@@ -7,2 +7,2 @@\n same\n-old <b>\n+new <b>\n"
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMS)
+def test_a_call_has_the_summary_and_the_diff_that_were_shown(form: ExportForm) -> None:
+    call = ToolCall("c1", "edit", '{"path": "cart.py", "old_text": "old <b>", "new_text": "new <b>"}')
+    result = Message("user", (ToolResult("c1", "edit", "Edited cart.py at line 8."),))
+    history = history_of([user("go"), assistant(call), result, assistant(Text("Done."))])
+    history.stored[1].shown_results["c1"] = ShownResult("done", f"+1 -1 lines {KEY}", DIFF, 2.0)
+    text = exported(turns_of(history), ABOUT, ExportRequest(form))
+    assert "+1 -1 lines [redacted]" in text
+    if form == "html":
+        card = next(parsed(text).iter("details"))
+        assert [words(one) for one in card.iter("summary")] == ["edit cart.py +1 -1 lines [redacted]"]
+        lines = {one.attrib["class"]: words(one) for one in card.iter("span")}
+        assert lines == {"hunk": "@@ -7,2 +7,2 @@", "same": "7 same", "remove": "8-old <b>", "add": "8+new <b>"}
+    elif form == "md":
+        assert f"```diff\n{DIFF}" in text
+    else:
+        shown = json.loads(text)["messages"][1]["shown"]["c1"]
+        assert shown == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
+
+
+def test_a_denied_call_is_marked_as_such() -> None:
+    history = history_of(SAID)
+    history.stored[1].shown_results["c1"] = ShownResult("denied")
+    assert "**shell** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
 
 
 def test_a_call_that_a_crash_left_open_says_so() -> None:
