@@ -70,7 +70,9 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 @pytest.mark.parametrize("name", STATES)
-def test_approval_looks_as_recorded(snap_compare: Callable[..., bool], name: str, theme: str, size: tuple[int, int]) -> None:
+def test_approval_looks_as_recorded(
+    snap_compare: Callable[..., bool], name: str, theme: str, size: tuple[int, int]
+) -> None:
     approval, words, keys = STATES[name]
     other = call("edit", '{"path": "src/other.py"}', "c2")
     asked = reply("I will fix it.", approval.call, other, stop=StopReason.TOOL_USE)

@@ -267,7 +267,9 @@ def test_a_key_can_be_given_to_any_command_by_its_id() -> None:
 
     async def test(run: Running) -> None:
         await run.pilot.press("ctrl+y")
-        assert run.app.clipboard == "the reply"
+        await run.until(lambda: len(run.app.screen_stack) == 2)
+        await run.pilot.press("enter")
+        await run.until(lambda: run.app.clipboard == "the reply")
         seen = []
         for key in ("shift+tab", "f9"):
             await run.pilot.press(key)
