@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -9,14 +10,20 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import ClassVar
 
 import pexpect
 import pyte
 import pytest
+from textual import events
 from textual._xterm_parser import XTermParser
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.widget import Widget
 
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.terminal import driver
+from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.welcome import farewell
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
@@ -197,3 +204,46 @@ def test_farewell_says_what_the_run_took_and_how_to_resume(
 ) -> None:
     *facts, can_resume = given
     assert farewell(*facts, can_resume=can_resume) == lines  # type: ignore[arg-type]
+
+
+class _Slow(Widget, can_focus=True):
+    """A widget whose handler of F1 waits until the test lets it continue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_continue = asyncio.Event()
+
+    async def key_f1(self) -> None:
+        await self.may_continue.wait()
+
+
+class _SlowApp(TerminalApp):
+    BINDINGS: ClassVar = [Binding("f2", "mark", priority=True)]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow = _Slow()
+        self.marked = asyncio.Event()
+
+    def compose(self) -> ComposeResult:
+        yield self.slow
+
+    def survives(self, error: Exception) -> bool:
+        return False
+
+    def action_mark(self) -> None:
+        self.marked.set()
+
+
+def test_key_whose_handler_waits_does_not_hold_back_the_keys_after_it() -> None:
+    async def body() -> None:
+        app = _SlowApp()
+        async with app.run_test() as pilot:
+            app.slow.focus()
+            await pilot.pause()
+            for key in ("f1", "f2"):
+                app.post_message(events.Key(key, None))
+            await asyncio.wait_for(app.marked.wait(), 5)
+            app.slow.may_continue.set()
+
+    asyncio.run(body())

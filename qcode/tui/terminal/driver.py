@@ -80,15 +80,19 @@ def on_signals(leave: Callable[[int], None]) -> None:
             loop.add_signal_handler(number, leave, int(number))
 
 
+MAX_HOLD_S = 0.5
+
+
 class TerminalApp(CrashApp, inherit_bindings=False):
     """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
 
     `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_following`
-    holds the input after that key.
+    holds the input after that key, the `_held`-th that was waited for.
     """
 
     _is_lent = False
     _is_handling = False
+    _held = 0
     _following: tuple[events.Event, ...] = ()
 
     @property
@@ -112,6 +116,8 @@ class TerminalApp(CrashApp, inherit_bindings=False):
             await super().on_event(event)
             if not is_consumed:
                 self._is_handling = True
+                self._held += 1
+                asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._held)
                 self._follow_up(tuple(target.ancestors_with_self))
 
     def _follow_up(self, nodes: tuple[DOMNode, ...]) -> None:
@@ -122,6 +128,15 @@ class TerminalApp(CrashApp, inherit_bindings=False):
             if node.call_later(self._follow_up, left) if left else node.call_later(self._let_follow):
                 return
         self._is_handling = False
+
+    def _release(self, held: int) -> None:
+        """Stop waiting for a key after `MAX_HOLD_S`.
+
+        Its handler may itself wait, for example for a screen, or its widget may be removed with the queue unread, such
+        as a screen that Escape closes. Input must never be held for longer because of that.
+        """
+        if self._is_handling and held == self._held:
+            self.call_later(self._let_follow)
 
     async def _let_follow(self) -> None:
         self._is_handling = False
