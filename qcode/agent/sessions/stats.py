@@ -15,7 +15,7 @@ from qcode.agent.sessions.records import attempts_from_json
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.usage import Price, Usage, cost_of
 from qcode.text.json import JsonObject, parse_object
-from qcode.text.numbers import cost_text, tokens_text
+from qcode.text.numbers import cost_text, count_text, tokens_text
 from qcode.values import dataclass
 
 _RESULT = "result"
@@ -128,7 +128,7 @@ class Stats:
         if not self.by:
             return ["no sessions yet"]
         rows = [_HEADER, *(_row(day, model, found) for (day, model), found in sorted(self.by.items()))]
-        rows.append(_row("total", f"{self.sessions:,} sessions", self.whole))
+        rows.append(_row("total", count_text(self.sessions, "session"), self.whole))
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
         table = [
             "  ".join(
