@@ -42,7 +42,8 @@ class Options:
 
     `prompt` is None if none was typed. `resume` is an id, `LATEST` for the newest session, None for a new one. `cwd` is
     the folder to work in, None for the current one. `model` is a name, or a provider that is already connected, which
-    is used under its own name. `tools` are the only normal tools to offer, None for all.
+    is used under its own name. `tools` are the only normal tools to offer, None for all. `is_append_only`: the front
+    end cannot take back text that it showed.
     """
 
     prompt: str | None = None
@@ -84,6 +85,7 @@ class Options:
     theme: str | None = None
     debug_log: Path | None = None
     completion: str | None = None
+    is_append_only: bool = False
 
     @property
     def model_name(self) -> str:
