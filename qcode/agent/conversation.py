@@ -538,7 +538,7 @@ class Conversation:
             client.system(self.mode),
             self.tools,
             self.effort,
-            self._clients.output_of(client, options.output),
+            replace(self._clients.output_of(client, options.output), is_append_only=options.is_append_only),
             client.retries,
             max_turns=MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
             tells_turns=run.max_turns is not None,
