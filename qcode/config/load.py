@@ -233,7 +233,7 @@ _GIVEN = "Options(settings=...)"
 _OF_THE_MACHINE = frozenset(
     {"model", "small_model", "fallback", "fallback_on", "providers", "models", "network", "output"}
 )
-"""What a run without the user's configuration still takes from it: how models are reached, and how much they write."""
+"""The keys that also count without the user's configuration: how models are reached, and how much they may write."""
 
 
 @dataclass(frozen=True, slots=True)
