@@ -340,7 +340,9 @@ class CallRound:
         """Reject a truncated or malformed call, and count it against its budget, once per reply."""
         judged = self.calls[index]
         name, is_cut = judged.call.name, judged.state == "incomplete"
-        if is_cut and writes_files:
+        if is_cut and judged.escalates_next:
+            text = synthetic.send_again_text(name, judged.cap)
+        elif is_cut and writes_files:
             rejections = self.limits.rejected_write(name, judged.raw)
             text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections, self._adds_by)
         else:

@@ -117,6 +117,14 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
     return text
 
 
+def send_again_text(name: str, cap: int) -> str:
+    """Return the result of a truncated call if the next request has a larger cap."""
+    return (
+        f"The `{name}` call was truncated by the output limit of {cap} tokens; nothing was run. Send it again: the "
+        "limit is higher now."
+    )
+
+
 def cut_call_text(name: str, cap: int) -> str:
     """Return the result of any other truncated call."""
     return (

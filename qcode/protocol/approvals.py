@@ -235,12 +235,14 @@ class TurnOptions:
     `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt, as
     start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
     the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
+    `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
     """
 
     model: str = ""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Spans = ()
     shown: str = ""
+    is_append_only: bool = False
 
 
 NO_OPTIONS = TurnOptions()
