@@ -175,7 +175,7 @@ def _neutralised(text: str, tag: str) -> str:
 
 
 def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome) -> ToolOutcome:
-    """Return the outcome of a call that the user edited before it ran: the model is told what ran, the user is not."""
+    """Return the outcome of a call that the user edited before it ran, with a note to the model on what ran."""
     shown = outcome.content if outcome.shown is None else outcome.shown
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
     told = "\n".join(
