@@ -96,7 +96,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @property
     def draft(self) -> Draft | None:
-        """The editable part of the call that is shown: with the last text of the user, if they have edited it before."""
+        """The editable part of the call that is shown, with the last text of the user if they have edited it."""
         approval = self.request
         if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._revising:
             return None
