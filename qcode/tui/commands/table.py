@@ -108,5 +108,6 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
+    widgets.approval.edit_key = key_names(keys["editor"][:1])
     widgets.todos.become(todos_in(context.agent.conversation.messages))
     context.screen.turns.name_background_key(key_names(keys["background"][:1]))
