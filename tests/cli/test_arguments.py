@@ -153,6 +153,6 @@ def test_a_mistyped_flag_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("typed", [["--permission-mode", "ask"], ["--permission-mode=ask"]])
 def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
-    assert parse(typed).mode == "default"
-    assert parse_subcommand("permissions", typed, "usage")[0].mode == "default"
+    assert parse(typed).permission_mode == "default"
+    assert parse_subcommand("permissions", typed, "usage")[0].permission_mode == "default"
     assert "ask is another name for default" in " ".join(help_text().split())
