@@ -82,6 +82,7 @@ class Shell:
             "additionalProperties": False,
         },
         is_backgroundable=True,
+        draft="command",
         safety=Runs("command", unconfined="unconfined"),
     )
 

@@ -327,7 +327,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _kept_session(self) -> str:
         """Return the id of the session if it can be resumed, otherwise an empty string."""
-        if not self.is_ready or not self.context.options.keeps_session or not self.agent.conversation.messages:
+        if not self.is_ready or self.context.options.no_session or not self.agent.conversation.messages:
             return ""
         return self.agent.conversation.session_id
 

@@ -25,7 +25,10 @@ from qcode.protocol.approvals import (
     Answer,
     Decision,
     Deny,
+    Draft,
     Question,
+    Revise,
+    ToolApproval,
     TurnApproval,
     TurnOptions,
 )
@@ -116,6 +119,10 @@ class LinearCommandView:
 
     def leave(self) -> None:
         self._app.is_over = True
+
+
+EDIT_LETTER = "e"
+_EDIT_LINE = f"Type {EDIT_LETTER} to edit it in your editor before it runs."
 
 
 class LinearApp:
@@ -291,8 +298,10 @@ class LinearApp:
             question = question_line(approval) if isinstance(approval, Question) else asked_by(approval)
             risk = risk_line(detail) if form.format == "command" else ""
             told = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
+            draft = approval.draft if isinstance(approval, ToolApproval) else None
+            choices += [_EDIT_LINE] if draft is not None else []
             self.say("\n".join([f"Question: {question}", detail, *told, *choices]))
-            decision = await self._decide(form)
+            decision = await self._decide(form, draft)
         self.withdraw(approval.id)
         if decision == Allow("trust"):
             self.view.add_notice("info", self.agent.trust.accept())
@@ -300,28 +309,47 @@ class LinearApp:
         if decision == Deny():
             self.stop()
 
-    async def _choose(self, options: tuple[Option, ...]) -> Option | None:
+    async def _choose(self, options: tuple[Option, ...], draft: Draft | None = None) -> Option | Revise | None:
         while not self._is_cancelling:
             line = await self._lines.ask(f"Answer (1 to {len(options)}): ")
             if line is None:
                 self.is_over = True
                 return None
-            option = option_of(line.strip().lower(), options)
+            typed = line.strip().lower()
+            option = option_of(typed, options)
             if option is not None:
                 return option
+            if typed == EDIT_LETTER and draft is not None and (revised := await self._edited(draft)) is not None:
+                return revised
         return None
 
-    async def _decide(self, form: Form) -> Decision:
-        option = await self._choose(form.options)
-        if option is not None and option.warning:
+    async def _edited(self, draft: Draft) -> Revise | None:
+        """Let the user edit a call in their editor; None if it stays as it is."""
+        from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
+
+        try:
+            written = await asyncio.to_thread(edit_text, draft.text, editor_command(os.environ), draft.file_name)
+        except EditorError as problem:
+            self.view.add_notice("warning", f"{problem}; the call is unchanged")
+            return None
+        if written == draft.text:
+            self.view.add_notice("info", "The call is unchanged.")
+            return None
+        return Revise(written)
+
+    async def _decide(self, form: Form, draft: Draft | None = None) -> Decision:
+        option = await self._choose(form.options, draft)
+        if isinstance(option, Option) and option.warning:
             confirmation = confirming(option, form)
             choices = [choice_line(number, one) for number, one in enumerate(confirmation.options, 1)]
             self.say("\n".join([confirmation.why, *choices]))
             option = await self._choose(confirmation.options)
+        if isinstance(option, Revise):
+            return option
         if option is BACK:
             choices = [choice_line(number, one) for number, one in enumerate(form.options, 1)]
             self.say("\n".join(choices))
-            return await self._decide(form)
+            return await self._decide(form, draft)
         if option is None:
             return Deny()
         if option.decision is not None:

@@ -335,12 +335,13 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
+        notes = ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
-                summary=summary or None,
+                summary=" · ".join([*notes, summary] if summary else notes) or None,
                 seconds=event.seconds,
             ),
         )

@@ -22,7 +22,7 @@ from textual.timer import Timer
 from textual.widgets.text_area import Selection
 
 from qcode.agent.settings import Setting
-from qcode.protocol.approvals import ApprovalMode, TurnOptions
+from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.usage import Usage
 from qcode.text.match import nearest
@@ -147,6 +147,11 @@ class AppView:
     @property
     def is_writing(self) -> bool:
         return self._app.focused is self._widgets.prompt
+
+    @property
+    def is_asking_about_draft(self) -> bool:
+        """Whether a question is open about a call that the user may edit."""
+        return self._widgets.approval.draft is not None and not self._widgets.approval.is_telling
 
     @property
     def themes(self) -> tuple[tuple[str, str], ...]:
@@ -370,7 +375,17 @@ class AppView:
         self.open_screen(PagerScreen(asked_by(approval.request), approval.preview.lines), lambda _: None)
 
     def open_editor(self) -> None:
-        self.run_later(self._external.edit())
+        """Edit the prompt, or the call that a question is about."""
+        approval = self._widgets.approval
+        if approval.request is not None and approval.draft is not None:
+            self.run_later(self._revise(approval.request.id, approval.draft))
+        else:
+            self.run_later(self._external.edit())
+
+    async def _revise(self, approval_id: str, draft: Draft) -> None:
+        written = await self._external.written(draft.text, draft.file_name, "the call is unchanged")
+        if written is not None and written != draft.text:
+            self._widgets.approval.revise(approval_id, written)
 
     def edit_file(self, path: str) -> None:
         self.run_later(self._external.edit_file(path))

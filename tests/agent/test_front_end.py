@@ -42,7 +42,7 @@ def talk(base: Path, server: FakeServer, *lines: str, cancel_at: str = "") -> li
     (base / "work").mkdir(exist_ok=True)
     env = {"HOME": str(base), "QCODE_HOME": str(base / "home"), "OPENAI_API_KEY": "k" * 20, "PATH": "/usr/bin:/bin"}
     options = Options(
-        model="openai/some-model", base_url=server.base_url, cwd=base / "work", is_trusted=True, can_escalate=False
+        model="openai/some-model", base_url=server.base_url, cwd=base / "work", trust=True, no_escalation=True
     )
     written: list[str] = []
 

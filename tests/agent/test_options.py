@@ -35,7 +35,7 @@ def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: di
     provider = ScriptedProvider([text_reply("hello there")])
 
     async def run() -> str:
-        async with Agent.open(read(home, model=provider, keeps_session=False)) as agent:
+        async with Agent.open(read(home, model=provider, no_session=True)) as agent:
             assert agent.conversation.model == "scripted/scripted"
             events = [event async for event in agent.conversation.submit("hi")]
         assert isinstance(events[-1], TurnEnded)
@@ -48,7 +48,7 @@ def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: di
 def test_folder_is_trusted_by_option_earlier_run_or_answer(home: dict[str, str]) -> None:
     plain = read(home)
     assert not plain.is_trusted
-    assert read(home, is_trusted=True).is_trusted
+    assert read(home, trust=True).is_trusted
     asked: list[Path] = []
 
     def judge(folder: Path, root: Path, state_dir: Path) -> bool:
@@ -67,9 +67,9 @@ def test_invalid_option_is_reported_before_the_trust_question(home: dict[str, st
         raise AssertionError("asked")
 
     with pytest.raises(InputError, match="--add-dir"):
-        RunContext.read(Options(cwd=Path(home["HOME"]), add_dirs=(Path("/nowhere/at/all"),)), home, judge_trust=judge)
+        RunContext.read(Options(cwd=Path(home["HOME"]), add_dir=(Path("/nowhere/at/all"),)), home, judge_trust=judge)
     with pytest.raises(QcodeError, match="closing bracket") as raised:
-        read(home, disallowed=("shell(rm",))
+        read(home, disallowed_tools=("shell(rm",))
     assert raised.value.exit_code == 2
 
 

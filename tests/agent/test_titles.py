@@ -50,7 +50,7 @@ def named_by(
         text_reply("More."),
         model=Model(provider=own),
         small=(small, Model(model, facts=ModelFacts(price=PRICE))),
-        options=Options(keeps_session=is_kept),
+        options=Options(no_session=not is_kept),
     )
     return it, small
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.agent.context.folders import make_executable
 from tests.agent.test_pictures import png
 from tests.e2e.running import KEY, KEY_VARIABLES, Place
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Answering, Terminal
 from tests.e2e.test_app import ALTERNATE_SCREEN_OFF
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Turn
+from tests.fakes.turns import Call, Turn
 
 READY = "Ask ·"
 
@@ -95,6 +95,24 @@ def test_editor_gets_the_terminal_and_returns_it(place: Place, tmp_path: Path) -
         terminal.press("\r")
         terminal.wait_for("Understood.")
         assert server.requests[0].messages[-1].text == "first line\nsecond line"
+
+
+def test_command_is_edited_before_it_runs_and_the_model_is_told(place: Place, tmp_path: Path) -> None:
+    editor = make_executable(tmp_path / "editor", 'printf "the editor is open"; read word; echo "touch $word" > "$1"')
+    script = [Turn(calls=[Call("shell", '{"command": "touch one"}')]), Turn(text="It ran.")]
+    with FakeServer("openai", script) as server, at(server, place, VISUAL=str(editor)) as terminal:
+        terminal.wait_for(READY)
+        terminal.press("run it\r")
+        terminal.wait_for("Ctrl+G edits it")
+        terminal.press("\x07")
+        terminal.wait_for("the editor is open")
+        terminal.press("two\r")
+        terminal.wait_for(lambda text: "edited by you" in text and "touch two" in text)
+        shown = terminal.wait_for(Answering(terminal, "It ran."))
+        assert "edited by you" in shown
+        assert "`command`: touch two" in str(server.requests[1].body)
+    assert (place.work / "two").exists()
+    assert not (place.work / "one").exists()
 
 
 def test_failure_to_start_the_editor_is_reported(place: Place) -> None:

@@ -11,9 +11,19 @@ from qcode.engine.effects import TurnSettings
 from qcode.engine.model_facts import HostKnowledge, KnownModel, Learn, LearnedLimit
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.messages import Text, ToolCall, assistant
+from qcode.protocol.messages import Text, ToolCall, ToolResult, assistant
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, ReplyEnded, StopReason, TextDelta, UsageReported
+from qcode.protocol.reply import (
+    Limit,
+    Outcome,
+    ReasoningDelta,
+    ReplyEnded,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
 from qcode.protocol.usage import Price, Usage
 from tests.engine.play import (
     TOOLS,
@@ -57,6 +67,60 @@ def test_continue_policy_never_withdraws_shown_text() -> None:
     assert played.caps == [8_000, 64_000, 64_000]
     assert played.end.text == "One, two, three."
     assert retries(played) == [(True, "max_tokens")] * 2
+
+
+APPEND_ONLY = OutputSettings(is_append_only=True)
+
+
+def test_append_only_text_is_continued_and_never_taken_back() -> None:
+    played = play(cut("One, "), cut("two, "), text("three."), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000, 64_000]
+    assert played.end.text == "One, two, three."
+    assert retries(played) == [(True, "max_tokens")] * 2
+
+
+def test_append_only_reply_without_text_is_escalated() -> None:
+    played = play(calls(("write", '{"path": "a'), stop=StopReason.MAX_TOKENS), text("done"), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000]
+    assert retries(played) == [(False, "max_tokens")]
+
+
+def test_append_only_text_before_a_truncated_call_stays_and_the_next_request_has_the_larger_cap() -> None:
+    half = calls(("shell", '{"command": "ls"}'), ("write", '{"path": "a'), stop=StopReason.MAX_TOKENS, before="Both.")
+    played = play(half, text("done"), text("again"), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000]
+    assert [run.call.name for run in played.ran] == ["shell"]
+    assert retries(played) == []
+    told = played.requests[1].messages[-1].blocks[-1]
+    assert isinstance(told, ToolResult)
+    assert told.content == (
+        "The `write` call was truncated by the output limit of 8000 tokens; nothing was run. Send it again: the limit "
+        "is higher now."
+    )
+
+
+def test_append_only_call_that_is_truncated_again_gets_split_guidance() -> None:
+    half = calls(("write", '{"path": "a'), stop=StopReason.MAX_TOKENS, before="Now.")
+    played = play(half, half, text("done"), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000, 8_000]
+    told = played.requests[2].messages[-1].blocks[-1]
+    assert isinstance(told, ToolResult)
+    assert "You MUST split it" in told.content
+
+
+def test_append_only_text_before_a_broken_call_is_continued_without_the_call() -> None:
+    begun = broken(TextDelta(0, "First. "), ToolCallStarted(1, "c0", "shell"), ToolArgsDelta(1, '{"command": "rm'))
+    played = play(begun, calls(("shell", '{"command": "ls"}')), text("done"), output=APPEND_ONLY)
+    assert [run.arguments for run in played.ran] == [{"command": "ls"}]
+    assert retries(played) == [(True, "transport")]
+    assert played.messages[1].text == "First. "
+
+
+def test_append_only_text_before_an_unreadable_call_is_continued() -> None:
+    unreadable = text("First. ", stop=StopReason.MALFORMED_CALL)
+    played = play(unreadable, text("second."), output=APPEND_ONLY)
+    assert retries(played) == [(True, "call")]
+    assert played.end.text == "First. second."
 
 
 def test_text_is_continued_at_the_first_cap_without_escalation() -> None:

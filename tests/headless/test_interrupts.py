@@ -136,7 +136,7 @@ def test_broken_stderr_does_not_change_the_answer() -> None:
     with os.fdopen(write_end, "wb") as stderr:
         code = asyncio.run(
             run_headless(
-                agent_of(Scripted(ended("x", raw_stop="stop")), is_verbose=True),
+                agent_of(Scripted(ended("x", raw_stop="stop")), verbose=True),
                 "p",
                 stdout=stdout,
                 stderr=stderr,

@@ -48,7 +48,7 @@ def test_text_before_a_call_is_not_an_answer_and_goes_to_stderr_only_with_v() ->
     def script() -> Scripted:
         return Scripted(reply("let me look", call()), ev.StepStarted(2), reply("found"), ended("found"))
 
-    quiet, verbose = run(script()), run(script(), is_verbose=True)
+    quiet, verbose = run(script()), run(script(), verbose=True)
     assert quiet.stdout == verbose.stdout == b"found\n"
     assert quiet.stderr == ""
     assert "let me look\n" in verbose.stderr
@@ -118,7 +118,7 @@ def test_warnings_are_always_shown_and_information_only_with_v() -> None:
         return Scripted(ev.Notice("info", "by the way"), ev.Notice("warning", "take care"), ended())
 
     assert run(script()).stderr == "qcode: take care\n"
-    assert "qcode: by the way\n" in run(script(), is_verbose=True).stderr
+    assert "qcode: by the way\n" in run(script(), verbose=True).stderr
 
 
 def test_verbose_run_prints_events_and_usage() -> None:
@@ -130,7 +130,7 @@ def test_verbose_run_prints_events_and_usage() -> None:
         ev.ToolFinished(call(), ToolOutcome("x", summary="3 passed"), "done"),
         ended("t", api_calls=calls, discarded_output_tokens=8000),
     )
-    lines = run(conversation, is_verbose=True).stderr.splitlines()
+    lines = run(conversation, verbose=True).stderr.splitlines()
     assert lines == [
         "qcode: model demo/scripted, permission mode default",
         "qcode: truncated at the output limit; retrying with 64,000 tokens",

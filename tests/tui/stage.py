@@ -72,7 +72,7 @@ def run_context(
     """Return the context of a run in a trusted folder; `model` None: none is set."""
     ui = Ui(theme=theme, bell=has_bell, title=has_title, show_thinking=show_thinking, keys=keys or {})
     return RunContext(
-        Options(prompt=prompt, keeps_session=False),
+        Options(prompt=prompt, no_session=True),
         {},
         ConfigPaths(config_dir, NOWHERE),
         Settings(model=model, ui=ui, permissions=PermissionSettings(mode=mode)),

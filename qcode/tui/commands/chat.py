@@ -236,15 +236,19 @@ def _is_writing_prompt(context: CommandContext) -> bool:
     return context.screen.is_writing
 
 
+def _is_editable(context: CommandContext) -> bool:
+    return context.screen.is_writing or context.screen.is_asking_about_draft
+
+
 PROMPT: tuple[Command, ...] = (
     Command(
         "editor",
         "Write in your editor",
-        "Write the prompt in your own editor (VISUAL, EDITOR).",
+        "Write the prompt, or edit the call that a question shows, in your own editor (VISUAL, EDITOR).",
         lambda context, _: context.screen.open_editor(),
         ("editor",),
         keys=("ctrl+g",),
-        when=_is_writing_prompt,
+        when=_is_editable,
         needs_screen=True,
     ),
     Command(

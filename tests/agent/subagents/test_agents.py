@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Deny, ToolApproval
+from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Decision, Deny, Revise, ToolApproval
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import AgentEvent, ApprovalRequested, Notice, ReplyFinished, ToolStarted, UsageUpdated
 from qcode.protocol.messages import ToolResult, user
@@ -166,6 +166,26 @@ def test_decision_of_another_kind_denies_the_call_of_a_sub_agent_and_is_reported
     assert [finished.state for finished in inner_results(events)] == ["denied"]
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == ["AcceptPlan does not decide a ToolApproval; it was denied."]
+
+
+def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(tmp_path: Path) -> None:
+    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    asked: list[ToolApproval] = []
+    decisions: list[Decision] = [Revise("mine\n"), Allow()]
+
+    def decide(event: object) -> None:
+        if isinstance(event, ApprovalRequested):
+            assert isinstance(event.approval, ToolApproval)
+            asked.append(event.approval)
+            one.conversation.answer(event.approval.id, decisions.pop(0))
+
+    events = one.run(decide)
+    assert [(approval.id, approval.agent, approval.is_revised) for approval in asked] == [
+        ("agent_0/call_1", "do do", False),
+        ("agent_0/call_1", "do do", True),
+    ]
+    assert [finished.is_revised for finished in inner_results(events)] == [True]
+    assert (one.work / "a.txt").read_text() == "mine\n"
 
 
 def test_denial_in_a_sub_agent_counts_for_the_turn(tmp_path: Path) -> None:
