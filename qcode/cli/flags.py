@@ -20,12 +20,12 @@ _COLUMN = 34
 class Flag:
     """A flag: its names, its value, the option it sets, and its line of the help.
 
-    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` or `off` for a switch,
+    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` for a switch,
     one of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
     `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
     `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
     `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
-    has no effect in the app.
+    has no effect in the app. `aliases` are other names of its choices.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Flag:
         has_default: bool = False,
         is_for_pipe: bool = False,
         const: str = "",
+        aliases: tuple[tuple[str, str], ...] = (),
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
@@ -51,6 +52,7 @@ class Flag:
         self.has_default = has_default
         self.is_for_pipe = is_for_pipe
         self.const = const
+        self.aliases = dict(aliases)
 
     @property
     def takes_value(self) -> bool:
@@ -86,7 +88,6 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "-f, --file PATH",
             "paths",
             "attach a file or image (repeatable); @path in the prompt does the same",
-            field="files",
         ),
         Flag(
             "-o, --output-format FORMAT",
@@ -111,7 +112,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "the answer is JSON that is valid under this schema, or the exit code is 1",
             is_for_pipe=True,
         ),
-        Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr", field="is_verbose"),
+        Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr"),
     ),
     "Model": (
         Flag(
@@ -126,13 +127,11 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "--fallback-model MODELS",
             "rules",
             "models that take over if this one is overloaded or at a limit, separated by commas",
-            field="fallback",
         ),
         Flag(
             "--reasoning-effort LEVEL",
             "choice",
             "{choices}",
-            field="effort",
             choices=("none", "minimal", "low", "medium", "high", "max"),
         ),
         Flag("--system-prompt TEXT", "text", "replace the system prompt"),
@@ -143,9 +142,8 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--max-continuations N", "natural", "how often a cut reply is continued (default 3; 0: never)"),
         Flag(
             "--no-escalation",
-            "off",
+            "on",
             "continue a cut reply instead of asking again with a larger cap",
-            field="can_escalate",
         ),
     ),
     "Limits of one prompt": (
@@ -156,7 +154,6 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "--wait-for-limit[=MAX]",
             "joined",
             "wait for the end of a rate limit, at most MAX (90s, 2h, 1d; default: 24h)",
-            field="limit_wait_s",
             const="24h",
         ),
     ),
@@ -164,44 +161,46 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-mode MODE",
             "choice",
-            "{choices}",
-            field="mode",
+            "{choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
+            aliases=(("ask", "default"),),
         ),
         Flag(
             "--allowed-tools RULES",
             "rules",
             "rules that need no approval, such as 'shell(git log *)' (repeatable)",
-            field="allowed",
         ),
         Flag(
             "--disallowed-tools RULES",
             "rules",
             "rules that are never allowed (repeatable); a bare tool name is not offered either",
-            field="disallowed",
         ),
-        Flag("--tools NAMES", "rules", 'the only tools to offer, such as read,grep; "" for none'),
-        Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once", field="has_strict_tools"),
+        Flag(
+            "--tools NAMES",
+            "rules",
+            'the only tools to offer, such as read,grep; "" for none',
+            field="builtin_tools",
+        ),
+        Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once"),
         Flag("--yolo", "on", "the same as --permission-mode bypass", field=""),
         Flag("--exit-tools FILE", "path", "JSON list of tools whose calls are reported as signals and never run"),
-        Flag("--add-dir DIR", "paths", "a further folder the tools may work in (repeatable)", field="add_dirs"),
+        Flag("--add-dir DIR", "paths", "a further folder the tools may work in (repeatable)"),
         Flag(
             "--trust",
             "on",
             "trust this folder for this run: its settings and instructions are used",
-            field="is_trusted",
         ),
     ),
     "Sessions": (
         Flag("-c, --continue", "on", "resume the latest session of this folder", field=""),
         Flag("-r, --resume [ID]", "optional", "resume a session; without ID, choose one (in the app)", field=""),
-        Flag("--fork-session", "on", "with -c or -r: continue in a copy", field="forks"),
-        Flag("--no-session", "off", "keep nothing on disk", field="keeps_session"),
+        Flag("--fork-session", "on", "with -c or -r: continue in a copy"),
+        Flag("--no-session", "on", "keep nothing on disk"),
     ),
     "Other": (
         Flag("-C, --cwd DIR", "path", "work in DIR"),
-        Flag("--settings FILE", "path", "a further config file (TOML)", field="settings_file"),
-        Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)", field="mcp_configs"),
+        Flag("--settings FILE", "path", "a further config file (TOML)"),
+        Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
         Flag(

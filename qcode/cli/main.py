@@ -88,7 +88,7 @@ def _dispatch(given: list[str]) -> int:
 
 def _is_pipe(options: Options) -> bool:
     """Return whether a run is pipe mode; raise `CommandLineError` for a flag that has no effect in the app."""
-    if options.is_pipe or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
+    if options.print or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
         return True
     if flags := pipe_flags(options):
         raise CommandLineError(f"{flags[0]} is for pipe mode: add -p")

@@ -55,7 +55,8 @@ class ApprovalAnswered:
     """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
     If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `diff` is
-    the change that was denied, for the user only.
+    the change that was denied, for the user only. `revised` are the arguments with which the user lets the call run,
+    None if they are those of the model.
     """
 
     call_id: str
@@ -63,6 +64,7 @@ class ApprovalAnswered:
     reason: str = ""
     text: str = ""
     diff: str = ""
+    revised: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class RunOutput:
 
     @property
     def is_verbose(self) -> bool:
-        return self.agent.context.options.is_verbose
+        return self.agent.context.options.verbose
 
     async def introduce(self) -> None:
         """Write the `init` line, and with `-v` the model and the mode, before the first turn."""

@@ -56,6 +56,7 @@ class ToolSpec:
     `reads_when` is an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's
     host runs the tool, and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model
     is offered one of the two ways. `is_for_sub_agents`: a sub-agent may be offered the tool, not only the conversation.
+    `draft` is the argument that the user may edit as plain text before a call runs; without it, they edit all as JSON.
     `safety` is the basis of the policy's verdict; a tool without it, such as one from a tool server, is never trusted.
     """
 
@@ -70,6 +71,7 @@ class ToolSpec:
     is_hosted: bool = False
     edits_by: Literal["", "passage", "patch"] = ""
     is_for_sub_agents: bool = True
+    draft: str = ""
     safety: Safety | None = None
 
     @property

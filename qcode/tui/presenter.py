@@ -335,12 +335,13 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
+        notes = ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
-                summary=summary or None,
+                summary=" · ".join([*notes, summary] if summary else notes) or None,
                 seconds=event.seconds,
             ),
         )
@@ -560,7 +561,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
-    """Show a prompt and the shell lines the user ran before it."""
+    """Show a prompt, the shell lines that the user ran before it, and the output of jobs."""
     typed: list[str] = []
     for number, block in enumerate(said.message.blocks):
         if not isinstance(block, Text):
@@ -574,6 +575,10 @@ def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
             transcript.add_card(card, "!", one_line(attached.name))
             result = one_line(attached.result) if state != "cancelled" else None
             transcript.update_card(card, CardUpdate(state=state, output=without_code(attached.content), summary=result))
+        elif attached.kind == "job":
+            transcript.add_card(f"!{number}", "jobs", one_line(attached.name))
+            summary = one_line(attached.result)
+            transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
     for text in [said.shown] if said.shown else typed:
         transcript.add_user(text)
 

@@ -150,7 +150,7 @@ def stage(
     work = work or base / "work"
     work.mkdir(exist_ok=True)
     scratch = tools.pop("scratch", None) or Scratch()
-    options = replace(options, cwd=work, is_trusted=True)
+    options = replace(options, cwd=work, trust=True)
     context = RunContext.read(options, {"QCODE_HOME": str(base), "HOME": str(base)}, is_attended=is_attended)
     policy = policy or Policy(mode, rules or Rules.of(), is_trusted, work, read_only=(scratch.path,), probes=NO_SANDBOX)
     permissions = Permissions(policy, origins)
@@ -173,7 +173,7 @@ def stage(
     else:
         session, messages = store.create(client.name, work), ()
     conversation = Conversation(context, clients, client, toolbox, permissions, store, session, messages)
-    sessions = Library(conversation, store if options.keeps_session else None, work, clients)
+    sessions = Library(conversation, None if options.no_session else store, work, clients)
     return Stage(conversation, provider, store, limits, work, sessions)
 
 

@@ -36,7 +36,7 @@ _MAX_LINE = 4_000
 
 
 class Memory:
-    """The instruction files of the project at `root` and of the user's folder `config_dir`.
+    """The instruction files of the project at `root` and of the user's folder `config_dir`, None for no such folder.
 
     `may_read` returns whether the rules of the session let the model read a file of the project without asking.
     """
@@ -45,20 +45,20 @@ class Memory:
         self,
         folder: Path,
         root: Path,
-        config_dir: Path,
+        config_dir: Path | None,
         is_trusted: Callable[[], bool],
         may_read: Callable[[Path], bool] = lambda path: True,
     ) -> None:
         self._folder = folder.resolve()
         self._root = root.resolve()
-        self._own = config_dir / NAMES[0]
+        self._config_dir = config_dir
         self._is_trusted = is_trusted
         self._may_read = may_read
 
     def read(self) -> Instructions:
         """Return the current instructions; unchanged files give the same text, for prompt caches."""
         return load_instructions(
-            self._folder, self._root, self._own.parent, is_trusted=self._is_trusted(), may_read=self._may_read
+            self._folder, self._root, self._config_dir, is_trusted=self._is_trusted(), may_read=self._may_read
         )
 
     def files(self) -> tuple[MemoryFile, ...]:
@@ -80,8 +80,9 @@ class Memory:
             new = self._folder / NAMES[0]
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
                 project.append(MemoryFile(str(new), str(new.relative_to(self._root)), "project", None))
-        if not own and not os.path.lexists(self._own):
-            own.append(MemoryFile(str(self._own), str(self._own), "yours", None))
+        if self._config_dir is not None and not own and not os.path.lexists(self._config_dir / NAMES[0]):
+            new = self._config_dir / NAMES[0]
+            own.append(MemoryFile(str(new), str(new), "yours", None))
         return (*reversed(project), *own)
 
     def append(self, path: str, text: str) -> str:
@@ -110,7 +111,8 @@ class Memory:
         return init_prompt(existing, wish)
 
     def _shown(self, file: InstructionFile) -> MemoryFile:
-        is_own = file.path.is_relative_to(self._own.resolve().parent)
+        own = self._config_dir
+        is_own = own is not None and file.path.is_relative_to((own / NAMES[0]).resolve().parent)
         return MemoryFile(
             str(file.path), file.shown, "yours" if is_own else "project", file.size, file.used, file.imported_by
         )

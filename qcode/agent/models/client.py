@@ -260,8 +260,8 @@ class Clients:
     def _retries(self, network: Network) -> RetrySettings:
         """Return the retries of a provider. Without a user to ask, `ask` means never; a flag overrides the setting."""
         options = self._context.options
-        if options.limit_wait_s is not None:
-            return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.limit_wait_s)
+        if options.wait_for_limit is not None:
+            return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.wait_for_limit)
         retries = RetrySettings(network.max_retries, network.retry_after_max_s, network.wait_for_limit)
         return retries if self._context.is_attended else retries.unasked
 

@@ -7,6 +7,7 @@ an older version stored replay from their blocks alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from qcode.agent.sessions.history import ShownPrompt, ShownResult, StoredMessage, Thought
@@ -115,6 +116,8 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     for call in stored.entry.message.calls:
         result = given.get(call.call_id) or stored.results.get(call.call_id)
         shown = stored.shown_results.get(call.call_id)
+        if shown is not None and shown.ran:
+            call = replace(call, arguments=shown.ran)
         if shown is None or shown.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         yield from _inner(call.call_id, stored)
@@ -130,7 +133,7 @@ def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | No
     if shown is None:
         return ToolFinished(call, ToolOutcome(content, is_error), "failed" if is_error else "done")
     outcome = ToolOutcome(content, is_error, shown.summary, shown.diff, shown=shown.output)
-    return ToolFinished(call, outcome, shown.state, shown.seconds)
+    return ToolFinished(call, outcome, shown.state, shown.seconds, is_revised=bool(shown.ran))
 
 
 def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:

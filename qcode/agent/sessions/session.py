@@ -358,7 +358,8 @@ class SessionTranscript:
         """Store the result of a call at once, while other calls of its step have yet to run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
-        shown = ShownResult(finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown)
+        ran = call.arguments if finished.is_revised else ""
+        shown = ShownResult(finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran)
         self.session.record_result(result, shown)
 
 

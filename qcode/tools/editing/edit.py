@@ -112,6 +112,7 @@ class Edit(ChangeTool):
             "additionalProperties": False,
         },
         edits_by="passage",
+        draft="new_text",
         safety=WRITES_PATH,
     )
 
@@ -176,6 +177,7 @@ class Write(ChangeTool):
             "required": ["path", "content"],
             "additionalProperties": False,
         },
+        draft="content",
         safety=WRITES_PATH,
     )
 
