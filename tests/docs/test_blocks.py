@@ -73,7 +73,7 @@ def test_every_page_of_the_guide_starts_with_a_command() -> None:
 
 
 def check(block: Block, place: Place) -> None:
-    """Run a block, line by line if it shows what its commands print."""
+    """Run a block, line by line if it shows the output of its commands."""
     if block.language == "console":
         for command, expected in sessions(block.text):
             done = place.bash(command)

@@ -1,4 +1,4 @@
-"""The reference pages name what the program has, and nothing else."""
+"""The reference pages name everything that the program has, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that behave oddly, over real HTTP: what they do ends by itself, is named, and never runs by accident."""
+"""Models that behave oddly, over real HTTP: each case ends with a named outcome and runs no unintended call."""
 
 from __future__ import annotations
 

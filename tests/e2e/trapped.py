@@ -76,7 +76,7 @@ STRANGE = "strange\x1b]0;PWNED\x07\x1b[2J.txt"
 class TrappedPlace(Place):
     """A workspace in which everything is a trap. `is_loud`: the configuration of git is one as well."""
 
-    is_warm = False  # what is looked for springs while a program starts
+    is_warm = False  # the traps trigger while a program starts
 
     def __init__(self, base: Path, *, is_loud: bool) -> None:
         super().__init__(base)

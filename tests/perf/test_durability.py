@@ -1,4 +1,4 @@
-"""Cost of keeping what was shown and said, as ratios of CPU time measured in one run."""
+"""Cost of storing shown text and messages, as ratios of CPU time measured in one run."""
 
 from __future__ import annotations
 

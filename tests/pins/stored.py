@@ -1,4 +1,4 @@
-"""Session folders as an earlier qcode wrote them, put where this one looks for them.
+"""Session folders as an earlier qcode wrote them, put into the folder that this version reads.
 
 The files below `data/sessions` hold `{WORK}` for the workspace and `{PORT}` for the port of the host.
 """
@@ -22,7 +22,7 @@ _MAX_SLUG_CHARS = 48
 
 
 def folder_of(place: PinPlace) -> Path:
-    """Return where sessions of the workspace lie: the end of its path, and a hash of the whole of it."""
+    """Return the session folder of the workspace: the end of its path, and a hash of the full path."""
     real = place.work.resolve()
     slug = re.sub(r"[^A-Za-z0-9]+", "-", str(real)).strip("-")[-_MAX_SLUG_CHARS:].strip("-")
     name = f"{slug}-{hashlib.sha256(bytes(real)).hexdigest()[:10]}"

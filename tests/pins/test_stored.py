@@ -1,4 +1,4 @@
-"""Sessions that an earlier qcode stored: listed, shown, exported and resumed; and what this one stores."""
+"""Sessions that an earlier version stored are listed, shown, exported and resumed; new sessions are pinned."""
 
 from __future__ import annotations
 

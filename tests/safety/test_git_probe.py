@@ -1,4 +1,4 @@
-"""What the probe finds out about real repositories: where they lie, what they set, and which secrets they hold."""
+"""The probe on real repositories: their location, their settings, and the secrets that they contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A patch is applied whole, each hunk where its own lines are, or not at all."""
+"""A patch is applied completely, each hunk at its own lines, or not at all."""
 
 from __future__ import annotations
 

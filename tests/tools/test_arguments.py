@@ -1,4 +1,4 @@
-"""Bad arguments are results that say what is wrong and what is expected; nothing raises."""
+"""Invalid arguments give results that name the error and the expected value; nothing raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file is replaced whole or not at all, keeps what it had, and nothing is left behind."""
+"""A file is replaced atomically, keeps its mode, owner and attributes, and leaves no temporary file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(bench: Bench) -> list[str]:
 
 @pytest.fixture(params=["nameless", "by name"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways a file is written: the second where the file system has no files without a name."""
+    """Both ways to write a file: the second is for file systems without unnamed files."""
     if request.param == "by name":
         monkeypatch.setattr(os, "O_TMPFILE", 0)
     return str(request.param)

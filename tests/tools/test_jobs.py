@@ -31,7 +31,7 @@ class Background:
         return await JobsTool().run({"action": action, **arguments}, self.workspace, self._context)
 
     async def read_until(self, job: int, text: str) -> str:
-        """Read until `text` has come; the test's own time limit ends what never comes."""
+        """Read until `text` is in the output; the time limit of the test ends the wait."""
         seen = ""
         while text not in seen:
             seen += (await self("read", job=job, wait_s=5)).content
@@ -177,7 +177,7 @@ def test_background_job_leaves_no_files_in_the_workspace(bench: Bench) -> None:
 
 
 class Foreground:
-    """A call of the shell that is waited for, and what moves it to the background."""
+    """A shell call in the foreground, and a function that moves it to the background."""
 
     def __init__(self, background: Background, command: str, **arguments: Json) -> None:
         self.background_requested = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Images, PDFs and notebooks: what the model gets of them, and how a cell is changed."""
+"""Images, PDFs and notebooks: the content that the model gets, and edits of a cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glob and grep: what is found, what is left out, and that both search programs agree."""
+"""glob and grep: the names and lines that they find, and that both search programs agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both search programs give the same answer, whatever the tree, what git ignores, and what is asked for."""
+"""Both search programs give the same answer for any tree, any gitignore rules and any arguments."""
 
 from __future__ import annotations
 

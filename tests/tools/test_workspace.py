@@ -1,4 +1,4 @@
-"""Tools reach what is inside and nothing else."""
+"""Tools reach paths inside the workspace and no others."""
 
 from __future__ import annotations
 

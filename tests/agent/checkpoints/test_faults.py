@@ -62,7 +62,7 @@ def test_killed_undo_leaves_complete_files_and_can_be_undone_or_redone(tmp_path:
     assert set(found) == set(old)
     assert all(content in (old[name], new[name]) for name, content in found.items()), "half a file"
     is_told = any("interrupted" in notice for notice in desk.loaded.notices)
-    assert is_told == (desk.said == ["before", "did before"]), "the step counts exactly when it is said"
+    assert is_told == (desk.said == ["before", "did before"]), "a turn that was undone is reported as interrupted"
     if after % 2:
         desk.undo()
         assert {name: desk.files[name] for name in old} == old

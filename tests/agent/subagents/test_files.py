@@ -91,7 +91,7 @@ def test_killed_sub_agent_is_answered_with_the_calls_it_started(tmp_path: Path) 
     file = tmp_path / "work" / "pid"
     deadline = time.monotonic() + 30
     while not file.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)  # looks again; what is waited for is the file
+        time.sleep(0.01)  # looks again; the test waits for the file
     process.kill()
     process.wait()
     os.kill(int(file.read_text()), signal.SIGKILL)

@@ -44,7 +44,7 @@ class Row:
 
 SLOW = error("rate_limit_error", "slow down")
 one_of_each_kind = pytest.mark.parametrize("protocol", ["openai", "gemini"])
-"""For what all protocols share."""
+"""For behavior that all protocols share."""
 
 ROWS = [
     Row("401", 401, error("authentication_error", "bad key"), ErrorKind.AUTH, ExitCode.NO_CREDENTIAL, "bad key"),

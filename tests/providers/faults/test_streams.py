@@ -46,7 +46,7 @@ BREAKS: dict[str, Callable[[str], Answer]] = {
     "cut in a chunk": lambda protocol: Answer(
         [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s" % (99_999, first_part(protocol))], is_raw=True
     ),
-    "chunk size that is none": lambda protocol: Answer(
+    "invalid chunk size": lambda protocol: Answer(
         [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", _chunk(first_part(protocol)), b"zz\r\n"],
         is_raw=True,
     ),

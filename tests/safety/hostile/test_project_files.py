@@ -1,4 +1,4 @@
-"""What a file of the project says, it says with the rights of the model: its `@path` reads no secret for anybody."""
+"""Project files have the rights of the model: an `@path` in one of them never reads a secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn
 from tests.safety.hostile.ground import MARK, Ground, make_ground
 
-# The prompt of a project's command, and what the user types behind its name.
+# The prompt of a project command, and the arguments that the user types after its name.
 LEADING_OUT = {
     "@~/.ssh/id_rsa": "",
     "see @~/.ssh/id_rsa.": "now",
@@ -64,7 +64,7 @@ def command_of(ground: Ground, prompt: str) -> CustomCommand:
 
 
 def sent(ground: Ground, command: CustomCommand, typed: str) -> tuple[str, list[str]]:
-    """Send a command as the app does; return all that the model was told, and what was left out."""
+    """Send a command as the app does; return the text that the model got, and the complaints about attachments."""
     ready = opened(ground)
 
     async def run() -> list[TurnEvent]:

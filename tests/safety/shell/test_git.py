@@ -1,4 +1,4 @@
-"""How commands of git are read: which are understood, what they show, and what a repository changes about that."""
+"""Parsing of git commands: which are understood, which contents they print, and how the repository affects both."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def may_be_read(path: str, repo: str, use: GitUse, scratch: GitScratch) -> bool:
 
 
 def may_be_shown(canary: str, use: GitUse) -> bool:
-    """Return whether content may be shown by what the words say: it is that of a named file, or of any."""
+    """Return whether the words may print content of a named file, or of any file."""
     if use.content == "wide-history":
         return canary in _COMMITTED or canary in ("topic2.txt", ".env", "new.txt", "build/x.o")
     if use.content == "wide-tracked":
