@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @dataclass
-class Bench:
+class ServerFolders:
     """Folders for servers: `state` controls the fake one, `home` stores approvals, `work` is the workspace."""
 
     base: Path

@@ -11,7 +11,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ExitCode
 from tests.providers.clients import each_protocol, stream_of
-from tests.providers.faults.stage import Ran, run, text_of
+from tests.providers.faults.runs import Ran, run, text_of
 from tests.providers.loopback import Answer
 
 PAGE = b"<html><head><title>Bad gateway</title></head><body>nginx</body></html>"

@@ -14,7 +14,7 @@ from qcode.protocol.reply import Outcome
 from qcode.providers.connection import Timeouts
 from tests.providers.clients import each_protocol, each_protocol_in_text, first_part, stream_of
 from tests.providers.events import recording, replay_bytes
-from tests.providers.faults.stage import run, text_of
+from tests.providers.faults.runs import run, text_of
 from tests.providers.loopback import Answer, Reset, Stall, free_port
 
 EVENTS = {"content-type": "text/event-stream"}

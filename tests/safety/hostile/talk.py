@@ -18,7 +18,7 @@ from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
 from qcode.tools.workspace import Scratch
-from tests.fakes.conversation import Model, stage
+from tests.fakes.conversation import Model, open_conversation
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import Ground, filled
@@ -113,7 +113,7 @@ def _conversation(
         mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, probes=probes
     )
     env = {**_ENVIRONMENT, "HOME": str(ground.home)}
-    found = stage(
+    found = open_conversation(
         ground.base.parent,
         provider,
         Model(model),
