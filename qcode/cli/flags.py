@@ -25,7 +25,7 @@ class Flag:
     `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
     `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
     `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
-    has no effect in the app.
+    has no effect in the app. `aliases` are other names of its choices.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Flag:
         has_default: bool = False,
         is_for_pipe: bool = False,
         const: str = "",
+        aliases: tuple[tuple[str, str], ...] = (),
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
@@ -51,6 +52,7 @@ class Flag:
         self.has_default = has_default
         self.is_for_pipe = is_for_pipe
         self.const = const
+        self.aliases = dict(aliases)
 
     @property
     def takes_value(self) -> bool:
@@ -159,8 +161,9 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-mode MODE",
             "choice",
-            "{choices}",
+            "{choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
+            aliases=(("ask", "default"),),
         ),
         Flag(
             "--allowed-tools RULES",
@@ -234,12 +237,15 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         ),
     ),
     "sessions": Subcommand(
-        {"list": (), "show": (), "export": (), "delete": ()},
+        {"list": (), "show": (), "export": (), "import": (), "delete": ()},
         (
             Flag("--format FORMAT", "choice", choices=("md", "json", "html")),
             Flag("--turns RANGE", "text"),
             Flag("--no-tools", "on"),
             Flag("-o, --output FILE", "path"),
+            Flag("--all", "on"),
+            Flag("-y, --yes", "on"),
+            Flag("--json", "on"),
         ),
     ),
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
@@ -255,8 +261,10 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
-  qcode sessions list [WORDS]|show ID|delete ID
+  qcode sessions list [WORDS] [--json]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
+  qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
+                                  Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
