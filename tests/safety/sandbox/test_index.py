@@ -120,7 +120,7 @@ def test_every_change_is_in_the_next_index(root: Path) -> None:
     made(root, "a/b/c/file")
     found = WorkspaceIndex([str(root)])
     assert found.look().secrets == ()
-    for number in range(30):  # without a pause, as fast as the clock of the file system may stand still
+    for number in range(30):  # without a pause, within one tick of the clock of the file system
         made(root, f"a/b/c/.env.{number}")
         assert len(found.look().secrets) == number + 1
     (root / "a/b").rename(root / "moved")
