@@ -104,7 +104,7 @@ class Checkpoints:
     async def _work(self, work: Callable[[], _T]) -> _T:
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
-        await self.settle()
+        await self.wait_until_recorded()
         from qcode.agent.checkpoints.rewind import NothingToDo
 
         try:
@@ -128,7 +128,7 @@ class Checkpoints:
             changed = await asyncio.shield(self._comparing)
         return _with_count(outcome, changed)
 
-    async def settle(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Wait until the changes of an interrupted command are recorded."""
         if self._comparing is not None:
             await asyncio.wait([self._comparing])

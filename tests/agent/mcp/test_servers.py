@@ -140,9 +140,9 @@ def test_slow_server_does_not_delay_the_first_turn(folders: ServerFolders) -> No
     async def body() -> None:
         servers = folders.servers(folders.spec(kind="silent"))
         try:
-            await servers.settle(0.2)
+            await servers.wait_until_started(0.2)
             assert "still starting, the tools come later: fake" in texts(servers)
-            await servers.settle()  # waits no second time
+            await servers.wait_until_started()  # waits no second time
         finally:
             await servers.close()
 

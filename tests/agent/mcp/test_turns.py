@@ -55,7 +55,7 @@ def test_call_asks_with_its_arguments_and_a_rule_and_then_runs(tmp_path: Path) -
 def test_turn_cancelled_while_servers_start_sends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = ServerFolders(tmp_path)
     servers = folders.servers(folders.spec(kind="silent", startup_timeout_s=10_000))
-    monkeypatch.setattr(servers, "settle", lambda: Servers.settle(servers, 10_000))
+    monkeypatch.setattr(servers, "wait_until_started", lambda: Servers.wait_until_started(servers, 10_000))
     conversation, provider = talk(folders, servers, text_reply("Never."))
     events: list[TurnEvent] = []
 
