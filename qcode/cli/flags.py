@@ -25,7 +25,7 @@ class Flag:
     `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
     `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
     `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
-    has no effect in the app.
+    has no effect in the app. `aliases` are other names of its choices.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Flag:
         has_default: bool = False,
         is_for_pipe: bool = False,
         const: str = "",
+        aliases: tuple[tuple[str, str], ...] = (),
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
@@ -51,6 +52,7 @@ class Flag:
         self.has_default = has_default
         self.is_for_pipe = is_for_pipe
         self.const = const
+        self.aliases = dict(aliases)
 
     @property
     def takes_value(self) -> bool:
@@ -159,8 +161,9 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-mode MODE",
             "choice",
-            "{choices}",
+            "{choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
+            aliases=(("ask", "default"),),
         ),
         Flag(
             "--allowed-tools RULES",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from qcode.protocol.messages import ToolCall
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
+MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
+"""Other names of modes that the user may type: the front ends show `default` as `ask`."""
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, as start and end."""

@@ -380,8 +380,7 @@ def _line(job: Job) -> str:
 
 
 def _count(jobs: Jobs) -> str:
-    running = sum(job.is_running for job in jobs.all)
-    return f"{running} of {len(jobs.all)} running"
+    return f"{len(jobs.running)} of {len(jobs.all)} running"
 
 
 def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:

@@ -60,7 +60,7 @@ def test_edited_content_is_written_shown_again_and_told_to_the_model(tmp_path: P
     assert told.endswith(f"The result:\n{finished.outcome.shown}")
 
 
-def test_an_edited_command_runs_and_the_model_is_told_it(tmp_path: Path) -> None:
+def test_edited_command_runs_and_the_model_is_told_it(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("touch two"), Allow()))
     assert [one.detail for one in asked] == ["touch one", "touch two"]
@@ -73,7 +73,7 @@ def test_an_edited_command_runs_and_the_model_is_told_it(tmp_path: Path) -> None
     assert [call.arguments for said in it.conversation.messages for call in said.calls] == ['{"command": "touch one"}']
 
 
-def test_a_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Path) -> None:
+def test_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("pwd"), Allow()))
     assert [one.detail for one in asked] == ["touch one", "pwd"]
@@ -87,7 +87,7 @@ def test_a_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: P
         (" \n", "Your edit was not used: the text is empty."),
     ],
 )
-def test_an_edit_that_is_denied_or_empty_leaves_the_call_as_it_was(tmp_path: Path, text: str, why: str) -> None:
+def test_edit_that_is_denied_or_empty_leaves_the_call_as_it_was(tmp_path: Path, text: str, why: str) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."), rules=Rules.of(deny=["shell(rm *)"]))
     told: list[TurnEvent] = []
     asked: list[ToolApproval] = []
@@ -110,7 +110,7 @@ def test_an_edit_that_is_denied_or_empty_leaves_the_call_as_it_was(tmp_path: Pat
     assert "edited" not in result_of(it)
 
 
-def test_an_edited_call_can_be_denied_and_edited_twice(tmp_path: Path) -> None:
+def test_edited_call_can_be_denied_and_edited_twice(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("touch two"), Revise("touch three"), Deny("stop it")))
     assert [one.detail for one in asked] == ["touch one", "touch two", "touch three"]
@@ -118,13 +118,13 @@ def test_an_edited_call_can_be_denied_and_edited_twice(tmp_path: Path) -> None:
     assert result_of(it) == "Denied: stop it"
 
 
-def test_a_rule_kept_with_an_edited_call_is_about_what_ran(tmp_path: Path) -> None:
+def test_rule_kept_with_an_edited_call_is_about_what_ran(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked_in(it, deciding(it, Revise("touch two"), Allow("session")))
     assert [rule.text for rule in it.conversation.permissions.rules()] == ["shell(touch two)"]
 
 
-def test_a_mode_that_allows_an_edited_change_runs_it_as_edited(tmp_path: Path) -> None:
+def test_mode_that_allows_an_edited_change_runs_it_as_edited(tmp_path: Path) -> None:
     it = talk(tmp_path, WRITE, text_reply("Done."))
     count = iter(range(2))
 
@@ -152,7 +152,7 @@ def test_plan_mode_refuses_a_call_that_is_being_edited(tmp_path: Path) -> None:
     assert not (it.work / "a.txt").exists()
 
 
-def test_the_session_holds_what_ran_and_replays_it(tmp_path: Path) -> None:
+def test_session_holds_what_ran_and_replays_it(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked_in(it, deciding(it, Revise("touch two"), Allow()))
     session = it.conversation.session_id

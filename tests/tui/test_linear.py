@@ -15,6 +15,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from qcode.agent.agent import Agent
 from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
@@ -72,12 +73,15 @@ class Typed(LineTerminal):
         return self._lines.pop(0) if self._lines else None
 
 
+def linear(agent: Agent, typed: Typed) -> LinearApp:
+    commands, _ = read_commands(agent)
+    return LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
+
+
 def talk(conversation: ScriptedConversation, *lines: str, **given: Any) -> list[str]:
     """Return all lines after the greeting."""
     typed = Typed(lines)
-    agent = make_agent(conversation, **given)
-    commands, _ = read_commands(agent)
-    app = LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
+    app = linear(make_agent(conversation, **given), typed)
     assert asyncio.run(app.run()) == 0
     start = typed.said.index("User: ")
     return [line for text in typed.said[start:] for line in text.split("\n")]

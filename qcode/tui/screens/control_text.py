@@ -23,6 +23,7 @@ from qcode.agent.permissions import (
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import count_text, tokens_text
+from qcode.tui.status import mode_label
 from qcode.tui.transcript.cards import main_argument
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
@@ -70,7 +71,7 @@ def decision_text(decision: CallRecord) -> str:
 
 def mode_line(permissions: Permissions) -> str:
     trust = "" if permissions.is_trusted else ", restricted folder: allow rules do not apply"
-    return f"mode {permissions.mode}{trust}"
+    return f"mode {mode_label(permissions.mode)}{trust}"
 
 
 def permissions_text(permissions: Permissions) -> str:
