@@ -27,10 +27,11 @@ STEPS = "\n".join(f"{number}. step {number}" for number in range(1, 31))
 PLAN = f"# Cache\n\nThe index is **slow**.\n\n{STEPS}"
 CALL = call("exit_plan_mode", json.dumps({"plan": PLAN}))
 APPROVED = "Plan approved · asks before each change"
+DONE = ToolFinished(CALL, ToolOutcome("The user approved the plan.", summary=APPROVED), "done")
 SCRIPT: Script = [
     reply("", CALL),
     ApprovalRequested(PlanApproval(CALL, "Carry out this plan?", PLAN)),
-    ToolFinished(CALL, ToolOutcome("The user approved the plan.", summary=APPROVED), "done"),
+    DONE,
     ended(),
 ]
 
@@ -140,7 +141,7 @@ def test_plan_show_without_a_plan_says_so() -> None:
 
 
 def test_linear_mode_prints_the_whole_plan_and_brings_it_back() -> None:
-    lines = linear(ScriptedConversation([SCRIPT[0], *SCRIPT[2:]]), "go")
+    lines = linear(ScriptedConversation([reply("", CALL), DONE, ended()]), "go")
     at = lines.index(APPROVED)
     assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  The index is **slow**.", "  "]
     assert "  15. step 15" in lines
