@@ -237,12 +237,15 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         ),
     ),
     "sessions": Subcommand(
-        {"list": (), "show": (), "export": (), "delete": ()},
+        {"list": (), "show": (), "export": (), "import": (), "delete": ()},
         (
             Flag("--format FORMAT", "choice", choices=("md", "json", "html")),
             Flag("--turns RANGE", "text"),
             Flag("--no-tools", "on"),
             Flag("-o, --output FILE", "path"),
+            Flag("--all", "on"),
+            Flag("-y, --yes", "on"),
+            Flag("--json", "on"),
         ),
     ),
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
@@ -258,8 +261,10 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
-  qcode sessions list [WORDS]|show ID|delete ID
+  qcode sessions list [WORDS] [--json]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
+  qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
+                                  Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned

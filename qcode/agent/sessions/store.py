@@ -14,6 +14,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +78,9 @@ class SessionStore:
         self._new_id = new_id
         self._redact = redact
 
-    def create(self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "") -> Session:
+    def create(
+        self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
+    ) -> Session:
         """Create a session. Its file is created with its first record; with `is_kept` False there is no file."""
         for _ in range(_TRIES):
             session_id = self._new_id(self._clock())
@@ -88,7 +91,8 @@ class SessionStore:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(session_id, file, self._clock, self._redact, blobs=blobs, partial=partial)
-        session.begin(model=model, cwd=str(cwd), root=str(self._root), forked_from=forked_from)
+        root = str(self._root)
+        session.begin(model=model, cwd=str(cwd), root=root, forked_from=forked_from, imported=imported)
         return session
 
     def find(self, text: str) -> str:
@@ -191,7 +195,16 @@ class SessionStore:
     def summaries(self) -> tuple[SessionSummary, ...]:
         """Return the summaries of all sessions, the most recently written one first; unreadable files are skipped."""
         found = (summarize(self._path(session_id)) for session_id in self.ids())
-        return tuple(one for one in found if one is not None)
+        return tuple(replace(one, size=one.size + self._beside(one.session_id)) for one in found if one is not None)
+
+    def _beside(self, session_id: str) -> int:
+        """Return the size of what is stored for a session beside its file."""
+        path = self._path(session_id)
+        size = 0
+        for one in (path.with_suffix(".corrupt"), self._partial(session_id), *self._blobs(session_id).glob("*")):
+            with suppress(OSError):
+                size += one.stat().st_size
+        return size
 
     def delete(self, text: str) -> str:
         """Delete a session and return its id. Raise `SessionBusy` if it is open anywhere."""
@@ -266,7 +279,10 @@ _TITLE = b'{"kind":"title"'
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number."""
+    """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number.
+
+    `size` is in bytes, with everything that is deleted with the session.
+    """
 
     session_id: str
     title: str
@@ -298,6 +314,17 @@ def summarize(path: Path) -> SessionSummary | None:
     return SessionSummary(
         path.stem, title, facts.get("model", ""), facts.get("created", ""), updated, messages, state.st_size
     )
+
+
+def header_of(path: Path) -> JsonObject | None:
+    """Return the first record of a session file, empty if it is unreadable; None if there is no such file."""
+    try:
+        with path.open("rb") as stream:
+            return _parse(stream.readline())
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return {}
 
 
 def first_words(messages: Iterable[Message]) -> str:

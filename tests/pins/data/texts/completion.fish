@@ -33,12 +33,16 @@ complete -c qcode -n '__fish_seen_subcommand_from permissions' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l jsonl
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l yolo
-complete -c qcode -f -n '__fish_seen_subcommand_from sessions; and not __fish_seen_subcommand_from list show export delete' -a 'list show export delete'
+complete -c qcode -f -n '__fish_seen_subcommand_from sessions; and not __fish_seen_subcommand_from list show export import delete' -a 'list show export import delete'
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l format -x -a 'md json html'
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l turns -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l no-tools
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -s o -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l output -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l all
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -s y
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l yes
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l all
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -s C -r

@@ -84,10 +84,10 @@ _qcode() {
         --turns|-o|--output) ;;
         *)
           case $cur in
-            -*) found="--format --turns --no-tools -o --output" ;;
+            -*) found="--format --turns --no-tools -o --output --all -y --yes --json" ;;
             *)
               case $prev in
-                sessions) found="list show export delete" ;;
+                sessions) found="list show export import delete" ;;
               esac ;;
           esac ;;
       esac
