@@ -58,6 +58,10 @@ _MODES: dict[ApprovalMode, str] = {
     "default": "the user is asked before each change",
     "accept-edits": "edits inside the folder run without asking, everything else asks",
 }
+_PLAN_SUMMARIES: dict[ApprovalMode, str] = {
+    "default": "Plan approved · asks before each change",
+    "accept-edits": "Plan approved · edits run without asking",
+}
 _NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
 _PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
@@ -279,7 +283,7 @@ class PendingCalls:
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")
         text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
-        return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
+        return ApprovalAnswered(call.call_id, is_allowed=True, text=text, summary=_PLAN_SUMMARIES[mode])
 
     def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
         """Settle the open approvals that the mode decides, which may have just changed.
