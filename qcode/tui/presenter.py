@@ -21,6 +21,7 @@ from qcode.agent.outcomes import (
     requests_note,
     retry_cause,
     retry_text,
+    searched_text,
     time_text,
 )
 from qcode.agent.sessions.history import Thought
@@ -60,9 +61,10 @@ from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
+from qcode.tools.dialog import plan_of
 from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.status import Activity, closing_text
-from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
+from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, verb
 from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
 
@@ -324,8 +326,9 @@ class Presenter:
         self._interaction.withdraw(call.call_id)
         self._card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
-        content = plan_of(call) or (outcome.content if outcome.shown is None else outcome.shown)
-        has_output = not outcome.diff and call.call_id not in self._streamed
+        plan = plan_of(call)
+        content = outcome.content if outcome.shown is None else outcome.shown
+        has_output = not outcome.diff and not plan and call.call_id not in self._streamed
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
         summary = outcome.summary if has_run else ""
@@ -342,6 +345,7 @@ class Presenter:
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
                 summary=" · ".join([*notes, summary] if summary else notes) or None,
+                plan=plan or None,
                 seconds=event.seconds,
             ),
         )
@@ -490,7 +494,7 @@ class AgentCards:
 
 
 def _call_line(call: ToolCall) -> str:
-    return " ".join(part for part in (one_line(call.name, 60), main_argument(call)) if part)
+    return " ".join(part for part in (verb(one_line(call.name, 60)), main_argument(call)) if part)
 
 
 def _agent_detail(event: TurnEvent) -> str:
@@ -510,22 +514,6 @@ def _agent_detail(event: TurnEvent) -> str:
             return f"! {text}\n\n"
         case _:
             return ""
-
-
-_MAX_SOURCES = 20
-
-
-def searched_text(search: WebSearched) -> str:
-    """Return the queries of a search, and the full URLs that the reply cites."""
-    queries = "; ".join(f"\u201c{one_line(query, 120)}\u201d" for query in search.queries)
-    lines = [f"Searched the web for {queries}." if queries else "Searched the web."]
-    for number, source in enumerate(search.sources[:_MAX_SOURCES], 1):
-        title = one_line(source.title, 100)
-        lines.append(f"{number}. {title} {one_line(source.url)}" if title else f"{number}. {one_line(source.url)}")
-    left_out = len(search.sources) - _MAX_SOURCES
-    if left_out > 0:
-        lines.append(f"and {left_out} more")
-    return "\n".join(lines)
 
 
 UNFINISHED = "The last turn did not finish: qcode ended while it ran. Send a message to continue."

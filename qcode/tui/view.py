@@ -396,6 +396,21 @@ class AppView:
 
         self.open_screen(PagerScreen(asked_by(approval.request), approval.preview.lines), lambda _: None)
 
+    def choose_card(self) -> None:
+        """Let the user choose a card by key, to unfold it."""
+        if self._widgets.transcript.choose_card(self._end_choosing):
+            self.hint("")
+            self._widgets.status.change(hint="j k move · Enter unfold · Esc close")
+        else:
+            self.hint("no cards yet")
+
+    def _end_choosing(self, typed: str) -> None:
+        widgets = self._widgets
+        widgets.status.change(hint="")
+        (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()
+        if typed:
+            widgets.prompt.paste_text(typed)
+
     def open_editor(self) -> None:
         """Edit the prompt, or the call that a question is about."""
         approval = self._widgets.approval
@@ -456,6 +471,7 @@ class CancelKeys:
         widgets = self._widgets
         if (
             widgets.help.close()
+            or widgets.transcript.leave_cards()
             or widgets.search.close(is_going_back=True)
             or widgets.prompt.leave_search()
             or widgets.prompt.close_menu()

@@ -106,8 +106,8 @@ def test_each_thing_is_said_once_and_in_order() -> None:
         "Assistant:",
         "I will read it.",
         "Now",
-        "Running read: a.py",
-        "read finished: 2 lines",
+        "Read: a.py",
+        "Read finished: 2 lines",
         "  one",
         "  two",
         "Assistant:",
@@ -260,15 +260,15 @@ def test_output_of_a_tool_is_told_when_it_is_over_and_a_long_one_in_part() -> No
     script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]
     finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
     lines = talk(ScriptedConversation([*script, finished, ended()]), "x")
-    assert "shell finished: exit 0" in lines
+    assert "Run finished: exit 0" in lines
     assert "  (60 lines left out)" in lines
-    assert lines.index("  line 0") > lines.index("shell finished: exit 0")
+    assert lines.index("  line 0") > lines.index("Run finished: exit 0")
 
 
 def test_a_call_that_is_cancelled_says_so() -> None:
     shell = call()
     lines = talk(ScriptedConversation([ToolStarted(shell), ended(Outcome.CANCELLED)]), "x")
-    assert lines[-3:] == ["shell was cancelled.", "(interrupted)", "User: "]
+    assert lines[-3:] == ["Run was cancelled.", "(interrupted)", "User: "]
 
 
 def test_a_stored_session_is_told_from_its_start() -> None:
