@@ -1,16 +1,31 @@
-"""Writes bytes to a descriptor without blocking the loop, so that Ctrl+C works while the reader stalls.
+"""Writes to stdout and stderr: bytes that never block the loop, one-line messages, and a live line of progress.
 
-The descriptor stays in blocking mode, because it is shared with the shell and other programs. Each write is so small
-that it cannot block.
+A descriptor stays in blocking mode, because it is shared with the shell and other programs. Each write is so small that
+it cannot block, so Ctrl+C works while the reader stalls. A write error on stderr never fails the run, because the
+answer is on stdout. `Progress` describes the current activity, `Meter` measures the duration of the turn and of its
+requests; both are pure, the clock is passed in.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
+from collections.abc import Callable
+from math import ceil
 from typing import BinaryIO
 
+from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
+from qcode.protocol import events as ev
+from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
+from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
+from qcode.text.clean import clean, single_spaced
+from qcode.text.numbers import retry_countdown
+
+_ERASE = b"\r\x1b[2K"
+_NARROWEST = 20
+MAX_SILENT_WAIT_S = 5.0
 # POSIX: a pipe that polls writable accepts this much without blocking (PIPE_BUF is at least 512, on Linux 4,096).
 _CHUNK = select.PIPE_BUF
 
@@ -82,3 +97,203 @@ class Pipe:
             await ready
         finally:
             loop.remove_writer(self._descriptor)
+
+
+class StderrWriter:
+    """A writer of messages to stderr. `is_terminal` enables the live line of progress."""
+
+    def __init__(self, stream: BinaryIO, *, is_terminal: bool) -> None:
+        self._stream = stream
+        self._pipe: Pipe | None = Pipe(stream)
+        self._is_terminal = is_terminal
+        self._is_live = False
+
+    async def write_line(self, text: str) -> None:
+        """Write `text` as one line that begins with `qcode: `."""
+        await self._write(f"qcode: {single_spaced(text)}\n")
+
+    async def write_visible(self, text: str) -> None:
+        """Write one line of already visible text unchanged: its spaces count, because the user may copy it."""
+        await self._write(f"qcode: {text}\n")
+
+    async def quote(self, text: str) -> None:
+        """Write foreign text, cleaned, with a final newline."""
+        shown = clean(text)
+        await self._write(shown if shown.endswith("\n") else f"{shown}\n")
+
+    async def show_status(self, status: str) -> None:
+        """Replace the live line; do nothing if stderr is not a terminal."""
+        if self._is_terminal:
+            line = single_spaced(status)[: self._width() - 1]
+            self._is_live = True
+            await self._send(_ERASE + line.encode("utf-8", "replace"))
+
+    async def clear_status(self) -> None:
+        """Remove the live line before other output."""
+        if self._is_live:
+            self._is_live = False
+            await self._send(_ERASE)
+
+    def clear_status_now(self) -> None:
+        """Remove the live line without waiting, right before the program exits."""
+        if self._is_live and self._pipe is not None:
+            self._is_live = False
+            with contextlib.suppress(OutputLostError):
+                self._pipe.push(_ERASE)
+
+    async def _write(self, text: str) -> None:
+        await self.clear_status()
+        await self._send(text.encode("utf-8", "replace"))
+
+    async def _send(self, data: bytes) -> None:
+        if self._pipe is None:
+            return
+        try:
+            await self._pipe.write(data)
+        except OutputLostError:
+            self._pipe = None
+
+    def _width(self) -> int:
+        try:
+            return max(_NARROWEST, os.get_terminal_size(self._stream.fileno()).columns)
+        except OSError:
+            return 80
+
+
+class Progress:
+    """The current activity of a turn. `handle` must get every event; `status` contains no text of the model."""
+
+    def __init__(self) -> None:
+        self.status = "starting"
+        self._size = 0
+
+    def handle(self, event: TurnEvent) -> None:
+        match event:
+            case ev.StepStarted(step=step):
+                self._size = 0
+                self.status = "waiting for the model" if step == 1 else f"waiting for the model (reply {step})"
+            case ReasoningDelta():
+                self.status = "thinking"
+            case TextDelta(text=text):
+                self._size += len(text)
+                self.status = f"writing, {self._size:,} characters"
+            case ev.ToolCallProgress(name=name, size=size):
+                self.status = f"preparing {name}, {size:,} characters"
+            case ev.CompactionStarted():
+                self.status = "compacting the conversation"
+            case ev.Retry():
+                self._size = self._size if event.is_continuation else 0
+                self.status = retry_text(event)
+            case ev.AgentEvent(event=ev.ToolStarted(call=call)):
+                self.status = f"a sub-agent is running {call.name}"
+            case ev.ToolStarted(call=call):
+                self.status = f"running {call.name}"
+            case ev.Waiting(seconds=seconds, why=why, attempt=attempt):
+                self.status = f"{why}, {retry_countdown(attempt, ceil(seconds))}"
+            case ev.LimitReached():
+                self.status = limit_wait_text(event)
+            case _:
+                pass
+
+
+def verbose_message(event: TurnEvent) -> str:
+    """Return the message of `-v` for an event; empty for most events."""
+    match event:
+        case ev.AgentEvent(event=inner):
+            said = verbose_message(inner)
+            return f"sub-agent: {said}" if said else ""
+        case ev.Notice(text=text):
+            return text
+        case WebSearched():
+            cited = ", ".join(source.url for source in event.sources)
+            return f"searched the web for {'; '.join(event.queries)}" + (f"; cited: {cited}" if cited else "")
+        case ev.Compacted():
+            return f"the conversation was compacted: about {event.before_tokens:,} to {event.after_tokens:,} tokens"
+        case ev.Retry():
+            return retry_text(event)
+        case ev.PartialRestored():
+            return "the new attempt failed: the earlier text is kept"
+        case ev.Waiting():
+            return f"{event.why}, {retry_countdown(event.attempt, ceil(event.seconds))}"
+        case ev.ToolFinished():
+            detail = event.outcome.summary
+            return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")
+        case _:
+            return ""
+
+
+def warning_message(event: TurnEvent) -> str:
+    """Return the message that is written even without `-v`; empty for most events."""
+    match event:
+        case ev.AgentEvent(event=ev.LimitReached() | ev.Waiting() as inner):
+            said = warning_message(inner)
+            return f"sub-agent: {said}" if said else ""
+        case ev.LimitReached():
+            return limit_wait_text(event)
+        case ev.ModelFellBack():
+            return fallback_text(event)
+        case ev.Waiting(seconds=seconds) if seconds > MAX_SILENT_WAIT_S:
+            return verbose_message(event)
+        case ev.Notice(level=level, text=text) if level != "info":
+            return text
+        case _:
+            return ""
+
+
+def elapsed(seconds: float) -> str:
+    """Return a duration as `8 s` or `2 min 05 s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+class Meter:
+    """The durations of a turn. `handle` must get every event. API time runs from a request to the end of its reply.
+
+    Backoff between retries is excluded. The time of sub-agents is added, so with parallel sub-agents it may exceed the
+    elapsed time.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._asked_at: float | None = None
+        self._waits_since: float | None = None
+        self._api = 0.0
+        self._inner: dict[str, Meter] = {}
+
+    def handle(self, event: TurnEvent) -> None:
+        now = self._clock()
+        if self._waits_since is not None and self._asked_at is not None:
+            self._asked_at += now - self._waits_since
+            self._waits_since = None
+        match event:
+            case StepStarted():
+                self._stop(now)
+                self._asked_at = now
+            case Waiting() | LimitReached():
+                self._waits_since = now
+            case ReplyFinished() | TurnEnded():
+                self._stop(now)
+            case AgentEvent(call_id=call_id, event=inner):
+                self._inner.setdefault(call_id, Meter(self._clock)).handle(inner)
+            case _:
+                pass
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the turn began."""
+        return self._clock() - self._began
+
+    @property
+    def duration_ms(self) -> int:
+        return round(self.elapsed * 1000)
+
+    @property
+    def api_ms(self) -> int:
+        running = 0.0 if self._asked_at is None else (self._waits_since or self._clock()) - self._asked_at
+        return round((self._api + running) * 1000) + sum(one.api_ms for one in self._inner.values())
+
+    def _stop(self, now: float) -> None:
+        if self._asked_at is not None:
+            self._api += now - self._asked_at
+        self._asked_at = None

@@ -1,8 +1,7 @@
 """Runs one turn of a conversation and writes its output.
 
 `lines` defines the JSON lines, `agent.outcomes` the exit codes and messages, `interrupts` the handling of Ctrl+C.
-`AnswerSoFar` collects the answer from events, as the turn does, to print it if the turn is interrupted. The prompt is
-the piped input, limited in size, followed by the typed text.
+The prompt is the piped input, limited in size, followed by the typed text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from qcode import __version__
 from qcode.agent import outcomes
-from qcode.agent.outcomes import CHANGE_APPROACH, UNANSWERED, UNAPPROVED, denial_line, shortfall, summary
+from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user, denial_line, shortfall, summary
 from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import (
     InitFacts,
@@ -31,18 +30,21 @@ from qcode.headless.lines import (
     signal_arguments,
     structured_answer,
 )
-from qcode.headless.output import OutputLostError, Pipe
-from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
+from qcode.headless.output import (
+    Meter,
+    OutputLostError,
+    Pipe,
+    Progress,
+    StderrWriter,
+    elapsed,
+    verbose_message,
+    warning_message,
+)
 from qcode.protocol.approvals import (
     NO_OPTIONS,
-    Answer,
     CallApproval,
     Decision,
-    Deny,
-    ImpossibleCall,
     PlanApproval,
-    Question,
-    RepeatedCall,
     ToolApproval,
     TurnOptions,
 )
@@ -51,17 +53,14 @@ from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     Denial,
-    PartialRestored,
     ReplyFinished,
-    Retry,
-    StepStarted,
     TurnEnded,
     TurnEvent,
     TurnStarted,
     UsageUpdated,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.reply import Outcome, StopReason, TextDelta
+from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean
 from qcode.values import dataclass
@@ -280,16 +279,9 @@ class Run:
 
     def _decision(self, approval: CallApproval) -> Decision:
         """Return the decision for an approval without a user, and record the denied calls."""
-        match approval:
-            case Question():
-                return Answer(UNANSWERED)
-            case RepeatedCall():
-                return Answer(CHANGE_APPROACH)
-            case ImpossibleCall():
-                return Deny()
-            case ToolApproval() | PlanApproval():
-                self._denied.append(approval.call)
-                return Deny(UNAPPROVED)
+        if isinstance(approval, (ToolApproval, PlanApproval)):
+            self._denied.append(approval.call)
+        return decision_without_user(approval)
 
     async def _tell(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
@@ -404,60 +396,6 @@ def _utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-class AnswerSoFar:
-    """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
-
-    def __init__(self) -> None:
-        self._said: list[str] = []
-        self._settled = ""
-        self._paused = ""
-        self._set_aside = ""
-        self._live: list[str] = []
-
-    def handle(self, event: TurnEvent) -> None:
-        match event:
-            case TextDelta(text=text):
-                self._live.append(text)
-            case Retry(is_continuation=False):
-                self._set_aside = self._reply_text()
-                self._live = []
-            case PartialRestored(text=text):
-                self._set_aside, self._live = "", [text]
-            case ReplyFinished(message=message):
-                text = self._paused + (message.text if message else "")
-                self._said = self._ended_replies
-                if text.strip():
-                    self._said.append(text)
-                    self._settled = text
-                self._paused = text if event.stop is StopReason.PAUSED else ""
-                self._set_aside, self._live = "", []
-            case StepStarted():
-                self._settled = self.text
-                self._set_aside, self._live = "", []
-            case _:
-                pass
-
-    @property
-    def text(self) -> str:
-        text = self._paused + self._reply_text()
-        return text if text.strip() else self._settled
-
-    @property
-    def whole_text(self) -> str:
-        """All replies of the turn so far, joined with blank lines."""
-        live = self._paused + self._reply_text()
-        return "\n\n".join([*self._ended_replies, live] if live.strip() else self._ended_replies)
-
-    @property
-    def _ended_replies(self) -> list[str]:
-        """The replies before the current one, which may continue after a pause."""
-        return self._said[:-1] if self._paused else self._said
-
-    def _reply_text(self) -> str:
-        live = "".join(self._live)
-        return live if len(live) > len(self._set_aside) else self._set_aside
 
 
 SILENCE_S = 3.0

@@ -11,8 +11,8 @@ import termios
 import pyte
 import pytest
 
+from qcode.headless.output import Progress, StderrWriter, elapsed
 from qcode.headless.run import run_headless
-from qcode.headless.stderr import Progress, StderrWriter, elapsed
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.reply import ReasoningDelta, TextDelta
