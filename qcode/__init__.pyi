@@ -266,3 +266,4 @@ from qcode.text.diff import (
 )
 
 __version__: str
+__all__: list[str]

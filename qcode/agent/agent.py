@@ -110,6 +110,8 @@ class Agent:
         with provider_failures(context.keys):
             agent = cls(context, selection or begin_with(context), own_tools=tools, history=history)
         agent.approve = approve
+        if approve is not None:
+            agent.report_file_texts()
         return agent
 
     @classmethod
@@ -272,6 +274,10 @@ class Agent:
         from qcode.agent.doctor import report
 
         return tuple(report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted))
+
+    def report_file_texts(self) -> None:
+        """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""
+        self.toolbox.workspace.has_file_texts = True
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""

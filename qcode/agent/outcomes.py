@@ -37,7 +37,7 @@ from qcode.protocol.events import (
     TurnEnded,
     TurnEvent,
 )
-from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta
+from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta, WebSearched
 from qcode.text.clean import one_line, single_spaced, visible
 from qcode.text.numbers import count_text, duration_text
 
@@ -429,3 +429,19 @@ class AnswerSoFar:
     def _reply_text(self) -> str:
         live = "".join(self._live)
         return live if len(live) > len(self._set_aside) else self._set_aside
+
+
+_MAX_SOURCES = 20
+
+
+def searched_text(search: WebSearched) -> str:
+    """Return the queries of a search, and the full URLs that the reply cites."""
+    queries = "; ".join(f"\u201c{one_line(query, 120)}\u201d" for query in search.queries)
+    lines = [f"Searched the web for {queries}." if queries else "Searched the web."]
+    for number, source in enumerate(search.sources[:_MAX_SOURCES], 1):
+        title = one_line(source.title, 100)
+        lines.append(f"{number}. {title} {one_line(source.url)}" if title else f"{number}. {one_line(source.url)}")
+    left_out = len(search.sources) - _MAX_SOURCES
+    if left_out > 0:
+        lines.append(f"and {left_out} more")
+    return "\n".join(lines)

@@ -91,7 +91,7 @@ class Toolbox:
         )
         self._own = own
         self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
-        self._jobs = Jobs()
+        self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers = servers
@@ -159,7 +159,7 @@ class Toolbox:
 
     def check_room_for_job(self) -> None:
         """Raise `Refused` if no more commands may run in the background."""
-        self._jobs.check_room()
+        self.jobs.check_room()
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the shell command that it abbreviates."""
@@ -206,7 +206,7 @@ class Toolbox:
             self._settings.shell_timeout_s,
             most,
             self._env,
-            jobs=self._jobs,
+            jobs=self.jobs,
             background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
@@ -266,7 +266,7 @@ class Toolbox:
 
     def close(self) -> None:
         """Stop background jobs and remove the temporary files of this session."""
-        self._jobs.end_all()
+        self.jobs.end_all()
         if self.servers is not None:
             self.servers.kill()
         self.workspace.close()

@@ -1,6 +1,6 @@
 """Runs one turn of a conversation and writes its output.
 
-`lines` defines the JSON lines, `agent.outcomes` the exit codes and messages, `interrupts` the handling of Ctrl+C.
+`lines` defines the JSON lines, `agent.outcomes` the exit codes and messages, `Interrupts` the handling of Ctrl+C.
 The prompt is the piped input, limited in size, followed by the typed text.
 """
 
@@ -11,16 +11,17 @@ import contextlib
 import json
 import os
 import select
+import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from qcode import __version__
 from qcode.agent import outcomes
 from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user, denial_line, shortfall, summary
-from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import (
     InitFacts,
     encode,
@@ -30,16 +31,7 @@ from qcode.headless.lines import (
     signal_arguments,
     structured_answer,
 )
-from qcode.headless.output import (
-    Meter,
-    OutputLostError,
-    Pipe,
-    Progress,
-    StderrWriter,
-    elapsed,
-    verbose_message,
-    warning_message,
-)
+from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     CallApproval,
@@ -62,6 +54,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
+from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean
 from qcode.values import dataclass
 
@@ -396,6 +389,71 @@ def _utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+GRACE_S = 0.5
+"""Seconds for a turn to end after the first signal; including the final writes, the program exits within a second."""
+
+FORCED_EXIT_S = 0.75
+"""Seconds until the program exits after the second signal; processes of tools are killed in that time."""
+
+
+class Interrupts:
+    """Handles SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first signal received.
+
+    `ask` cancels the turn; `force` ends it after `GRACE_S` or on the second signal; `flush` writes without blocking
+    before a third signal, or `FORCED_EXIT_S`, exits. A signal that was ignored at startup (nohup) stays ignored.
+    """
+
+    def __init__(self, *, ask: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
+        self.number: int | None = None
+        self._ask = ask
+        self._force = force
+        self._flush = flush
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_hurried = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        before: dict[signal.Signals, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            previous = signal.getsignal(number)
+            if previous is signal.SIG_IGN:
+                continue
+            try:
+                loop.add_signal_handler(number, self._seen, number)
+            except (ValueError, RuntimeError, NotImplementedError):
+                # Only the main thread can handle signals; in other threads the caller cancels the task.
+                continue
+            before[number] = previous
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for number, previous in before.items():
+                loop.remove_signal_handler(number)
+                if callable(previous):
+                    signal.signal(number, previous)
+
+    def _seen(self, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        if self.number is None:
+            self.number = number
+            self._timer = loop.call_later(GRACE_S, self._force)
+            self._ask()
+        elif not self._is_hurried and self._timer is not None:
+            self._is_hurried = True
+            self._timer.cancel()
+            self._timer = loop.call_later(FORCED_EXIT_S, self._exit)
+            self._force()
+        else:
+            self._exit()
+
+    def _exit(self) -> None:
+        self._flush()
+        os._exit(outcomes.signal_code(self.number or signal.SIGINT))
 
 
 SILENCE_S = 3.0

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from qcode.protocol.messages import ToolCall
     from qcode.protocol.reply import AnswerCheck
-    from qcode.text.diff import FileDiff
+    from qcode.protocol.tools import ChangedFile
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
+MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
+"""Other names of modes that the user may type: the front ends show `default` as `ask`."""
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, as start and end."""
@@ -38,14 +40,24 @@ without asking, for the session.
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """The part of a call that the user may edit before it runs: its `text`, and a file name that suits an editor."""
+
+    text: str
+    file_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolApproval:
-    """May this call run? Decided by `Allow` or `Deny`.
+    """May this call run? Decided by `Allow`, `Deny` or `Revise`.
 
     `detail` is the exact command or unified diff, which `kind` tells apart. `rule` is the narrow rule that the scopes
     `session` and `folder` add, empty if neither is offered; `is_keepable`: `folder` is offered. `agent` is the task of
     the sub-agent whose call it is, in the words of the model; empty for a call of the conversation itself. `why` says
     in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes; `prefix_rule` and
-    `sandboxed_rule` are the rules of two of them.
+    `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, None if nothing can be edited.
+    `is_revised`: the user has edited the call, and `call` has the arguments with which it would run.
+    `changes` as in `ToolOutcome`.
     """
 
     call: ToolCall
@@ -59,6 +71,9 @@ class ToolApproval:
     offers: tuple[Scope, ...] = ()
     prefix_rule: str = ""
     sandboxed_rule: str = ""
+    draft: Draft | None = None
+    is_revised: bool = False
+    changes: tuple[ChangedFile, ...] = ()
 
     @property
     def id(self) -> str:
@@ -77,13 +92,6 @@ class ToolApproval:
     @property
     def preview(self) -> str:
         return self.detail
-
-    @property
-    def changes(self) -> tuple[FileDiff, ...]:
-        """The changes of an edit, one value for each file; empty for anything else."""
-        from qcode.text.diff import file_diffs  # not needed to name an approval
-
-        return file_diffs((self.detail,)) if self.kind == "edit" else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +240,17 @@ class AcceptPlan:
     mode: ApprovalMode = "default"
 
 
-Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """Edit the call: `text` replaces its draft. It is judged again, and asked for again with the same id.
+
+    If the edited call is invalid or a rule denies it, a notice says so, and the call is asked for as it was.
+    """
+
+    text: str
+
+
+Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise
 """One that the approval does not take denies it, and a notice says so."""
 
 

@@ -25,7 +25,7 @@ class Desk:
         return read_clipboard({"PATH": f"{self.bin}:/usr/bin:/bin", **env}, self.project, system=system)
 
 
-def test_wayland_gives_the_image_or_else_the_text(tmp_path: Path) -> None:
+def test_wayland_clipboard_gives_the_image_or_the_text(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.program("wl-paste", f'case "$*" in --list-types) echo image/png;; "--type image/png") cat {desk.image};; esac')
     assert desk.read(WAYLAND_DISPLAY="w") == Clip(png(2, 2))
@@ -33,13 +33,13 @@ def test_wayland_gives_the_image_or_else_the_text(tmp_path: Path) -> None:
     assert desk.read(WAYLAND_DISPLAY="w") == Clip(text="two\nlines")
 
 
-def test_x11_asks_for_the_kinds_first(tmp_path: Path) -> None:
+def test_x11_clipboard_lists_the_types_first(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.program("xclip", f'case "$*" in *TARGETS) echo TARGETS image/png;; *image/png) cat {desk.image};; esac')
     assert desk.read(DISPLAY=":0") == Clip(png(2, 2))
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_clipboard_program_is_named(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert "wl-paste" in desk.read(WAYLAND_DISPLAY="w", PATH=str(desk.bin)).problem
     assert "xclip" in desk.read(DISPLAY=":0", PATH=str(desk.bin)).problem
@@ -47,7 +47,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert "powershell.exe" in desk.read(WSL_DISTRO_NAME="U", PATH=str(desk.bin)).problem
 
 
-def test_the_other_systems_have_their_own(tmp_path: Path) -> None:
+def test_macos_and_wsl_use_their_own_programs(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.program("pngpaste", f"cat {desk.image}")
     assert desk.read("darwin") == Clip(png(2, 2))
@@ -61,14 +61,14 @@ def test_the_other_systems_have_their_own(tmp_path: Path) -> None:
     assert desk.read(WSL_DISTRO_NAME="U") == Clip(png(2, 2))
 
 
-def test_a_program_of_the_project_is_not_run(tmp_path: Path) -> None:
+def test_clipboard_program_in_the_project_is_not_run(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     make_executable(desk.project / "xclip", f"touch {tmp_path}/ran")
     assert "needs xclip" in desk.read(DISPLAY=":0", PATH=str(desk.project)).problem
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_program_that_fails_is_an_empty_clipboard(tmp_path: Path) -> None:
+def test_failing_program_means_an_empty_clipboard(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.program("xclip", "exit 1")
     assert desk.read(DISPLAY=":0") == Clip()

@@ -77,7 +77,7 @@ def play(base: Path, provider: Endless, output: OutputSettings) -> TurnEnded:
     return ended(asyncio.run(run()))
 
 
-def test_a_reply_that_repeats_without_end_ends(tmp_path: Path) -> None:
+def test_endlessly_repeating_reply_is_ended(tmp_path: Path) -> None:
     provider = Endless(None)
     end = play(tmp_path, provider, OutputSettings())
     assert end.outcome is Outcome.ERROR

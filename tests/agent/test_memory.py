@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_files_come_in_the_order_the_model_gets_them_and_then_what_could_be(place: Place) -> None:
+def test_files_are_listed_in_prompt_order_then_possible_ones(place: Place) -> None:
     place.home.mkdir()
     (place.home / "AGENTS.md").write_text("mine\n")
     (place.root / "CLAUDE.md").write_text("See @more.md\n")
@@ -44,7 +44,7 @@ def test_files_come_in_the_order_the_model_gets_them_and_then_what_could_be(plac
     assert files[2].imported_by == "CLAUDE.md"
 
 
-def test_a_restricted_folder_shows_that_none_is_read_and_offers_only_the_persons_own(place: Place) -> None:
+def test_restricted_folder_reads_no_file_and_offers_only_the_user_file(place: Place) -> None:
     (place.root / "AGENTS.md").write_text("orders\n")
     place.is_trusted = False
     memory = place.memory()
@@ -71,7 +71,9 @@ def test_a_restricted_folder_shows_that_none_is_read_and_offers_only_the_persons
         (b"- one\r\n", b"- one\r\n- use tabs\r\n"),
     ],
 )
-def test_a_line_is_added_as_an_item_in_the_files_own_line_endings(place: Place, before: bytes, after: bytes) -> None:
+def test_line_is_added_as_a_list_item_with_the_line_endings_of_the_file(
+    place: Place, before: bytes, after: bytes
+) -> None:
     file = place.root / "AGENTS.md"
     file.write_bytes(before)
     said = place.memory().append(str(file), "  - use\n tabs ")
@@ -80,7 +82,7 @@ def test_a_line_is_added_as_an_item_in_the_files_own_line_endings(place: Place, 
     assert "use tabs" in place.memory().read().text
 
 
-def test_the_files_are_made_where_they_are_not_there(place: Place) -> None:
+def test_missing_memory_files_are_created(place: Place) -> None:
     project, own = place.memory().places()
     place.memory().append(project.path, "a")
     place.memory().append(own.path, "b")
@@ -88,7 +90,7 @@ def test_the_files_are_made_where_they_are_not_there(place: Place) -> None:
     assert (place.home / "AGENTS.md").read_text() == "- b\n"
 
 
-def test_the_nearest_file_comes_first_and_a_link_is_followed_inside_the_project(place: Place) -> None:
+def test_nearest_file_comes_first_and_links_inside_the_project_are_followed(place: Place) -> None:
     (place.root / "CLAUDE.md").write_text("root\n")
     (place.root / "AGENTS.md").symlink_to("CLAUDE.md")
     (place.folder / "AGENTS.md").write_text("pkg\n")
@@ -99,7 +101,7 @@ def test_the_nearest_file_comes_first_and_a_link_is_followed_inside_the_project(
     assert (place.root / "AGENTS.md").is_symlink()
 
 
-def test_what_is_no_plain_text_is_left_alone(place: Place) -> None:
+def test_file_that_is_not_utf_8_is_left_unchanged(place: Place) -> None:
     file = place.root / "AGENTS.md"
     file.write_bytes("übung".encode("utf-16"))
     memory = place.memory()
@@ -113,7 +115,7 @@ def test_what_is_no_plain_text_is_left_alone(place: Place) -> None:
         memory.append(places[-1].path, "  ")
 
 
-def test_a_file_that_cannot_be_written_is_named(place: Place) -> None:
+def test_unwritable_file_is_named(place: Place) -> None:
     if os.geteuid() == 0:
         place.home.parent.joinpath("home").write_text("no folder")
         path = place.memory().places()[-1].path
@@ -124,7 +126,7 @@ def test_a_file_that_cannot_be_written_is_named(place: Place) -> None:
         place.memory().append(path, "x")
 
 
-def test_init_asks_for_a_new_file_or_for_a_better_one(place: Place) -> None:
+def test_init_requests_a_new_file_or_an_improved_one(place: Place) -> None:
     assert "write an AGENTS.md" in place.memory().init_prompt("")
     (place.root / "CLAUDE.md").write_text("x\n")
     better = place.memory().init_prompt("say how to release")

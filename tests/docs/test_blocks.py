@@ -62,7 +62,7 @@ def test_examples_of_the_configuration_are_valid(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{block}: {done.stderr}"
 
 
-def test_every_page_of_the_guide_begins_with_a_command() -> None:
+def test_every_page_of_the_guide_starts_with_a_command() -> None:
     late = [
         name
         for name, blocks in BLOCKS.items()

@@ -32,7 +32,7 @@ def is_restored(terminal: Terminal) -> bool:
 @pytest.mark.parametrize(
     "protocol", [PROTOCOLS[0], *(pytest.param(each, marks=pytest.mark.broad) for each in PROTOCOLS[1:])]
 )
-def test_an_edit_is_asked_for_approved_and_done(protocol: ProtocolName, place: Place) -> None:
+def test_edit_is_requested_approved_and_made(protocol: ProtocolName, place: Place) -> None:
     (place.work / "hello.py").write_text(HELLO)
     with (
         FakeServer(protocol, SCENARIOS["docstring"].make()) as server,
@@ -53,7 +53,7 @@ def test_an_edit_is_asked_for_approved_and_done(protocol: ProtocolName, place: P
 
 
 @pytest.mark.parametrize("keeps_reply", [False, True])
-def test_leaving_says_what_the_run_took_and_how_to_resume(place: Place, keeps_reply: bool) -> None:
+def test_exit_prints_the_usage_and_how_to_resume(place: Place, keeps_reply: bool) -> None:
     config = place.home / ".config" / "qcode"
     config.mkdir(parents=True)
     (config / "config.toml").write_text(f"[ui]\nkeep_last_reply = {str(keeps_reply).lower()}\n")
@@ -68,7 +68,7 @@ def test_leaving_says_what_the_run_took_and_how_to_resume(place: Place, keeps_re
     assert ("The **last** words." in after) is keeps_reply
 
 
-def test_leaving_without_a_conversation_prints_nothing(place: Place) -> None:
+def test_exit_without_a_conversation_prints_nothing(place: Place) -> None:
     with FakeServer("openai", []) as server, at(server, "openai", place) as terminal:
         terminal.wait_for("test-model")
         terminal.press("\x04")
@@ -76,7 +76,7 @@ def test_leaving_without_a_conversation_prints_nothing(place: Place) -> None:
     assert "Resume with" not in terminal.raw
 
 
-def test_a_cut_reply_is_continued_before_the_eyes_of_the_person(place: Place) -> None:
+def test_truncated_reply_is_continued_on_screen(place: Place) -> None:
     script = [
         Turn(text="Lost part.", stop=StopReason.MAX_TOKENS),
         Turn(text="The story begins", stop=StopReason.MAX_TOKENS),
@@ -91,7 +91,7 @@ def test_a_cut_reply_is_continued_before_the_eyes_of_the_person(place: Place) ->
         assert server.caps == [8000, 64000, 64000]
 
 
-def test_escape_interrupts_and_keeps_what_was_shown(place: Place) -> None:
+def test_escape_interrupts_and_keeps_the_shown_text(place: Place) -> None:
     with (
         FakeServer("openai", [Turn(text=["One. ", "Two. ", "Three."], faults=Faults(stall_after=3))]) as server,
         at(server, "openai", place) as terminal,
@@ -106,7 +106,7 @@ def test_escape_interrupts_and_keeps_what_was_shown(place: Place) -> None:
         assert len(server.requests) == 1
 
 
-def test_without_a_key_it_opens_on_the_demo_and_says_how_to_add_one(place: Place) -> None:
+def test_app_without_a_key_opens_the_demo_and_says_how_to_add_one(place: Place) -> None:
     with Terminal(place) as terminal:
         terminal.wait_for("Connect a model")
         # A prompt instead of a choice continues with the demo.
@@ -122,12 +122,12 @@ def test_without_a_key_it_opens_on_the_demo_and_says_how_to_add_one(place: Place
         assert terminal.wait_for_end() == 0
 
 
-def test_a_first_prompt_is_sent_at_once(place: Place) -> None:
+def test_first_prompt_is_sent_at_once(place: Place) -> None:
     with Terminal(place, "list the folder", "-m", "demo/demo") as terminal:
         terminal.wait_for("glob")
 
 
-def test_it_survives_being_resized_while_it_streams(place: Place) -> None:
+def test_app_survives_a_resize_while_streaming(place: Place) -> None:
     with Terminal(place, "a long reply", "-m", "demo/demo") as terminal:
         terminal.wait_for("truncated at")
         terminal.resize(40, 15)
@@ -139,7 +139,7 @@ def test_it_survives_being_resized_while_it_streams(place: Place) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_with_the_terminal_restored(number: int, place: Place) -> None:
+def test_signal_ends_the_app_with_the_terminal_restored(number: int, place: Place) -> None:
     with Terminal(place, "-m", "demo/demo") as terminal:
         terminal.wait_for("demo/demo")
         terminal.send_signal(number)
@@ -147,7 +147,7 @@ def test_a_signal_ends_it_with_the_terminal_restored(number: int, place: Place) 
         assert is_restored(terminal)
 
 
-def test_what_keeps_the_app_from_opening_is_one_line_in_the_terminal_as_it_was(place: Place) -> None:
+def test_failure_to_open_is_one_line_in_an_unchanged_terminal(place: Place) -> None:
     with Terminal(place, "-m", "demo/demo", "--resume", "no-such-session") as terminal:
         assert terminal.wait_for_end() == 42
         assert is_restored(terminal)
@@ -163,7 +163,7 @@ def test_keys_pressed_while_the_app_starts_are_not_lost(place: Place) -> None:
         terminal.wait_for("For a real model, set ")
 
 
-def test_an_unknown_folder_is_asked_about_once(place: Place) -> None:
+def test_unknown_folder_asks_for_trust_once(place: Place) -> None:
     (place.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
         asked = terminal.wait_for(TRUST_QUESTION)
@@ -179,7 +179,7 @@ def test_an_unknown_folder_is_asked_about_once(place: Place) -> None:
         terminal.wait_for("Reads ")
 
 
-def test_a_folder_that_brings_nothing_is_trusted_by_a_command(place: Place) -> None:
+def test_folder_without_project_files_is_trusted_by_a_command(place: Place) -> None:
     with Terminal(place, "-m", "demo/demo") as terminal:
         terminal.wait_for("Restricted folder")
         terminal.press("/trust\r")
@@ -190,7 +190,7 @@ def test_a_folder_that_brings_nothing_is_trusted_by_a_command(place: Place) -> N
         assert "restricted" not in terminal.wait_for("demo/demo")
 
 
-def test_enter_leaves_a_folder_restricted_and_ctrl_d_leaves(place: Place) -> None:
+def test_enter_keeps_a_folder_restricted_and_ctrl_d_exits(place: Place) -> None:
     (place.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(place, "-m", "demo/demo", about_folder="") as terminal:
         shown = terminal.wait_for("Restricted folder")
@@ -202,7 +202,7 @@ def test_enter_leaves_a_folder_restricted_and_ctrl_d_leaves(place: Place) -> Non
         assert "Traceback" not in terminal.text
 
 
-def test_a_file_of_the_command_line_goes_with_the_first_prompt(place: Place) -> None:
+def test_file_of_the_command_line_is_attached_to_the_first_prompt(place: Place) -> None:
     (place.work / "notes.txt").write_text("The cow says moo.")
     with (
         FakeServer("openai", [Turn(text="I read it.")]) as server,
@@ -212,7 +212,7 @@ def test_a_file_of_the_command_line_goes_with_the_first_prompt(place: Place) -> 
         assert "The cow says moo." in server.requests[0].messages[-1].text
 
 
-def test_nothing_of_a_session_is_left_open(place: Place) -> None:
+def test_session_lock_is_removed_on_exit(place: Place) -> None:
     with (
         FakeServer("openai", SCENARIOS["plain"].make()) as server,
         at(server, "openai", place, "hi") as terminal,
@@ -224,14 +224,14 @@ def test_nothing_of_a_session_is_left_open(place: Place) -> None:
         assert not lock.exists()
 
 
-def test_a_session_is_shown_again_when_it_goes_on(place: Place) -> None:
+def test_resumed_session_is_shown_again(place: Place) -> None:
     place.run("-p", "hello", "-m", "demo/demo")
     with Terminal(place, "-c", "-m", "demo/demo") as terminal:
         terminal.wait_for("For a real model")
 
 
 @pytest.mark.parametrize("is_writing", [True, False])
-def test_the_program_ends_where_its_terminal_goes_away(place: Place, is_writing: bool) -> None:
+def test_app_exits_if_its_terminal_disappears(place: Place, is_writing: bool) -> None:
     terminal = Terminal(place, "--model", "demo/demo", about_folder=None)
     with terminal:
         terminal.wait_for("demo/demo")
@@ -241,7 +241,7 @@ def test_the_program_ends_where_its_terminal_goes_away(place: Place, is_writing:
         assert terminal.hang_up() == 143
 
 
-def test_a_terminal_that_can_only_write_lines_has_every_command_without_a_screen(place: Place) -> None:
+def test_linear_mode_has_every_command_without_a_screen(place: Place) -> None:
     exported = place.work / "talk.md"
     typed = {
         "hello": "built-in demo model",

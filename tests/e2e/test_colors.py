@@ -38,7 +38,7 @@ def diff_colors(place: Place, term: str, *, theme: str = "") -> dict[str, tuple[
 
 
 @pytest.mark.parametrize(("theme", "added", "removed"), [("dark", "005f00", "5f0000"), ("light", "d7ffd7", "ffd7d7")])
-def test_diff_grounds_are_green_and_red_in_256_colors(place: Place, theme: str, added: str, removed: str) -> None:
+def test_diff_backgrounds_are_green_and_red_in_256_colors(place: Place, theme: str, added: str, removed: str) -> None:
     colors = diff_colors(place, "xterm-256color", theme=theme)
     assert colors["added"][1] == added
     assert colors["removed"][1] == removed
@@ -53,7 +53,7 @@ def test_diff_lines_are_green_and_red_in_16_colors(place: Place, theme: str) -> 
     assert colors["added"][1] == colors["removed"][1] == colors["same"][1]
 
 
-def test_a_terminal_of_16_colors_gets_its_own_palette(place: Place) -> None:
+def test_terminal_of_16_colors_gets_its_own_palette(place: Place) -> None:
     with Terminal(place, "-m", "demo/demo", "--trust", env={"TERM": "xterm", "NO_COLOR": "", "COLORTERM": ""}) as it:
         it.wait_for("qcode 0")
         assert it.colors_of("qcode 0")[1] == "default"

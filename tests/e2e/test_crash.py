@@ -32,7 +32,7 @@ class BreakingPlace(Place):
         return [sys.executable, "-c", LAUNCHER, *arguments]
 
 
-def test_a_crash_gives_the_terminal_back_keeps_the_session_and_says_where_its_report_is(tmp_path: Path) -> None:
+def test_crash_restores_the_terminal_keeps_the_session_and_names_its_report(tmp_path: Path) -> None:
     place = BreakingPlace(tmp_path)
     with Terminal(place, "-m", "demo/demo", env={"OPENAI_API_KEY": KEY}, columns=100) as terminal:
         terminal.wait_for("demo/demo")

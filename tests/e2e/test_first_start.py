@@ -11,7 +11,7 @@ OPENED = "Connect a model"
 PASTE = "\x1b[200~export OPENAI_API_KEY='{}'\x1b[201~"
 
 
-def test_from_nothing_to_an_answer_and_the_key_is_shown_nowhere(place: Place) -> None:
+def test_first_start_reaches_an_answer_and_never_shows_the_key(place: Place) -> None:
     with FakeServer("openai", [Turn(text="hello from a model")], api_key=KEY, models=("only-one",)) as server:
         env = {"OPENAI_BASE_URL": server.base_url}
         with Terminal(place, env=env) as terminal:
@@ -39,7 +39,7 @@ def test_from_nothing_to_an_answer_and_the_key_is_shown_nowhere(place: Place) ->
             assert OPENED not in terminal.wait_for("openai/only-one (chosen in the app)")
 
 
-def test_a_first_start_that_was_skipped_does_not_come_back(place: Place) -> None:
+def test_skipped_first_start_does_not_return(place: Place) -> None:
     with Terminal(place, "--theme", "dark") as terminal:
         terminal.wait_for(OPENED)
         terminal.press("\x1b")

@@ -19,7 +19,7 @@ _TRIED = [
 
 
 @pytest.mark.parametrize("protocol", ["anthropic"])
-def test_nothing_comes_of_what_a_hostile_host_tries(protocol: ProtocolName, tmp_path: Path) -> None:
+def test_hostile_host_changes_no_file_and_reads_no_secret(protocol: ProtocolName, tmp_path: Path) -> None:
     place = Place(tmp_path)
     ground = make_ground(tmp_path)
     # A search cannot know these by name: docs/guide/safety.md, "Not promised".

@@ -63,13 +63,13 @@ def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(place: Pl
 
 
 @pytest.mark.parametrize("given", ["", "soon", "0s", "-5m", "2 h"])
-def test_wait_for_limit_refuses_what_is_no_duration(given: str, place: Place) -> None:
+def test_wait_for_limit_refuses_an_invalid_duration(given: str, place: Place) -> None:
     done = place.run("-p", "hi", f"--wait-for-limit={given}")
     assert (done.code, done.out) == (2, "")
     assert "is not a duration such as 90s, 30m, 2h or 1d" in done.err
 
 
-def test_wait_for_limit_without_a_value_leaves_the_prompt_alone(place: Place) -> None:
+def test_wait_for_limit_without_a_value_does_not_consume_the_prompt(place: Place) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
         env = configure(place, "")
         done = place.run("-m", "openai/m", "--base-url", server.base_url, "--wait-for-limit", "hi", "-p", env=env)
@@ -115,7 +115,7 @@ def test_text_that_was_shown_is_continued_by_the_fallback_model(place: Place) ->
 @pytest.mark.parametrize(
     "failure", [refused(400, "no such parameter"), refused(401, "bad key"), refused(402, "Insufficient credits")]
 )
-def test_failure_that_is_not_the_hosts_never_falls_back(failure: Turn, place: Place) -> None:
+def test_failure_not_caused_by_the_host_never_falls_back(failure: Turn, place: Place) -> None:
     with FakeServer("openai", [failure]) as first, FakeServer("anthropic", []) as second:
         done = run_beside(place, first, second)
         assert second.requests == []

@@ -18,7 +18,7 @@ LINE = "This sentence is said again and again, all over, and the end is never ne
 
 @each_protocol
 @pytest.mark.parametrize("where", ["text", "reasoning"])
-def test_a_model_that_repeats_itself_is_stopped(protocol: ProtocolName, where: str, place: Place) -> None:
+def test_repeating_model_is_stopped(protocol: ProtocolName, where: str, place: Place) -> None:
     with FakeServer(protocol, [Turn(**{where: [LINE] * 300})]) as server:  # type: ignore[arg-type]  # one of two fields
         done = place.ask(server, "-p", "go", "-o", "json")
         assert len(server.requests) == 1
@@ -27,14 +27,14 @@ def test_a_model_that_repeats_itself_is_stopped(protocol: ProtocolName, where: s
     assert (done.result["result"] == "") == (where == "reasoning")
 
 
-def test_a_repetition_that_ends_with_the_reply_is_noticed(place: Place) -> None:
+def test_repetition_at_the_end_of_a_reply_is_detected(place: Place) -> None:
     with FakeServer("openai", [Turn(text=["Well.\n", *[LINE] * 39, LINE.strip()])]) as server:
         done = place.ask(server, "-p", "go", "-o", "json")
     assert (done.code, done.result["error"]["kind"]) == (1, "repetition")
     assert done.result["result"] == "Well.\n" + (LINE * 40).strip()
 
 
-def test_arguments_with_a_key_twice_are_never_run(place: Place) -> None:
+def test_arguments_with_a_duplicate_key_never_run(place: Place) -> None:
     twice = Turn(calls=[Call("write", '{"path": "a.txt", "content": "one", "path": "b.txt"}')])
     once = Turn(calls=[Call("write", json.dumps({"path": "c.txt", "content": "one"}))])
     with FakeServer("openai", [twice, once, Turn(text="Done.")]) as server:
@@ -46,7 +46,7 @@ def test_arguments_with_a_key_twice_are_never_run(place: Place) -> None:
     assert [path.name for path in place.work.iterdir()] == ["c.txt"]
 
 
-def test_arguments_with_a_key_twice_again_end_the_turn(place: Place) -> None:
+def test_second_call_with_a_duplicate_key_ends_the_turn(place: Place) -> None:
     twice = Turn(calls=[Call("shell", '{"command": "ls", "command": "touch x"}')])
     with FakeServer("openai", [twice, twice]) as server:
         done = place.ask(server, "-p", "go", "-o", "json", "--yolo", "--trust")
@@ -55,7 +55,7 @@ def test_arguments_with_a_key_twice_again_end_the_turn(place: Place) -> None:
 
 
 @pytest.mark.parametrize("body", [None, "", '{"detail": "Not Found"}'])
-def test_a_404_names_the_model_that_was_asked_for_and_the_nearest(body: str | None, place: Place) -> None:
+def test_error_404_names_the_requested_model_and_the_nearest(body: str | None, place: Place) -> None:
     with FakeServer("openai", [refused(404, "no such model", body=body)], models=("text-model", "large-2")) as server:
         done = place.ask(server, "-p", "hi")
     assert done.code == 1
@@ -63,7 +63,7 @@ def test_a_404_names_the_model_that_was_asked_for_and_the_nearest(body: str | No
     assert "nearest: openai/text-model" in done.err
 
 
-def test_a_limit_of_the_prompt_is_named_as_the_failure(place: Place) -> None:
+def test_exceeded_limit_of_the_prompt_is_the_reported_failure(place: Place) -> None:
     script = [Turn(calls=[Call("ls", "{}")], usage=Usage(input=10, output=5))]
     with FakeServer("openai", script) as server:
         done = place.ask(server, "-p", "go", "-o", "json", "--max-turns", "1")
@@ -72,7 +72,7 @@ def test_a_limit_of_the_prompt_is_named_as_the_failure(place: Place) -> None:
     assert "--max-turns" in done.result["error"]["message"]
 
 
-def test_a_kind_of_sub_agents_has_its_own_output_limits(place: Place) -> None:
+def test_sub_agent_type_has_its_own_output_limits(place: Place) -> None:
     kind = place.work / ".qcode/agents/short.toml"
     kind.parent.mkdir(parents=True)
     kind.write_text('description = "Short."\nprompt = "Be short."\n[output]\nmax_tokens = 500\nmax_continuations = 0\n')
@@ -111,7 +111,7 @@ def test_missing_arguments_end_the_turn_after_four_requests(place: Place) -> Non
     assert (done.code, done.result["error"]["kind"]) == (1, "tool_failure")
 
 
-def test_a_denied_call_repeated_ends_as_denied(place: Place) -> None:
+def test_repeated_denied_call_ends_as_denied(place: Place) -> None:
     script = Turn(text="I will write it.", calls=[Call("write", '{"path": "a.txt", "content": "x"}')])
     with FakeServer("openai", lambda _: script) as server:
         done = place.ask(server, "-p", "go", "--trust", "-o", "json")
@@ -120,7 +120,7 @@ def test_a_denied_call_repeated_ends_as_denied(place: Place) -> None:
     assert len(done.result["permission_denials"]) == 4
 
 
-def test_a_call_repeated_without_end_stops(place: Place) -> None:
+def test_endlessly_repeated_call_ends_the_turn(place: Place) -> None:
     (place.work / "a.txt").write_text("one")
     with FakeServer("openai", lambda _: Turn(calls=[Call("read", '{"path": "a.txt"}')])) as server:
         done = place.ask(server, "-p", "go", "--trust", "-o", "json")
@@ -156,7 +156,7 @@ def test_signals_are_reported_and_left_out_of_the_next_request(protocol: Protoco
     assert 'qcode: signal report: {"n": 1}\n' in done.err
 
 
-def test_a_malformed_signal_is_recorded_as_it_came_and_costs_no_request(place: Place) -> None:
+def test_malformed_signal_is_recorded_unchanged_and_costs_no_request(place: Place) -> None:
     with FakeServer("openai", [Turn(text="Bye.", calls=[Call("report", '{"n": 1, "n": 2')])]) as server:
         done = place.ask(server, "-p", "go", "--exit-tools", one_way(place), "-o", "json")
         assert len(server.requests) == 1
@@ -170,7 +170,7 @@ def offered(place: Place, *flags: str) -> set[str]:
         return set(server.requests[0].tools)
 
 
-def test_tools_chooses_the_tools_that_are_offered(place: Place) -> None:
+def test_tools_flag_selects_the_offered_tools(place: Place) -> None:
     flags = ("--exit-tools", one_way(place))
     assert offered(place, "--tools", "read, grep", *flags) == {"read", "grep", "report"}
     assert offered(place, "--tools", "") == set()
@@ -182,13 +182,13 @@ def test_tools_chooses_the_tools_that_are_offered(place: Place) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--tools", "--disallowed-tools"])
-def test_a_tool_that_does_not_exist_is_named_with_the_nearest(flag: str, place: Place) -> None:
+def test_unknown_tool_is_named_with_the_nearest(flag: str, place: Place) -> None:
     done = place.run("-m", "demo/demo", "-p", "hi", flag, "grepp")
     assert done.code == 2
     assert 'no tool "grepp"; the nearest is grep' in done.err
 
 
-def test_a_tool_that_is_not_offered_cannot_be_called(place: Place) -> None:
+def test_tool_that_is_not_offered_cannot_be_called(place: Place) -> None:
     script = [Turn(calls=[Call("write", '{"path": "a.txt", "content": "x"}')]), Turn(text="Oh.")]
     with FakeServer("openai", script) as server:
         done = place.ask(server, "-p", "go", "--yolo", "--trust", "--tools", "read")
@@ -198,7 +198,7 @@ def test_a_tool_that_is_not_offered_cannot_be_called(place: Place) -> None:
 
 
 @each_protocol
-def test_the_model_is_told_what_is_left_at_the_end_of_the_last_message(protocol: ProtocolName, place: Place) -> None:
+def test_last_message_ends_with_the_remaining_limits(protocol: ProtocolName, place: Place) -> None:
     script = [Turn(calls=[Call("ls", "{}")]), Turn(text="Done."), Turn(text="Again.")]
     with FakeServer(protocol, script) as server:
         done = place.ask(server, "-p", "go", "--max-tool-calls", "3", "--max-turns", "9", "-o", "json")
@@ -215,7 +215,7 @@ def test_the_model_is_told_what_is_left_at_the_end_of_the_last_message(protocol:
     assert "3 tool calls left" in bodies[2][-300:]
 
 
-def test_the_note_is_behind_what_a_cache_keeps(place: Place) -> None:
+def test_limit_note_is_after_the_cached_part(place: Place) -> None:
     with FakeServer("anthropic", [Turn(text="ok")]) as server:
         place.ask(server, "-p", "go", "--max-tool-calls", "3")
         content = server.requests[0].body["messages"][-1]["content"]
@@ -223,7 +223,7 @@ def test_the_note_is_behind_what_a_cache_keeps(place: Place) -> None:
     assert content[-1]["text"].startswith("[Limits of this task")
 
 
-def test_a_first_cap_rises_for_a_model_with_long_replies(place: Place) -> None:
+def test_first_cap_rises_for_a_model_with_long_replies(place: Place) -> None:
     lengths = place.home / ".local/state/qcode/reply_lengths.json"
     long = Turn(text="long", usage=Usage(input=10, output=9_000))
     with FakeServer("openai", lambda _: long) as server:

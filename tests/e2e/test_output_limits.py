@@ -68,19 +68,19 @@ CASES = [_case(number, row, protocol) for number, row in enumerate(ROWS) for pro
 
 
 @pytest.mark.parametrize(("row", "protocol"), CASES)
-def test_a_row_ends_as_the_table_says(row: Row, protocol: ProtocolName, tmp_path: Path) -> None:
+def test_run_ends_as_its_row_of_the_table_says(row: Row, protocol: ProtocolName, tmp_path: Path) -> None:
     played = play(row.at(protocol), protocol, tmp_path)
     check_row(played)
     check_invariants(played)
 
 
-def test_the_table_holds_at_least_eighty_pairs_of_cause_and_phase() -> None:
+def test_table_has_at_least_eighty_pairs_of_cause_and_phase() -> None:
     pairs = [(row.cause, row.phase) for row in ROWS]
     assert len(set(pairs)) == len(pairs)
     assert len(pairs) >= 80
 
 
-def test_the_guide_quotes_messages_as_they_are(tmp_path: Path) -> None:
+def test_guide_quotes_messages_exactly(tmp_path: Path) -> None:
     quoted = re.findall(r"^\| \*(.+?)\*", GUIDE.read_text("utf-8"), re.MULTILINE)
     said = []
     for number, row in enumerate(row for row in ROWS if (row.cause, row.phase) in QUOTED):
@@ -120,7 +120,7 @@ def _subtypes(finished: Finished) -> list[str]:
 
 
 @each_protocol
-def test_stream_json_tells_an_escalation_and_a_continuation_once_each(protocol: ProtocolName, place: Place) -> None:
+def test_stream_json_reports_an_escalation_and_a_continuation_once_each(protocol: ProtocolName, place: Place) -> None:
     script = [cut("lost é"), cut(P[0]), done(P[1])]
     flags = ("-o", "stream-json", "--include-partial-messages")
     finished, caps = _ask(place, protocol, script, *flags)
@@ -143,14 +143,14 @@ def _content(line: dict[str, Any]) -> list[dict[str, Any]]:
     return content
 
 
-def test_a_partial_that_comes_back_is_told_and_is_the_answer(place: Place) -> None:
+def test_restored_partial_is_reported_and_is_the_answer(place: Place) -> None:
     finished, _ = _ask(place, "openai", [cut(P[0]), refused(400, "no")], "-o", "stream-json")
     assert finished.code == 56
     assert _subtypes(finished) == ["retry", "output_escalated", "partial_restored", "continuation_terminated"]
     assert (finished.result["result"], finished.result["subtype"]) == (P[0], "error_max_tokens")
 
 
-def test_a_flag_sets_the_cap_of_every_request(place: Place) -> None:
+def test_flag_sets_the_cap_of_every_request(place: Place) -> None:
     script = [cut(piece) for piece in P[:3]]
     finished, caps = _ask(place, "anthropic", script, "--max-output-tokens", "700", "--max-continuations", "2")
     assert (finished.code, caps) == (56, [700, 700, 700])
@@ -158,7 +158,7 @@ def test_a_flag_sets_the_cap_of_every_request(place: Place) -> None:
     assert "incomplete after 3 requests (output caps 700, 700, 700)" in finished.err
 
 
-def test_a_file_sets_the_cap_of_one_model(place: Place) -> None:
+def test_config_file_sets_the_cap_of_one_model(place: Place) -> None:
     config = place.home / ".config" / "qcode" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[output]\nmax_tokens = 900\n\n[models."gemini/test-model"]\noutput = { max_tokens = 600 }\n')
@@ -171,7 +171,7 @@ def test_escalation_can_be_switched_off(place: Place) -> None:
     assert (finished.code, caps, finished.out) == (0, [8_000, 8_000], P[0] + P[1] + "\n")
 
 
-def test_a_learned_limit_holds_in_the_next_run(place: Place) -> None:
+def test_learned_limit_applies_in_the_next_run(place: Place) -> None:
     refusal = refused(400, "max_tokens must be at most 4096")
     assert _limits_of_two_runs(place, [refusal, done(), done()]) == [8_000, 4_096, 4_096]
 
@@ -184,7 +184,7 @@ def _limits_of_two_runs(place: Place, script: Sequence[Turn]) -> list[int]:
         return [asked.cap or 0 for asked in server.requests]
 
 
-def test_a_repaired_write_is_told_and_written_once(place: Place) -> None:
+def test_repaired_write_is_reported_and_written_once(place: Place) -> None:
     script = [cut_call("write", BIG_CUT)] * 2 + [write(), done()]
     finished, _ = _ask(place, "openai", script, "-o", "stream-json", *WRITES)
     assert finished.code == 0
@@ -202,13 +202,13 @@ def test_a_repaired_write_is_told_and_written_once(place: Place) -> None:
     ],
     ids=["refused", "window", "busy"],
 )
-def test_the_exit_code_says_how_it_ended(script: Sequence[Turn], code: int, place: Place) -> None:
+def test_exit_code_follows_the_outcome(script: Sequence[Turn], code: int, place: Place) -> None:
     finished, _ = _ask(place, "openai", script, "-o", "json")
     assert finished.code == code
     assert json.loads(finished.out)["is_error"] is True
     assert finished.err.startswith("qcode: ")
 
 
-def test_what_went_wrong_is_said_once(place: Place) -> None:
+def test_error_is_printed_once(place: Place) -> None:
     finished, _ = _ask(place, "openai", [cut(), cut()])
     assert finished.err.count("\n") == 1

@@ -24,7 +24,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @each_protocol
-def test_a_docstring_is_added_end_to_end(protocol: ProtocolName, place: Place) -> None:
+def test_docstring_is_added_end_to_end(protocol: ProtocolName, place: Place) -> None:
     (place.work / "hello.py").write_text(HELLO)
     with FakeServer(protocol, SCENARIOS["docstring"].make()) as server:
         done = place.ask(server, *DOCSTRING_FLAGS)
@@ -65,7 +65,9 @@ def test_stream_json_shows_every_step_and_one_result(protocol: ProtocolName, pla
 
 
 @each_protocol
-def test_a_reply_cut_five_times_costs_five_requests_and_is_printed_once(protocol: ProtocolName, place: Place) -> None:
+def test_reply_truncated_five_times_costs_five_requests_and_is_printed_once(
+    protocol: ProtocolName, place: Place
+) -> None:
     parts = [f"Part {number} of the story.\n" for number in range(1, 6)]
     script = [Turn(text=part, stop=StopReason.MAX_TOKENS) for part in parts]
     with FakeServer(protocol, script) as server:
@@ -77,7 +79,7 @@ def test_a_reply_cut_five_times_costs_five_requests_and_is_printed_once(protocol
     assert "incomplete" in done.err
 
 
-def test_the_final_text_is_what_json_reports_and_every_attempt_is_counted(place: Place) -> None:
+def test_json_reports_the_final_text_and_counts_every_attempt(place: Place) -> None:
     script = [Turn(text=f"part {number}\n", stop=StopReason.MAX_TOKENS) for number in range(5)]
     with FakeServer("openai", script) as server:
         done = place.ask(server, "-p", "go", "-o", "json")
@@ -90,7 +92,7 @@ def test_the_final_text_is_what_json_reports_and_every_attempt_is_counted(place:
 
 
 @each_protocol
-def test_a_cut_call_is_never_run_and_answered_with_guidance(protocol: ProtocolName, place: Place) -> None:
+def test_truncated_call_never_runs_and_gets_guidance(protocol: ProtocolName, place: Place) -> None:
     cut = Turn(calls=[Call("write", '{"path": "big.py", "content": "line one\\nline tw')], stop=StopReason.MAX_TOKENS)
     whole = Turn(calls=[Call("write", json.dumps({"path": "big.py", "content": "line one\n"}))])
     with FakeServer(protocol, [cut, cut, whole, Turn(text="Written.")]) as server:
@@ -107,7 +109,7 @@ def test_a_cut_call_is_never_run_and_answered_with_guidance(protocol: ProtocolNa
     assert "MUST split" in told[0]
 
 
-def test_a_denied_call_is_listed_with_the_flags_that_would_allow_it(place: Place) -> None:
+def test_denied_call_is_listed_with_the_flags_that_would_allow_it(place: Place) -> None:
     script = [Turn(calls=[Call("write", '{"path": "a.txt", "content": "x"}')]), Turn(text="I could not write it.")]
     with FakeServer("openai", script) as server:
         done = place.ask(server, "-p", "write a.txt", "--trust", "-o", "json")
@@ -132,7 +134,7 @@ def test_piped_input_alone_is_the_prompt(place: Place) -> None:
     assert done.out == "ok\n"
 
 
-def test_a_file_and_a_mention_are_attached(place: Place) -> None:
+def test_file_and_a_mention_are_attached(place: Place) -> None:
     (place.work / "a.txt").write_text("alpha")
     (place.work / "b.txt").write_text("beta")
     with FakeServer("openai", [Turn(text="ok")]) as server:
@@ -143,7 +145,7 @@ def test_a_file_and_a_mention_are_attached(place: Place) -> None:
     assert "@nobody" in sent
 
 
-def test_a_session_goes_on_with_exactly_what_was_committed(place: Place) -> None:
+def test_resumed_session_contains_exactly_the_committed_messages(place: Place) -> None:
     script = [Turn(text="first", stop=StopReason.MAX_TOKENS), Turn(text="One, "), Turn(text="two.")]
     with FakeServer("openai", script) as server:
         first = place.ask(server, "-p", "count", "-o", "json")
@@ -160,13 +162,13 @@ def test_a_session_goes_on_with_exactly_what_was_committed(place: Place) -> None
         ]  # fmt: skip
 
 
-def test_nothing_is_kept_of_a_run_without_a_session(place: Place) -> None:
+def test_run_without_a_session_stores_nothing(place: Place) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
         place.ask(server, "-p", "hi", "--no-session")
     assert list(place.home.rglob("*.jsonl")) == []
 
 
-def test_the_key_is_in_nothing_that_is_written(place: Place) -> None:
+def test_key_is_in_no_written_file(place: Place) -> None:
     with FakeServer("openai", [Turn(text=f"your key is {KEY}"), refused(401, f"bad key {KEY}")]) as server:
         place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
         denied = place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
@@ -179,7 +181,7 @@ def test_the_key_is_in_nothing_that_is_written(place: Place) -> None:
 
 
 @each_protocol
-def test_ctrl_c_ends_within_a_second_and_keeps_the_text(protocol: ProtocolName, place: Place) -> None:
+def test_ctrl_c_ends_the_run_within_a_second_and_keeps_the_text(protocol: ProtocolName, place: Place) -> None:
     script = [Turn(text=["One. ", "Two. ", "Three."], faults=Faults(stall_after=4))]
     with FakeServer(protocol, script) as server:
         flags = ("-m", f"{protocol}/m", "--base-url", server.base_url, "-p", "go", "-o", "json")
@@ -201,7 +203,7 @@ def test_ctrl_c_ends_within_a_second_and_keeps_the_text(protocol: ProtocolName, 
     assert json.loads(out)["subtype"] == "error_cancelled"
 
 
-def test_a_second_ctrl_c_leaves_no_command_running(place: Place) -> None:
+def test_second_ctrl_c_leaves_no_command_running(place: Place) -> None:
     command = "trap '' TERM INT; echo $$ > pid; while true; do sleep 1; done"
     script = [Turn(calls=[Call("shell", json.dumps({"command": command}))], stop=StopReason.TOOL_USE)]
     pid = place.work / "pid"
@@ -241,7 +243,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_ctrl_c_does_not_wait_for_a_name_that_is_looked_up(place: Place) -> None:
+def test_ctrl_c_does_not_wait_for_a_dns_lookup(place: Place) -> None:
     program = (
         "import socket, sys, time\n"
         "def slow(*_, **__):\n    sys.stderr.write('asked\\n'); sys.stderr.flush(); time.sleep(30)\n"
@@ -267,7 +269,7 @@ def test_ctrl_c_does_not_wait_for_a_name_that_is_looked_up(place: Place) -> None
     assert json.loads(out)["subtype"] == "error_cancelled"
 
 
-def test_the_flags_a_denial_proposes_let_the_same_run_work(place: Place) -> None:
+def test_flags_proposed_after_a_denial_allow_the_same_run(place: Place) -> None:
     script = [Turn(calls=[Call("shell", json.dumps({"command": "touch made"}))], stop=StopReason.TOOL_USE)]
     with FakeServer("openai", [*script, Turn(text="")]) as server:
         denied = place.ask(server, "-p", "go")
@@ -280,7 +282,7 @@ def test_the_flags_a_denial_proposes_let_the_same_run_work(place: Place) -> None
     assert (place.work / "made").exists()
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(place: Place) -> None:
+def test_closed_reader_ends_the_run_silently(place: Place) -> None:
     text = "\n".join(f"line {number}" for number in range(50_000))
     with FakeServer("openai", [Turn(text=text)]) as server:
         command = " ".join(place.command("-m", "openai/m", "--base-url", server.base_url, "-p", "go"))
@@ -296,14 +298,14 @@ def test_a_reader_that_goes_away_ends_it_quietly(place: Place) -> None:
     assert done.stderr == ""
 
 
-def test_the_network_is_tried_again_when_the_host_is_busy(place: Place) -> None:
+def test_busy_host_is_retried(place: Place) -> None:
     with FakeServer("openai", [refused(429, "slow down", retry_after=0), Turn(text="ok")]) as server:
         done = place.ask(server, "-p", "hi", "-o", "json")
     assert done.code == 0
     assert done.result["api_calls"]["retries"] == 1
 
 
-def test_a_model_marked_so_writes_its_calls_as_text(place: Place) -> None:
+def test_model_with_text_calls_writes_its_calls_as_text(place: Place) -> None:
     (place.work / "a.txt").write_text("alpha")
     (place.home / "config.toml").write_text('[models."openai/m"]\ntext_tool_calls = true\n')
     call = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
@@ -317,7 +319,7 @@ def test_a_model_marked_so_writes_its_calls_as_text(place: Place) -> None:
     assert (done.code, done.out) == (0, "It says alpha.\n")
 
 
-def test_the_debug_log_ends_with_what_recovery_came_to(place: Place) -> None:
+def test_debug_log_ends_with_the_result_of_recovery(place: Place) -> None:
     cut = Turn(text="part ", stop=StopReason.MAX_TOKENS)
     with FakeServer("openai", [cut, cut, Turn(text="the end")]) as server:
         place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")

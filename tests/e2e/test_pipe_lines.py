@@ -79,7 +79,7 @@ def talking(place: Place, server: FakeServer) -> Iterator[Talk]:
             process.kill()
 
 
-def test_each_line_is_a_turn_of_one_conversation_and_has_its_result(place: Place) -> None:
+def test_each_line_is_a_turn_of_one_conversation_with_one_result(place: Place) -> None:
     with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server:
         stdin = as_input(user("first"), "", user([{"type": "text", "text": "second"}]))
         done = place.ask(server, *LINES, stdin=stdin)
@@ -92,7 +92,7 @@ def test_each_line_is_a_turn_of_one_conversation_and_has_its_result(place: Place
     assert done.lines[-1]["type"] == "result"
 
 
-def test_a_last_line_without_an_end_counts(place: Place) -> None:
+def test_last_line_without_a_line_break_counts(place: Place) -> None:
     with FakeServer("openai", [Turn(text="one")]) as server:
         done = place.ask(server, *LINES, stdin=as_input(user("x")).rstrip(b"\n"))
     assert [result["result"] for result in results(done.lines)] == ["one"]
@@ -124,9 +124,7 @@ def test_blocks_keep_their_order(place: Place) -> None:
         (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "AAAA"}}])), "not PNG"),
     ],
 )
-def test_a_line_that_cannot_be_used_has_an_error_for_its_result_and_the_run_goes_on(
-    line: str, said: str, place: Place
-) -> None:
+def test_invalid_line_gets_an_error_result_and_the_run_continues(line: str, said: str, place: Place) -> None:
     with FakeServer("openai", [Turn(text="one")]) as server:
         done = place.ask(server, *LINES, stdin=as_input(line, user("x")))
     bad, good = results(done.lines)
@@ -136,20 +134,20 @@ def test_a_line_that_cannot_be_used_has_an_error_for_its_result_and_the_run_goes
     assert (good["result"], done.code) == ("one", 0)
 
 
-def test_the_exit_code_is_that_of_the_last_turn(place: Place) -> None:
+def test_exit_code_is_that_of_the_last_turn(place: Place) -> None:
     with FakeServer("openai", [Turn(text="one")]) as server:
         done = place.ask(server, *LINES, stdin=as_input(user("x"), "nonsense"))
     assert done.code == 42
 
 
-def test_without_any_message_there_is_no_prompt(place: Place) -> None:
+def test_input_without_messages_is_a_missing_prompt(place: Place) -> None:
     with FakeServer("openai", []) as server:
         done = place.ask(server, *LINES, stdin=b"\n")
     assert (done.code, [line["type"] for line in done.lines]) == (2, ["system", "result"])
     assert "no message arrived" in done.err
 
 
-def test_a_turn_waits_for_its_line_and_pieces_come_live(place: Place) -> None:
+def test_turn_waits_for_its_line_and_deltas_are_streamed(place: Place) -> None:
     with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server, talking(place, server) as talk:
         talk.until("system")
         talk.say(user("first"))
@@ -160,7 +158,7 @@ def test_a_turn_waits_for_its_line_and_pieces_come_live(place: Place) -> None:
     assert [line["type"] for line in talk.seen].count("stream_event") >= 2
 
 
-def test_an_interrupt_ends_the_running_turn_and_the_next_goes_on(place: Place) -> None:
+def test_interrupt_ends_the_running_turn_and_the_next_one_runs(place: Place) -> None:
     script = [Turn(text=["One. ", "Two. "], faults=Faults(stall_after=3)), Turn(text="after")]
     with FakeServer("openai", script) as server, talking(place, server) as talk:
         talk.say(user("first"))
@@ -188,7 +186,7 @@ def test_other_requests_are_answered_with_an_error(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, place: Place) -> None:
+def test_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, place: Place) -> None:
     with FakeServer("openai", []) as server, talking(place, server) as talk:
         talk.until("system")
         talk.process.send_signal(number)
@@ -198,7 +196,7 @@ def test_a_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, place
     assert [line["type"] for line in talk.seen] == ["system", "result"]
 
 
-def test_a_signal_ends_the_turn_and_the_run(place: Place) -> None:
+def test_signal_ends_the_turn_and_the_run(place: Place) -> None:
     script = [Turn(text=["One. ", "Two. "], faults=Faults(stall_after=3))]
     with FakeServer("openai", script) as server, talking(place, server) as talk:
         talk.say(user("first"), user("second"))
@@ -215,6 +213,6 @@ def test_a_signal_ends_the_turn_and_the_run(place: Place) -> None:
     "flags",
     [("--input-format", "stream-json"), ("--input-format", "stream-json", "-o", "json"), (*LINES, "typed")],
 )
-def test_lines_need_lines_out_and_no_typed_prompt(flags: tuple[str, ...], place: Place) -> None:
+def test_stream_input_needs_stream_output_and_no_prompt_argument(flags: tuple[str, ...], place: Place) -> None:
     done = place.run(*flags, stdin=as_input(user("x")))
     assert done.code == 2

@@ -18,7 +18,7 @@ ASK = ("-p", "count", "--json-schema", SCHEMA)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_answer_that_fits_is_printed_as_json_and_nothing_else(protocol: ProtocolName, place: Place) -> None:
+def test_valid_answer_is_the_only_output_as_json(protocol: ProtocolName, place: Place) -> None:
     with FakeServer(protocol, [Turn(text='```json\n{"n": 1}\n```')]) as server:
         done = place.ask(server, *ASK)
         (asked,) = server.requests
@@ -26,7 +26,7 @@ def test_an_answer_that_fits_is_printed_as_json_and_nothing_else(protocol: Proto
     assert '"required": ["n"]' in asked.system
 
 
-def test_an_answer_that_does_not_fit_goes_back_with_what_is_wrong_and_everything_is_counted(place: Place) -> None:
+def test_invalid_answer_is_returned_with_its_errors_and_every_try_is_counted(place: Place) -> None:
     script = [Turn(text="It is one."), Turn(text='{"n": "one"}'), Turn(text='{"n": 1}')]
     with FakeServer("openai", script) as server:
         done = place.ask(server, *ASK, "-o", "stream-json")
@@ -43,7 +43,7 @@ def test_an_answer_that_does_not_fit_goes_back_with_what_is_wrong_and_everything
     ]  # fmt: skip
 
 
-def test_after_three_tries_the_run_has_failed_and_the_text_is_kept(place: Place) -> None:
+def test_third_invalid_answer_fails_the_run_and_keeps_the_text(place: Place) -> None:
     script = [Turn(text="a"), Turn(text="b"), Turn(text="c")]
     with FakeServer("openai", script) as server:
         done = place.ask(server, *ASK, "-o", "json")
@@ -57,14 +57,14 @@ def test_after_three_tries_the_run_has_failed_and_the_text_is_kept(place: Place)
     assert done.err.count("\n") == 1
 
 
-def test_the_limits_of_a_prompt_hold_over_all_tries(place: Place) -> None:
+def test_limits_of_a_prompt_cover_all_tries(place: Place) -> None:
     with FakeServer("openai", [Turn(text="a"), Turn(text='{"n": 1}')]) as server:
         done = place.ask(server, *ASK, "--max-turns", "1", "-o", "json")
         assert len(server.requests) == 1
     assert (done.code, done.result["subtype"]) == (53, "error_max_turns")
 
 
-def test_tools_run_before_the_answer_is_looked_at(place: Place) -> None:
+def test_tools_run_before_the_answer_is_validated(place: Place) -> None:
     (place.work / "a.txt").write_text("alpha")
     script = [Turn(text="Let me look.", calls=[Call("read", '{"path": "a.txt"}')]), Turn(text='{"n": 2}')]
     with FakeServer("openai", script) as server:
@@ -73,7 +73,7 @@ def test_tools_run_before_the_answer_is_looked_at(place: Place) -> None:
     assert (done.code, done.out) == (0, '{"n": 2}\n')
 
 
-def test_only_the_whole_of_a_cut_answer_is_looked_at(place: Place) -> None:
+def test_truncated_answer_is_validated_only_when_complete(place: Place) -> None:
     script = [
         Turn(text='{"n"', stop=StopReason.MAX_TOKENS),
         Turn(text='{"n"', stop=StopReason.MAX_TOKENS),
@@ -85,7 +85,7 @@ def test_only_the_whole_of_a_cut_answer_is_looked_at(place: Place) -> None:
     assert (done.code, done.out) == (0, '{"n": 7}\n')
 
 
-def test_an_answer_that_stays_cut_is_no_answer_that_does_not_fit(place: Place) -> None:
+def test_answer_that_stays_truncated_is_not_a_schema_error(place: Place) -> None:
     script = [Turn(text=f'{{"part {number}": ', stop=StopReason.MAX_TOKENS) for number in range(5)]
     with FakeServer("openai", script) as server:
         done = place.ask(server, *ASK, "-o", "json")
@@ -113,7 +113,9 @@ def in_file(text: str) -> Callable[[Path], str]:
     ],
     ids=["no json", "no schema", "no file", "no at sign", "empty", "bad file", "remote"],
 )
-def test_a_bad_schema_is_bad_input_before_any_request(given: Callable[[Path], str], said: str, place: Place) -> None:
+def test_invalid_schema_is_an_input_error_before_any_request(
+    given: Callable[[Path], str], said: str, place: Place
+) -> None:
     with FakeServer("openai", []) as server:
         done = place.ask(server, "-p", "x", "--json-schema", given(place.work), "-o", "json")
         assert server.requests == []
@@ -122,7 +124,7 @@ def test_a_bad_schema_is_bad_input_before_any_request(given: Callable[[Path], st
     assert done.err.count("\n") == 1
 
 
-def test_a_schema_from_a_file_is_used(place: Place) -> None:
+def test_schema_from_a_file_is_used(place: Place) -> None:
     with FakeServer("openai", [Turn(text='{"n": 3}')]) as server:
         done = place.ask(server, "-p", "x", "--json-schema", in_file(SCHEMA)(place.work), "-o", "json")
     assert (done.code, done.result["structured_output"]) == (0, {"n": 3})

@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.agent.context.folders import make_executable
 from tests.agent.test_pictures import png
 from tests.e2e.running import KEY, KEY_VARIABLES, Place
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Answering, Terminal
 from tests.e2e.test_app import ALTERNATE_SCREEN_OFF
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Turn
+from tests.fakes.turns import Call, Turn
 
 READY = "Ask ·"
 
@@ -21,7 +21,7 @@ def at(server: FakeServer, place: Place, *more: str, **env: str) -> Terminal:
     return Terminal(place, *flags, env={KEY_VARIABLES["openai"]: KEY, **env})
 
 
-def test_a_big_paste_with_escapes_is_folded_and_sends_nothing(place: Place) -> None:
+def test_large_paste_with_escapes_is_collapsed_and_sends_nothing(place: Place) -> None:
     text = "line \x1b[31mof\x1b[0m text\r\n" * 40_000
     with FakeServer("openai", [Turn(text="I have read it all.")]) as server, at(server, place) as terminal:
         terminal.wait_for(READY)
@@ -46,7 +46,7 @@ def test_keys_and_pastes_keep_their_order(place: Place) -> None:
             terminal.press("\x05")
 
 
-def test_a_file_is_completed_and_attached_and_a_line_of_the_shell_goes_with_it(place: Place) -> None:
+def test_file_is_completed_and_attached_together_with_a_shell_command(place: Place) -> None:
     (place.work / "notes.txt").write_text("The cow says moo.")
     (place.work / "src").mkdir()
     (place.work / "src/main.py").write_text("print()")
@@ -66,7 +66,7 @@ def test_a_file_is_completed_and_attached_and_a_line_of_the_shell_goes_with_it(p
         assert said.endswith("see @notes.txt ")
 
 
-def test_escape_ends_a_line_of_the_shell(place: Place) -> None:
+def test_escape_cancels_a_shell_command(place: Place) -> None:
     with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
         terminal.wait_for(READY)
         terminal.press("!echo begun; sleep 600\r")
@@ -77,7 +77,7 @@ def test_escape_ends_a_line_of_the_shell(place: Place) -> None:
         assert terminal.wait_for_end() == 0
 
 
-def test_the_editor_gets_the_terminal_and_gives_it_back(place: Place, tmp_path: Path) -> None:
+def test_editor_gets_the_terminal_and_returns_it(place: Place, tmp_path: Path) -> None:
     editor = make_executable(
         tmp_path / "editor", 'printf "the editor is open"; read answer; printf "\\n%s" "$answer" >> "$2"'
     )
@@ -97,14 +97,32 @@ def test_the_editor_gets_the_terminal_and_gives_it_back(place: Place, tmp_path: 
         assert server.requests[0].messages[-1].text == "first line\nsecond line"
 
 
-def test_an_editor_that_cannot_start_is_said(place: Place) -> None:
+def test_command_is_edited_before_it_runs_and_the_model_is_told(place: Place, tmp_path: Path) -> None:
+    editor = make_executable(tmp_path / "editor", 'printf "the editor is open"; read word; echo "touch $word" > "$1"')
+    script = [Turn(calls=[Call("shell", '{"command": "touch one"}')]), Turn(text="It ran.")]
+    with FakeServer("openai", script) as server, at(server, place, VISUAL=str(editor)) as terminal:
+        terminal.wait_for(READY)
+        terminal.press("run it\r")
+        terminal.wait_for("Ctrl+G edits it")
+        terminal.press("\x07")
+        terminal.wait_for("the editor is open")
+        terminal.press("two\r")
+        terminal.wait_for(lambda text: "edited by you" in text and "touch two" in text)
+        shown = terminal.wait_for(Answering(terminal, "It ran."))
+        assert "edited by you" in shown
+        assert "`command`: touch two" in str(server.requests[1].body)
+    assert (place.work / "two").exists()
+    assert not (place.work / "one").exists()
+
+
+def test_failure_to_start_the_editor_is_reported(place: Place) -> None:
     with Terminal(place, "-m", "demo/demo", "--trust", env={"EDITOR": "/no/such/editor"}) as terminal:
         terminal.wait_for(READY)
         terminal.press("/editor\r")
         terminal.wait_for("could not be started")
 
 
-def test_a_pasted_path_of_an_image_is_sent_as_one(place: Place) -> None:
+def test_pasted_image_path_is_sent_as_an_image(place: Place) -> None:
     (place.work / "shot.png").write_bytes(png(7, 5))
     with FakeServer("openai", [Turn(text="Red.")]) as server, at(server, place) as terminal:
         terminal.wait_for(READY)
@@ -115,7 +133,7 @@ def test_a_pasted_path_of_an_image_is_sent_as_one(place: Place) -> None:
         assert "image/png" in str(server.requests[0].body)
 
 
-def test_a_command_from_a_file_has_its_own_cap_in_the_app_and_in_pipe_mode(place: Place) -> None:
+def test_command_from_a_file_has_its_own_cap_in_the_app_and_in_pipe_mode(place: Place) -> None:
     folder = place.work / ".qcode/commands/git"
     folder.mkdir(parents=True)
     (folder / "sum.toml").write_text('prompt = "Sum up {{args}}."\n[output]\nmax_tokens = 123\n')
@@ -139,7 +157,7 @@ def test_a_command_from_a_file_has_its_own_cap_in_the_app_and_in_pipe_mode(place
         assert server.requests[0].messages[-1].text == "/git:sum all"
 
 
-def test_keys_of_an_unknown_command_are_bad_config(place: Place) -> None:
+def test_key_binding_of_an_unknown_command_is_a_config_error(place: Place) -> None:
     config = place.home / "q"
     config.mkdir()
     (config / "config.toml").write_text('[ui.keys]\nfold = "ctrl+y"\ncopyy = "f8"\n')

@@ -25,7 +25,7 @@ def _config(place: Place) -> str:
     return str(place.home / "servers.json")
 
 
-def test_a_tool_of_a_server_is_offered_allowed_and_called(place: Place) -> None:
+def test_server_tool_is_offered_allowed_and_called(place: Place) -> None:
     given = ("-p", "add", "--mcp-config", _config(place), "--trust", "-o", "stream-json")
     with FakeServer("anthropic", _adds) as server:
         done = place.ask(server, *given, "--allowed-tools", "mcp(calc/add)")

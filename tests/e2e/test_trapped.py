@@ -71,7 +71,7 @@ def watched(tmp_path: Path, by: str, *, is_loud: bool) -> WatchedPlace:
 @pytest.mark.parametrize(
     ("by", "is_trusted", "is_loud"), [("strace", True, False), ("strace", False, True), ("audit", True, True)]
 )
-def test_a_model_that_looks_around_springs_nothing(tmp_path: Path, by: str, is_trusted: bool, is_loud: bool) -> None:
+def test_exploring_model_triggers_no_trap(tmp_path: Path, by: str, is_trusted: bool, is_loud: bool) -> None:
     place = watched(tmp_path, by, is_loud=is_loud)
     calls = [Call(name, json.dumps(arguments), f"call_{n}") for n, (name, arguments) in enumerate(LOOKS)]
     with FakeServer("openai", [Turn(calls=calls), Turn(text="Seen.")]) as server:
@@ -86,7 +86,7 @@ def test_a_model_that_looks_around_springs_nothing(tmp_path: Path, by: str, is_t
 
 
 @pytest.mark.parametrize(("by", "is_trusted"), [("strace", False), ("audit", True)])
-def test_opening_the_app_springs_nothing_and_no_name_steers_the_terminal(
+def test_start_of_the_app_triggers_no_trap_and_names_cannot_steer_the_terminal(
     tmp_path: Path, by: str, is_trusted: bool
 ) -> None:
     place = watched(tmp_path, by, is_loud=not is_trusted)
@@ -103,7 +103,7 @@ def test_opening_the_app_springs_nothing_and_no_name_steers_the_terminal(
     place.assert_untouched(0)
 
 
-def test_modules_beside_it_are_not_imported_by_python_m(tmp_path: Path) -> None:
+def test_python_m_imports_no_module_of_the_folder(tmp_path: Path) -> None:
     place = TrappedPlace(tmp_path, is_loud=False)
     done = place.run("-p", "hello", "-m", "demo/demo", env={"PATH": place.path})
     assert done.code == 0
@@ -111,7 +111,7 @@ def test_modules_beside_it_are_not_imported_by_python_m(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", WATCHES)
-def test_the_watch_sees_what_it_is_there_for(tmp_path: Path, by: str) -> None:
+def test_watch_reports_programs_writes_and_connections(tmp_path: Path, by: str) -> None:
     place = watched(tmp_path, by, is_loud=True)
     code = (
         "import runpy, socket, subprocess, sys\n"

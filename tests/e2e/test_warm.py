@@ -39,7 +39,7 @@ def both(tmp_path: Path, *arguments: str, stdin: bytes | None = None) -> tuple[F
         (("-p", "hi", "-m", "openai/x", "-C", "nowhere"), None, 42),
     ],
 )
-def test_a_warm_run_ends_as_a_start_does(
+def test_warm_run_ends_like_a_cold_start(
     arguments: tuple[str, ...], stdin: bytes | None, code: int, tmp_path: Path
 ) -> None:
     warm, cold = both(tmp_path, *arguments, stdin=stdin)
@@ -47,14 +47,14 @@ def test_a_warm_run_ends_as_a_start_does(
     assert warm.code == code
 
 
-def test_runs_know_nothing_of_each_other(place: Place) -> None:
+def test_warm_runs_are_independent(place: Place) -> None:
     flags = ("-p", "hi", "-m", "demo/demo", "-o", "json")
     ended = [json.loads(place.run(*flags, env={"QCODE_HOME": str(place.home / name)}).out) for name in "ab"]
     assert ended[0]["session_id"] != ended[1]["session_id"]
     assert all(list((place.home / name).rglob("*.jsonl")) for name in "ab")
 
 
-def test_a_run_that_does_not_end_is_ended(place: Place) -> None:
+def test_endless_warm_run_is_killed(place: Place) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         place.run("-p", "rate limit", "-m", "demo/demo", timeout=0.2)
     assert place.run("--version").code == 0

@@ -100,7 +100,7 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
 
 
 @pytest.mark.parametrize(("shape", "budget", "decision"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_decide(shape: ReplyShape, budget: Budget, decision: Decision) -> None:
+def test_decision_table(shape: ReplyShape, budget: Budget, decision: Decision) -> None:
     assert decide(shape, budget) == decision
 
 
@@ -161,7 +161,7 @@ def test_every_decision_that_sends_a_request_spends_a_budget_that_was_there(shap
 
 
 @given(SHAPES.filter(_is_possible), BUDGETS)
-def test_a_reply_that_hit_its_cap_is_never_called_complete(shape: ReplyShape, budget: Budget) -> None:
+def test_reply_that_hit_its_cap_is_never_complete(shape: ReplyShape, budget: Budget) -> None:
     decision = decide(shape, budget)
     if shape.hit_cap and not shape.calls and shape.stop is not StopReason.REFUSAL:
         assert decision != Done()

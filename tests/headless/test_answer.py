@@ -27,17 +27,17 @@ def finished(text: str, stop: StopReason = StopReason.END_TURN) -> ReplyFinished
     return ReplyFinished(stop, "", 1, assistant(Text(text)))
 
 
-def test_white_space_alone_is_no_answer() -> None:
+def test_white_space_is_not_an_answer() -> None:
     assert answer(finished("one"), StepStarted(2), finished(" \n")) == "one"
     assert answer(finished("one"), StepStarted(2), TextDelta(0, "\n")) == "one"
 
 
-def test_a_reply_that_goes_on_after_a_pause_is_one_answer() -> None:
+def test_reply_resumed_after_a_pause_is_one_answer() -> None:
     assert answer(finished("one, ", StopReason.PAUSED), StepStarted(2), TextDelta(0, "two")) == "one, two"
     assert answer(finished("one, ", StopReason.PAUSED), StepStarted(2), finished("two")) == "one, two"
 
 
-def test_the_longer_of_the_old_and_the_new_attempt_counts() -> None:
+def test_longer_attempt_is_the_answer() -> None:
     over = Retry(False, "max_tokens", 1, 64_000)
     assert answer(TextDelta(0, "long text"), over, TextDelta(0, "short")) == "long text"
 
@@ -72,7 +72,7 @@ def test_text_of_the_result_joins_all_replies_of_the_turn(name: str, tmp_path: P
     assert (line["result"], line["text"]) == (answer, whole)
 
 
-def test_text_of_an_interrupted_turn_joins_what_was_said_and_what_is_being_written(tmp_path: Path) -> None:
+def test_text_of_an_interrupted_turn_includes_the_unfinished_reply(tmp_path: Path) -> None:
     so_far = AnswerSoFar()
     for event in (finished("I look."), StepStarted(2), TextDelta(0, "Half an ans")):
         so_far.handle(event)

@@ -218,7 +218,7 @@ def program_paint(folder: Path) -> float:
         terminal.end()
 
 
-def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
+def test_first_paint_is_quick(tmp_path: Path, bars: Bars) -> None:
     # In turns, so that what else the machine does meets all alike.
     rows = [(first_paint(tmp_path, APP), program_paint(tmp_path), first_paint(tmp_path, BARE)) for _ in range(TIMES)]
     app, program, bare = (min(times) for times in zip(*rows, strict=True))
@@ -226,13 +226,13 @@ def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
     bars.hold("first paint of the program, configuration read, against the same", program / bare, 1.3, known=1.45)
 
 
-def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> None:
+def test_resumed_session_shows_its_end_quickly(tmp_path: Path, bars: Bars) -> None:
     pairs = [(first_paint(tmp_path, RESUMED), first_paint(tmp_path, EMPTY)) for _ in range(TIMES)]
     resumed, empty = (min(times) for times in zip(*pairs, strict=True))
     bars.hold("1,000 stored messages to the first paint of their end, over an empty chat", resumed - empty, 1.0, "s")
 
 
-def test_a_key_is_echoed_while_a_reply_streams(tmp_path: Path, bars: Bars) -> None:
+def test_key_is_echoed_quickly_while_a_reply_streams(tmp_path: Path, bars: Bars) -> None:
     with running(tmp_path, BARE) as terminal:
         terminal.until("ready-to-type")
         bare = slowest_echo(terminal)
@@ -257,7 +257,7 @@ def slowest_echo(terminal: Terminal) -> float:
     return sorted(waits)[len(waits) * 95 // 100]
 
 
-def test_a_thousand_messages_in_memory(tmp_path: Path, bars: Bars) -> None:
+def test_thousand_messages_take_at_most_60_megabytes(tmp_path: Path, bars: Bars) -> None:
     sizes = []
     for arguments in ((), ("filled",)):
         with running(tmp_path, MEMORY, *arguments) as terminal:
@@ -267,7 +267,7 @@ def test_a_thousand_messages_in_memory(tmp_path: Path, bars: Bars) -> None:
     bars.hold("1,000 messages of 8 lines, all laid out, over the empty app", sizes[1] - sizes[0], 60, "MB")
 
 
-def test_doing_nothing_costs_nothing(tmp_path: Path, bars: Bars) -> None:
+def test_idle_app_uses_no_time(tmp_path: Path, bars: Bars) -> None:
     with running(tmp_path, WORKING) as terminal:
         terminal.until("ready-to-type")
         terminal.read_for(2)

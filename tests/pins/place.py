@@ -58,6 +58,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r'("version": ?)"[^"]*"', r'\1"<VERSION>"'),
         (r'("qcode": ?)"\d[^"]*"', r'\1"<VERSION>"'),
         (r"(state/sessions/)[^/\s]+", r"\1<PROJECT>"),
+        # The size of a session counts the characters of paths.
+        (r"( messages?) +[\d.]+ [kM]?B +", r"\1  <SIZE>  "),
         # The mode of a new file is up to the umask.
         (r'("mode": ?)\d+', r"\g<1>0"),
         (r'("(?:duration|duration_api|delay)_ms": ?)\d+', r"\g<1>0"),

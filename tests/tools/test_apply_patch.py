@@ -25,7 +25,7 @@ def update(path: str, *lines: str) -> str:
     return patch(f"*** Update File: {path}", *lines)
 
 
-def test_a_patch_adds_changes_moves_and_deletes_files(bench: Bench) -> None:
+def test_patch_adds_changes_moves_and_deletes_files(bench: Bench) -> None:
     changed = bench.have_read("src/a.py", "one\ntwo\nthree\n")
     moved = bench.have_read("old.sh", "#!/bin/sh\necho hi\n")
     moved.chmod(0o755)
@@ -66,7 +66,7 @@ def test_a_patch_adds_changes_moves_and_deletes_files(bench: Bench) -> None:
     assert not gone.exists()
 
 
-def test_a_file_that_was_patched_can_be_patched_again(bench: Bench) -> None:
+def test_patched_file_can_be_patched_again(bench: Bench) -> None:
     bench.run("apply_patch", input=patch("*** Add File: a.txt", "+one"))
     assert not bench.run("apply_patch", input=update("a.txt", "-one", "+two")).is_error
     bench.run("apply_patch", input=patch("*** Update File: a.txt", "*** Move to: b.txt"))
@@ -105,7 +105,7 @@ def test_a_file_that_was_patched_can_be_patched_again(bench: Bench) -> None:
         ("a\nb\n", [" a", "-b", "+c", ""], "a\nc\n"),
     ],
 )  # fmt: skip
-def test_a_hunk_goes_where_its_lines_are(bench: Bench, before: str, lines: list[str], after: str) -> None:
+def test_hunk_is_applied_at_its_lines(bench: Bench, before: str, lines: list[str], after: str) -> None:
     target = bench.have_read("a.txt", before)
     outcome = bench.run("apply_patch", input=update("a.txt", *lines))
     assert not outcome.is_error, outcome.content
@@ -121,7 +121,7 @@ def test_a_hunk_goes_where_its_lines_are(bench: Bench, before: str, lines: list[
         (["@@ class Triangle:", "+    sides = 3"], "after @@"),
     ],
 )
-def test_a_hunk_without_one_place_is_refused(bench: Bench, lines: list[str], said: str) -> None:
+def test_hunk_without_exactly_one_match_is_refused(bench: Bench, lines: list[str], said: str) -> None:
     target = bench.have_read("a.txt", SHAPES)
     outcome = bench.run("apply_patch", input=update("a.txt", *lines))
     assert outcome.is_error
@@ -149,7 +149,7 @@ def test_a_hunk_without_one_place_is_refused(bench: Bench, lines: list[str], sai
         (update("../x", "-one", "+two"), "outside the workspace"),
     ],
 )
-def test_a_patch_that_cannot_be_applied_is_refused_whole(bench: Bench, text: str, said: str) -> None:
+def test_patch_that_cannot_be_applied_changes_no_file(bench: Bench, text: str, said: str) -> None:
     bench.have_read("a.txt", "one\n")
     bench.add("c.txt", "one\n")
     whole = (
@@ -169,14 +169,14 @@ def test_a_patch_that_cannot_be_applied_is_refused_whole(bench: Bench, text: str
     "wrapped",
     ["{}", "```\n{}\n```", "\n\n{}\n", "apply_patch <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", "```diff\n{}\n```\n"],
 )
-def test_what_models_wrap_a_patch_in_does_not_matter(wrapped: str) -> None:
+def test_wrapping_around_a_patch_is_ignored(wrapped: str) -> None:
     text = wrapped.format(patch("*** Delete File: a.txt", "*** Add File: b c.txt", "+x"))
     assert parse_patch(text) == (Deleted("a.txt"), Added("b c.txt", "x\n"))
     assert parse_patch(text.replace("\n", "\r\n")) == parse_patch(text)
     assert patch_paths(text) == ("a.txt", "b c.txt")
 
 
-def test_every_path_of_a_patch_is_named_also_where_a_file_moves_to() -> None:
+def test_every_path_of_a_patch_is_named_including_move_targets() -> None:
     text = patch("*** Update File: a", "*** Move to: .git/hooks/post-commit", "*** Update File: b", "-x", "+y")
     assert patch_paths(text) == ("a", ".git/hooks/post-commit", "b")
 
@@ -188,7 +188,7 @@ LINES = [
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=9))
-def test_no_text_makes_the_reader_fail_in_another_way(lines: list[str]) -> None:
+def test_any_text_is_a_patch_or_a_patch_error(lines: list[str]) -> None:
     try:
         sections = parse_patch(patch(*lines))
     except PatchError:
@@ -198,7 +198,7 @@ def test_no_text_makes_the_reader_fail_in_another_way(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
-def test_a_patch_that_fails_half_way_is_taken_back(bench: Bench, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+def test_patch_that_fails_midway_is_rolled_back(bench: Bench, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
     bench.have_read("a.txt", "one\n").chmod(0o600)
     bench.have_read("b.txt", "two\n")
     count = 0
@@ -225,7 +225,7 @@ def test_a_patch_that_fails_half_way_is_taken_back(bench: Bench, monkeypatch: py
     assert not bench.run("apply_patch", input=text).is_error
 
 
-def test_a_change_that_happens_in_between_stops_all_of_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_change_stops_the_whole_patch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.have_read("a.txt", "one\n")
     other = bench.have_read("b.txt", "two\n")
     remove = disk.remove_file
@@ -241,7 +241,7 @@ def test_a_change_that_happens_in_between_stops_all_of_it(bench: Bench, monkeypa
     assert other.read_text() == "theirs\n"
 
 
-def test_a_deleted_file_need_not_be_text_or_read_but_must_be_as_it_was_read(bench: Bench) -> None:
+def test_deleted_file_need_not_be_read_but_must_be_unchanged_if_it_was(bench: Bench) -> None:
     bench.add("a.bin", b"\0\1")
     assert "[a binary file of 2 bytes]" in bench.preview("apply_patch", input=patch("*** Delete File: a.bin")).detail
     assert bench.run("apply_patch", input=patch("*** Delete File: a.bin")).content == "D a.bin"
@@ -251,7 +251,7 @@ def test_a_deleted_file_need_not_be_text_or_read_but_must_be_as_it_was_read(benc
     assert target.exists()
 
 
-def test_a_link_is_neither_deleted_nor_moved_in_place_of_its_target(bench: Bench) -> None:
+def test_link_is_neither_deleted_nor_moved_in_place_of_its_target(bench: Bench) -> None:
     target = bench.have_read("real.txt", "x\n")
     (bench.root / "link.txt").symlink_to("real.txt")
     for text in (patch("*** Delete File: link.txt"), patch("*** Update File: link.txt", "*** Move to: b.txt")):

@@ -31,7 +31,7 @@ from tests.tools.conftest import TOOLS, Bench
         ("shell", {"command": "a\0b"}, "NUL"),
     ],
 )
-def test_what_is_wrong_is_said(bench: Bench, name: str, arguments: dict[str, Json], said: str) -> None:
+def test_invalid_arguments_are_named(bench: Bench, name: str, arguments: dict[str, Json], said: str) -> None:
     outcome = bench.run(name, **arguments)
     assert outcome.is_error
     assert said in outcome.content
@@ -39,7 +39,7 @@ def test_what_is_wrong_is_said(bench: Bench, name: str, arguments: dict[str, Jso
     assert list(bench.root.iterdir()) == []
 
 
-def test_a_null_for_an_optional_argument_counts_as_left_out(bench: Bench) -> None:
+def test_null_for_an_optional_argument_counts_as_missing(bench: Bench) -> None:
     bench.add("a.txt", "one\n")
     assert bench.run("read", path="a.txt", offset=None, limit=None).content == "     1\tone"
     assert bench.run("read", path="a.txt", offset=1.0).content == "     1\tone"
@@ -80,7 +80,7 @@ def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict
     assert isinstance(bench.preview(name, **arguments).question, str)
 
 
-def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
+def test_registry_has_every_tool_once_with_a_description() -> None:
     assert [spec.name for spec in specs()] == [
         "read",
         "write",
@@ -123,7 +123,7 @@ def test_the_registry_has_every_tool_once_and_says_what_it_does() -> None:
         ("deepseek-r1", False), ("llama-3-chatgpt-like", False), ("demo", False), ("", False), ("phi-o1", False),
     ],
 )  # fmt: skip
-def test_a_model_changes_files_in_the_one_way_it_was_trained_on(model: str, patches: bool) -> None:
+def test_model_gets_the_edit_tool_it_was_trained_on(model: str, patches: bool) -> None:
     names = {spec.name for spec in specs(model)}
     assert ("apply_patch" in names) is patches
     assert ("edit" in names, "multi_edit" in names) == (not patches, not patches)

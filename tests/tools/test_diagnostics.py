@@ -36,7 +36,7 @@ from tests.tools.conftest import Bench
         ({}, ["a.py", "a.ts", "a.go", "a.rs"], ""),
     ],
 )  # fmt: skip
-def test_a_checker_runs_where_the_project_has_set_it_up(
+def test_checker_runs_if_the_project_configures_it(
     bench: Bench, files: dict[str, str], changed: list[str], command: str
 ) -> None:
     for name, content in files.items():
@@ -44,12 +44,12 @@ def test_a_checker_runs_where_the_project_has_set_it_up(
     assert check_command(bench.root, [bench.root / name for name in changed]) == command
 
 
-def test_a_config_above_the_workspace_does_not_count(bench: Bench) -> None:
+def test_configuration_above_the_workspace_is_ignored(bench: Bench) -> None:
     (bench.root.parent / "mypy.ini").write_text("")
     assert check_command(bench.root, [bench.root / "a.py"]) == ""
 
 
-def test_without_paths_the_changed_files_are_checked(bench: Bench) -> None:
+def test_changed_files_are_checked_without_paths(bench: Bench) -> None:
     bench.add("ruff.toml", "")
     with pytest.raises(Refused, match="no file was changed"):
         Diagnostics().shell_arguments({}, bench.workspace)
@@ -65,13 +65,13 @@ def test_without_paths_the_changed_files_are_checked(bench: Bench) -> None:
     assert "outside the workspace" in bench.run("diagnostics", paths=["../a.py"]).content
 
 
-def test_it_never_runs_by_itself(bench: Bench) -> None:
+def test_diagnostics_never_run_unasked(bench: Bench) -> None:
     bench.add("ruff.toml", "")
     assert "must run as its shell command" in bench.run("diagnostics", paths=["a.py"]).content
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_what_a_file_is_called_is_no_part_of_the_command(bench: Bench) -> None:
+def test_file_name_cannot_change_the_command(bench: Bench) -> None:
     bench.add("mypy.ini", "")
     name = "a'; touch hacked; '.py"
     bench.add(name)

@@ -35,7 +35,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o4755, 0o2755, 0o1644, 0o640])
 @pytest.mark.usefixtures("way")
-def test_every_bit_of_the_mode_is_kept(bench: Bench, mode: int) -> None:
+def test_every_mode_bit_is_kept(bench: Bench, mode: int) -> None:
     target = bench.have_read("a.txt", "one\n")
     target.chmod(mode)
     assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
@@ -44,7 +44,7 @@ def test_every_bit_of_the_mode_is_kept(bench: Bench, mode: int) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_a_new_file_gets_the_usual_mode(bench: Bench) -> None:
+def test_new_file_gets_the_default_mode(bench: Bench) -> None:
     old = os.umask(0o027)
     try:
         bench.run("write", path="a.txt", content="x")
@@ -55,7 +55,7 @@ def test_a_new_file_gets_the_usual_mode(bench: Bench) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.usefixtures("way")
-def test_the_owner_is_kept(bench: Bench) -> None:
+def test_owner_is_kept(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\n")
     os.chown(target, 1234, 4321)
     target.chmod(0o6755)
@@ -65,7 +65,7 @@ def test_the_owner_is_kept(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_an_owner_that_cannot_be_kept_is_no_change(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_unchanged_if_its_owner_cannot_be_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     target = bench.have_read("a.txt", "one\n")
 
     def refuse(*arguments: object) -> None:
@@ -96,7 +96,7 @@ def test_extended_attributes_are_kept(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_a_link_keeps_pointing_wherever_it_is(bench: Bench, depth: int) -> None:
+def test_edit_through_a_link_keeps_the_link(bench: Bench, depth: int) -> None:
     target = bench.add("real/a.txt", "one\n")
     (bench.root / "links").mkdir()
     (bench.root / "links/l1").symlink_to("../real/a.txt")
@@ -115,7 +115,7 @@ def test_special_files_are_refused(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_folders_made_for_a_file_that_failed_go_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_created_for_a_failed_file_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.add("old/x")
 
     def full(*arguments: object) -> int:
@@ -144,7 +144,7 @@ print(asyncio.run(Edit().run(arguments, workspace, context)).content)
 """
 
 
-def test_a_file_that_may_not_be_so_large_is_left_as_it_was(bench: Bench) -> None:
+def test_file_beyond_the_size_limit_of_the_system_is_unchanged(bench: Bench) -> None:
     target = bench.add("a.txt", "one\n")
     argv = [sys.executable, "-c", _LIMITED, str(bench.root)]
     ended = subprocess.run(argv, capture_output=True, text=True, cwd=HERE, check=True)
@@ -169,7 +169,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_disk_that_is_really_full_keeps_the_old_file(small_disk: Path) -> None:
+def test_full_disk_keeps_the_old_file(small_disk: Path) -> None:
     from qcode.tools.workspace import Workspace
 
     bench = Bench(Workspace(small_disk))
@@ -199,7 +199,7 @@ workspace.write(place, b"new\\n" * 100_000, loaded)
 
 @pytest.mark.parametrize("call", ["write", "fsync", "link"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_killed_while_it_writes_it_leaves_nothing_behind(bench: Bench, call: str, is_there: bool) -> None:
+def test_killed_write_leaves_no_temporary_file(bench: Bench, call: str, is_there: bool) -> None:
     try:
         os.close(os.open(bench.root, os.O_TMPFILE | os.O_WRONLY))
     except OSError:
@@ -215,7 +215,7 @@ def test_killed_while_it_writes_it_leaves_nothing_behind(bench: Bench, call: str
     assert not is_there or (bench.root / "a.txt").read_bytes() == b"old\n" * 100_000
 
 
-def test_what_was_seen_of_many_files_is_kept_within_bounds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_state_of_many_files_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.tools.workspace._KEPT_IN_ALL", 40)
     first, last = bench.have_read("a.txt", "one\n"), bench.have_read("b.txt", "two\n")
     for index in range(3):

@@ -28,7 +28,7 @@ MARKS = {
     ("endings", "mark", "has_final", "mode", "kind"),
     list(product(ENDINGS, MARKS, [True, False], [0o644, 0o755, 0o600], ["file", "link"])),
 )
-def test_everything_but_the_changed_line_is_kept(
+def test_edit_keeps_everything_but_the_changed_line(
     bench: Bench, endings: str, mark: str, has_final: bool, mode: int, kind: str
 ) -> None:
     first, second = ENDINGS[endings]
@@ -77,13 +77,13 @@ def test_lines_outside_a_change_keep_their_endings(lines: list[tuple[str, str]],
 
 
 @given(st.text(alphabet=st.sampled_from("a\r\n\u2028\x85é\U0001f600\ufeff"), max_size=12), st.sampled_from(list(MARKS)))
-def test_a_document_is_again_the_bytes_it_came_from(raw: str, mark: str) -> None:
+def test_document_encodes_to_its_original_bytes(raw: str, mark: str) -> None:
     prefix, encoding = MARKS[mark]
     data = prefix + raw.encode(encoding)
     assert text_file.encode(text_file.decode(data, "x")) == data
 
 
-def test_an_unread_file_is_refused(bench: Bench) -> None:
+def test_unread_file_is_refused(bench: Bench) -> None:
     target = bench.add("a.txt", "one\n")
     for name, arguments in (("edit", {"old_text": "one", "new_text": "1"}), ("write", {"content": "1\n"})):
         outcome = bench.run(name, path="a.txt", **arguments)
@@ -92,7 +92,7 @@ def test_an_unread_file_is_refused(bench: Bench) -> None:
     assert target.read_text() == "one\n"
 
 
-def test_a_file_that_changed_since_it_was_read_is_refused(bench: Bench) -> None:
+def test_file_that_changed_since_it_was_read_is_refused(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\n")
     target.write_text("one\nand more\n")
     outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1")
@@ -107,13 +107,13 @@ def test_a_file_that_changed_since_it_was_read_is_refused(bench: Bench) -> None:
     assert "Only line endings" in bench.run("edit", path="a.txt", old_text="one", new_text="1").content
 
 
-def test_a_file_that_was_only_touched_is_fresh(bench: Bench) -> None:
+def test_touched_file_with_the_same_content_is_not_stale(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\n")
     os.utime(target, (1, 1))
     assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
 
 
-def test_edits_follow_each_other_without_reading_again(bench: Bench) -> None:
+def test_consecutive_edits_need_no_second_read(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\ntwo\n")
     assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
     assert not bench.run("edit", path="a.txt", old_text="two", new_text="2").is_error
@@ -121,7 +121,7 @@ def test_edits_follow_each_other_without_reading_again(bench: Bench) -> None:
     assert target.read_text() == "3\n"
 
 
-def test_an_ambiguous_passage_is_refused_with_its_lines(bench: Bench) -> None:
+def test_ambiguous_passage_is_refused_with_its_lines(bench: Bench) -> None:
     target = bench.have_read("a.txt", "x = 1\ny\nx = 1\n")
     outcome = bench.run("edit", path="a.txt", old_text="x = 1", new_text="x = 2")
     assert outcome.is_error
@@ -143,7 +143,7 @@ def test_an_ambiguous_passage_is_refused_with_its_lines(bench: Bench) -> None:
         ("\tx\n", "  x", "    y\n  x", "\t\ty\n\tx\n"),
     ],
 )
-def test_blanks_tabs_and_endings_are_tolerated_with_a_note(
+def test_blank_tab_and_line_ending_differences_are_tolerated_with_a_note(
     bench: Bench, before: str, old: str, new: str, after: str
 ) -> None:
     target = bench.have_read("a.txt", before)
@@ -153,12 +153,12 @@ def test_blanks_tabs_and_endings_are_tolerated_with_a_note(
     assert "Note: matched ignoring" in outcome.content
 
 
-def test_a_tolerant_match_must_be_unique_too(bench: Bench) -> None:
+def test_tolerant_match_must_be_unique_too(bench: Bench) -> None:
     bench.have_read("a.txt", "a  \nb\na\t\n")
     assert "2 times, at lines 1, 3" in bench.run("edit", path="a.txt", old_text="a\n", new_text="A\n").content
 
 
-def test_no_match_names_the_nearest_passage(bench: Bench) -> None:
+def test_missing_passage_error_names_the_nearest_one(bench: Bench) -> None:
     target = bench.have_read("a.py", "import os\n\n\ndef add(a, b):\n    return a + b\n\n\nx = 1\n")
     outcome = bench.run("edit", path="a.py", old_text="def add(a, b):\n    return a - b\n", new_text="pass\n")
     assert outcome.is_error
@@ -169,19 +169,19 @@ def test_no_match_names_the_nearest_passage(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [("", "x", "old_text is empty"), ("one", "one", "the same")])
-def test_an_edit_of_nothing_is_refused(bench: Bench, old: str, new: str, said: str) -> None:
+def test_edit_without_a_change_is_refused(bench: Bench, old: str, new: str, said: str) -> None:
     bench.have_read("a.txt", "one\n")
     assert said in bench.run("edit", path="a.txt", old_text=old, new_text=new).content
 
 
-def test_an_empty_old_text_makes_a_new_file_and_never_empties_one(bench: Bench) -> None:
+def test_empty_old_text_creates_a_file_and_never_overwrites_one(bench: Bench) -> None:
     assert bench.run("edit", path="new/a.txt", old_text="", new_text="one\n").content == "Created new/a.txt."
     assert (bench.root / "new/a.txt").read_text() == "one\n"
     assert bench.run("edit", path="new/a.txt", old_text="", new_text="two\n").is_error
     assert (bench.root / "new/a.txt").read_text() == "one\n"
 
 
-def test_edits_of_one_call_build_on_each_other_and_are_made_all_or_none(bench: Bench) -> None:
+def test_edits_of_one_call_apply_in_order_and_atomically(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\ntwo\n")
     edits: list[Json] = [{"old_text": "one", "new_text": "1"}, {"old_text": "1\n", "new_text": "I\n"}]
     outcome = bench.run("multi_edit", path="a.txt", edits=edits)
@@ -195,7 +195,7 @@ def test_edits_of_one_call_build_on_each_other_and_are_made_all_or_none(bench: B
     assert target.read_text() == "I\ntwo\n"
 
 
-def test_edits_may_come_as_the_text_of_their_json(bench: Bench) -> None:
+def test_edits_may_be_a_json_string(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\n")
     assert not bench.run("multi_edit", path="a.txt", edits='[{"old_text": "one", "new_text": "1"}]').is_error
     assert target.read_text() == "1\n"
@@ -204,7 +204,7 @@ def test_edits_may_come_as_the_text_of_their_json(bench: Bench) -> None:
     assert "'edits[0].new_text'" in bench.run("multi_edit", path="a.txt", edits=[{"old_text": "x"}]).content
 
 
-def test_a_missing_file_is_not_edited(bench: Bench) -> None:
+def test_missing_file_is_not_edited(bench: Bench) -> None:
     assert "use write to create it" in bench.run("edit", path="a.txt", old_text="a", new_text="b").content
 
 
@@ -217,7 +217,7 @@ def test_hard_links_are_refused(bench: Bench) -> None:
     assert (bench.root / "b.txt").read_text() == "one\n"
 
 
-def test_a_read_only_file_is_refused(bench: Bench) -> None:
+def test_read_only_file_is_refused(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\n")
     target.chmod(0o444)
     outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1")
@@ -225,7 +225,7 @@ def test_a_read_only_file_is_refused(bench: Bench) -> None:
     assert target.read_text() == "one\n"
 
 
-def test_the_preview_is_the_diff_that_the_edit_then_makes(bench: Bench) -> None:
+def test_preview_is_the_diff_of_the_edit(bench: Bench) -> None:
     target = bench.have_read("a.txt", "".join(f"{n}\n" for n in range(20)))
     arguments = {"path": "a.txt", "old_text": "7\n8\n", "new_text": "seven\n"}
     preview = bench.preview("edit", **arguments)
@@ -246,7 +246,7 @@ def test_large_files_are_edited_in_reasonable_time(bench: Bench) -> None:
     assert bench.run("edit", path="a.txt", old_text="line x\nline y\n", new_text="z").is_error
 
 
-def test_a_file_replaced_by_a_link_meanwhile_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+def test_file_replaced_by_a_link_before_the_write_is_not_followed(bench: Bench, tmp_path: Path) -> None:
     target = bench.have_read("a.txt", "one\n")
     place = bench.workspace.resolve("a.txt", "write")
     loaded = bench.workspace.load(place)
@@ -259,21 +259,21 @@ def test_a_file_replaced_by_a_link_meanwhile_is_not_followed(bench: Bench, tmp_p
     assert not (tmp_path / "far.txt").exists()
 
 
-def test_a_miss_in_one_long_line_is_said_in_reasonable_time(bench: Bench) -> None:
+def test_missing_passage_in_one_long_line_is_reported_in_reasonable_time(bench: Bench) -> None:
     bench.have_read("a.js", "ab " * 300_000)
     outcome = bench.run("edit", path="a.js", old_text="ab " * 5_000 + "c", new_text="x")
     assert outcome.is_error
     assert "Nothing was changed" in outcome.content
 
 
-def test_very_many_places_are_replaced_in_reasonable_time(bench: Bench) -> None:
+def test_many_occurrences_are_replaced_in_reasonable_time(bench: Bench) -> None:
     target = bench.have_read("a.txt", "a\n" * 200_000)
     outcome = bench.run("edit", path="a.txt", old_text="a", new_text="b", replace_all=True)
     assert not outcome.is_error
     assert target.read_bytes() == b"b\n" * 200_000
 
 
-def test_blanks_between_words_are_found_in_any_number_behind_others(bench: Bench) -> None:
+def test_passage_with_any_number_of_blanks_between_words_is_found(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one  \t two\nx  three\tfour   y three four z\n")
     outcome = bench.run("edit", path="a.txt", old_text="three  four", new_text="five", replace_all=True)
     assert not outcome.is_error

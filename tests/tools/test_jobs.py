@@ -59,7 +59,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_job_goes_on_after_its_call_and_is_read_in_pieces(bench: Bench) -> None:
+def test_job_continues_after_its_call_and_is_read_in_parts(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         done = await background.shell("echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3")
         assert not done.is_error
@@ -73,7 +73,7 @@ def test_a_job_goes_on_after_its_call_and_is_read_in_pieces(bench: Bench) -> Non
     play(bench, scenes)
 
 
-def test_stopping_a_job_ends_all_it_started(bench: Bench) -> None:
+def test_stopped_job_ends_all_its_processes(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("sleep 60 & echo pid=$!; wait")
         seen = await background.read_until(1, "pid=")
@@ -97,7 +97,7 @@ def test_jobs_end_with_the_session(bench: Bench) -> None:
     assert not is_alive(pids[0])
 
 
-def test_much_output_is_bounded_in_memory_and_whole_in_a_private_file(bench: Bench) -> None:
+def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("yes 0123456789 | head -c 100000; echo end")
         seen = ""
@@ -115,7 +115,7 @@ def test_much_output_is_bounded_in_memory_and_whole_in_a_private_file(bench: Ben
     play(bench, scenes, limit=1_000)
 
 
-def test_a_character_cut_in_two_is_whole(bench: Bench) -> None:
+def test_character_split_between_chunks_is_joined(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'")
         seen = await background.read_until(1, "a")
@@ -127,7 +127,7 @@ def test_a_character_cut_in_two_is_whole(bench: Bench) -> None:
     play(bench, scenes)
 
 
-def test_there_is_a_limit_to_jobs(bench: Bench) -> None:
+def test_number_of_jobs_is_limited(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         for _ in range(MAX_JOBS):
             assert not (await background.shell("sleep 60")).is_error
@@ -146,7 +146,7 @@ def test_there_is_a_limit_to_jobs(bench: Bench) -> None:
         ({"action": "go"}, "must be one of"),
     ],
 )
-def test_a_call_that_names_no_job_is_told_so(bench: Bench, arguments: dict[str, Json], said: str) -> None:
+def test_call_without_a_valid_job_is_an_error(bench: Bench, arguments: dict[str, Json], said: str) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("true")
         done = await background(**arguments)  # type: ignore[arg-type]  # the action is among them
@@ -156,17 +156,17 @@ def test_a_call_that_names_no_job_is_told_so(bench: Bench, arguments: dict[str, 
     play(bench, scenes)
 
 
-def test_where_nothing_outlives_a_call_background_is_refused(bench: Bench) -> None:
+def test_background_is_refused_if_jobs_cannot_outlive_a_call(bench: Bench) -> None:
     assert "without background" in bench.run("shell", command="true", background=True).content
 
 
-def test_a_command_that_wanted_a_terminal_is_told_that_there_is_none(bench: Bench) -> None:
+def test_command_that_needs_a_terminal_gets_an_error(bench: Bench) -> None:
     assert "there is no terminal" in bench.run("shell", command="stty size").content
     assert "there is no terminal" not in bench.run("shell", command="echo not a tty").content
     assert "there is no terminal" in bench.run("shell", command="python3 -c 'input()'").content
 
 
-def test_what_is_in_the_background_is_not_in_the_way_of_files(bench: Bench) -> None:
+def test_background_job_leaves_no_files_in_the_workspace(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("exit 0")
         await background.read_until(1, "exit 0")
@@ -192,7 +192,7 @@ class Foreground:
         self.has_printed.set()
 
 
-def test_a_command_that_runs_goes_on_in_the_background(bench: Bench) -> None:
+def test_running_command_can_move_to_the_background(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3", timeout_s=1)
         await call.has_printed.wait()
@@ -213,7 +213,7 @@ def test_a_command_that_runs_goes_on_in_the_background(bench: Bench) -> None:
     play(bench, scenes)
 
 
-def test_what_goes_on_is_not_under_its_time_limit_any_more(bench: Bench) -> None:
+def test_moved_command_has_no_time_limit(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "echo one; sleep 1.2; echo two", timeout_s=1)
         await call.has_printed.wait()
@@ -224,7 +224,7 @@ def test_what_goes_on_is_not_under_its_time_limit_any_more(bench: Bench) -> None
     play(bench, scenes)
 
 
-def test_a_command_that_was_moved_is_stopped_with_all_it_started(bench: Bench) -> None:
+def test_moved_command_is_stopped_with_all_its_processes(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "sleep 60 & echo $!; wait")
         await call.has_printed.wait()
@@ -250,7 +250,7 @@ def test_cancelling_a_call_that_was_not_moved_ends_its_command(bench: Bench) -> 
     play(bench, scenes)
 
 
-def test_a_character_in_two_pieces_survives_the_move(bench: Bench) -> None:
+def test_character_split_by_the_move_is_joined(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         script = r"printf 'a\303'; until [ -e go ]; do sleep 0.01; done; printf '\244b\n'"
         call = Foreground(background, script)
@@ -263,7 +263,7 @@ def test_a_character_in_two_pieces_survives_the_move(bench: Bench) -> None:
     play(bench, scenes)
 
 
-def test_long_output_before_the_move_is_whole_in_the_file_of_the_job(bench: Bench) -> None:
+def test_long_output_before_the_move_is_complete_in_the_file_of_the_job(bench: Bench) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "seq 1 20000; until [ -e go ]; do sleep 0.01; done; echo end")
         while "20000" not in call.seen:

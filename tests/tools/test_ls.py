@@ -22,7 +22,7 @@ def tree(bench: Bench) -> Bench:
     return bench
 
 
-def test_a_folder_is_shown_as_a_tree_without_what_git_ignores(tree: Bench) -> None:
+def test_folder_is_shown_as_a_tree_without_ignored_files(tree: Bench) -> None:
     outcome = tree.run("ls")
     assert outcome.content.split("\n") == [
         f"{tree.root}/",
@@ -37,7 +37,7 @@ def test_a_folder_is_shown_as_a_tree_without_what_git_ignores(tree: Bench) -> No
     assert outcome.summary == "6 entries"
 
 
-def test_depth_and_ignored_files_are_chosen(tree: Bench) -> None:
+def test_depth_and_ignored_files_are_arguments(tree: Bench) -> None:
     assert tree.run("ls", depth=1).content.split("\n")[1] == "  src/  (3 entries)"
     assert "      c.py  2" in tree.run("ls", depth=3).content
     everything = tree.run("ls", all=True).content
@@ -47,7 +47,7 @@ def test_depth_and_ignored_files_are_chosen(tree: Bench) -> None:
     assert tree.run("ls", path="build").content == "build/\n  out.o  2"
 
 
-def test_a_large_folder_is_bounded_from_the_leaves_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_folder_is_bounded_by_dropping_leaves_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_ENTRIES", 5)
     for index in range(6):
         bench.add(f"deep/{index}.txt")
@@ -57,7 +57,7 @@ def test_a_large_folder_is_bounded_from_the_leaves_up(bench: Bench, monkeypatch:
     assert lines[-2:] == ["  top.txt  2", "[3 more entries; name a folder with path, or use glob]"]
 
 
-def test_what_is_no_folder_is_refused_and_names_cannot_forge_lines(bench: Bench) -> None:
+def test_path_that_is_not_a_folder_is_refused_and_names_cannot_forge_lines(bench: Bench) -> None:
     bench.add("a.txt")
     assert "a.txt is not a folder" in bench.run("ls", path="a.txt").content
     assert "does not exist" in bench.run("ls", path="nowhere").content

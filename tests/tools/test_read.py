@@ -17,7 +17,7 @@ def test_lines_are_numbered(bench: Bench) -> None:
     assert (outcome.summary, outcome.is_error) == ("3 lines", False)
 
 
-def test_a_part_says_where_it_is_and_how_to_go_on(bench: Bench) -> None:
+def test_partial_read_states_its_range_and_the_next_offset(bench: Bench) -> None:
     bench.add("a.txt", "".join(f"{n}\n" for n in range(1, 11)))
     assert bench.run("read", path="a.txt", offset=4, limit=2).content == (
         "     4\t4\n     5\t5\n[lines 4-5 of 10; read on with offset 6]"
@@ -26,7 +26,7 @@ def test_a_part_says_where_it_is_and_how_to_go_on(bench: Bench) -> None:
     assert "has 10 lines" in bench.run("read", path="a.txt", offset=11).content
 
 
-def test_all_pieces_together_are_the_file(bench: Bench) -> None:
+def test_all_parts_together_are_the_file(bench: Bench) -> None:
     lines = [f"line {n} {'x' * (n % 97)}" for n in range(1, 6_001)]
     bench.add("a.txt", "\n".join(lines))
     seen: list[str] = []
@@ -57,7 +57,7 @@ def test_long_lines_and_large_files_are_bounded(bench: Bench) -> None:
         "é\rb\r".encode(),
     ],
 )
-def test_encodings_and_endings_do_not_show(bench: Bench, data: bytes) -> None:
+def test_encodings_and_line_endings_are_not_shown(bench: Bench, data: bytes) -> None:
     bench.add("a.txt", data)
     assert bench.run("read", path="a.txt").content == "     1\té\n     2\tb"
 
@@ -71,14 +71,14 @@ def test_encodings_and_endings_do_not_show(bench: Bench, data: bytes) -> None:
         (codecs.BOM_UTF16_LE + b"\x00\xd8x", "neither UTF-8 nor UTF-16"),
     ],
 )
-def test_what_is_no_text_is_refused_with_a_reason(bench: Bench, data: bytes, said: str) -> None:
+def test_binary_file_is_refused_with_a_reason(bench: Bench, data: bytes, said: str) -> None:
     bench.add("a.bin", data)
     outcome = bench.run("read", path="a.bin")
     assert outcome.is_error
     assert said in outcome.content
 
 
-def test_what_is_not_there_is_refused_with_a_hint(bench: Bench) -> None:
+def test_missing_file_is_refused_with_a_hint(bench: Bench) -> None:
     bench.add("src/config.py")
     assert "did you mean src/config.py?" in bench.run("read", path="src/confg.py").content
     assert "is a folder; list it with ls" in bench.run("read", path="src").content
@@ -86,12 +86,12 @@ def test_what_is_not_there_is_refused_with_a_hint(bench: Bench) -> None:
     assert bench.run("read", path="x" * 300).is_error
 
 
-def test_an_empty_file_is_said_to_be_empty(bench: Bench) -> None:
+def test_empty_file_is_reported_as_empty(bench: Bench) -> None:
     bench.add("a.txt", "")
     assert bench.run("read", path="a.txt").content == "[a.txt is empty]"
 
 
-def test_a_loop_of_links_is_refused(bench: Bench) -> None:
+def test_link_loop_is_refused(bench: Bench) -> None:
     (bench.root / "a").symlink_to("b")
     (bench.root / "b").symlink_to("a")
     assert bench.run("read", path="a").is_error
@@ -117,7 +117,7 @@ def test_text_in_another_encoding_is_shown_with_a_note_and_not_edited(
     assert target.read_bytes() == data
 
 
-def test_a_file_too_large_to_hold_is_read_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_too_large_to_hold_is_read_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.tools.files.read.MAX_FILE_BYTES", 1_000)
     monkeypatch.setattr("qcode.tools.disk.MAX_FILE_BYTES", 1_000)
     bench.add("big.log", "".join(f"line {n}\r\n" for n in range(1, 1_001)))

@@ -28,7 +28,7 @@ def image(size: tuple[int, int], form: str = "PNG", mode: str = "RGB", *, is_noi
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
-def test_an_image_comes_as_it_is_whatever_its_name(bench: Bench, form: str) -> None:
+def test_image_is_returned_unchanged_under_any_name(bench: Bench, form: str) -> None:
     data = image((30, 20), form)
     bench.add("picture.txt", data)
     outcome = bench.run("read", path="picture.txt")
@@ -47,7 +47,7 @@ def test_an_image_comes_as_it_is_whatever_its_name(bench: Bench, form: str) -> N
     ],
     ids=["wide", "tall and transparent", "heavy"],
 )
-def test_a_large_image_is_made_smaller(bench: Bench, data: bytes, media_type: str, size: tuple[int, int]) -> None:
+def test_large_image_is_scaled_down(bench: Bench, data: bytes, media_type: str, size: tuple[int, int]) -> None:
     bench.add("a.png", data)
     (shown,) = bench.run("read", path="a.png").images
     sent = base64.b64decode(shown.data)
@@ -58,7 +58,7 @@ def test_a_large_image_is_made_smaller(bench: Bench, data: bytes, media_type: st
     assert abs(height - size[1]) <= 1
 
 
-def test_a_broken_image_and_one_of_absurd_size_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_or_oversized_image_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.add("broken.png", image((30, 20))[:60])
     assert "broken image" in bench.run("read", path="broken.png").content
     monkeypatch.setattr(pictures, "MAX_PIXELS", 100)
@@ -66,7 +66,7 @@ def test_a_broken_image_and_one_of_absurd_size_are_refused(bench: Bench, monkeyp
     assert "30 x 20 pixels, more than can be shown" in bench.run("read", path="a.png").content
 
 
-def test_without_pillow_an_image_is_sent_as_it_is_up_to_a_size(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_is_sent_unchanged_up_to_a_size_without_pillow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     data, load = image((30, 20)), builtins.__import__
 
     def without(name: str, *arguments: Any) -> Any:
@@ -105,7 +105,7 @@ def document(*pages: str, password: str = "") -> bytes:
     return target.getvalue()
 
 
-def test_the_text_of_a_pdf_comes_by_pages(bench: Bench) -> None:
+def test_pdf_text_is_read_by_pages(bench: Bench) -> None:
     bench.add("a.pdf", document(*(f"This is page {number}" for number in range(1, 25))))
     content = bench.run("read", path="a.pdf").content
     assert content.startswith("[page 1]\nThis is page 1\n[page 2]\n")
@@ -119,12 +119,12 @@ def test_the_text_of_a_pdf_comes_by_pages(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("pages", ["0", "5-3", "a", "1,2", "-3"])
-def test_pages_that_are_none_are_refused(bench: Bench, pages: str) -> None:
+def test_invalid_page_ranges_are_refused(bench: Bench, pages: str) -> None:
     bench.add("a.pdf", document("x"))
     assert "must be a page or a range" in bench.run("read", path="a.pdf", pages=pages).content
 
 
-def test_a_pdf_that_gives_nothing_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pdf_without_text_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.add("locked.pdf", document("secret", password="hush"))
     assert "protected by a password" in bench.run("read", path="locked.pdf").content
     bench.add("broken.pdf", document("x")[:40])
@@ -164,7 +164,7 @@ def notebook(minor: int = 5, indent: int | None = 1) -> str:
     return json.dumps(whole, indent=indent, ensure_ascii=False) + "\n"
 
 
-def test_a_notebook_is_shown_as_cells_with_what_they_gave(bench: Bench) -> None:
+def test_notebook_is_shown_as_cells_with_their_output(bench: Bench) -> None:
     bench.add("a.ipynb", notebook())
     outcome = bench.run("read", path="a.ipynb")
     assert outcome.content == (
@@ -186,14 +186,14 @@ def test_long_output_of_a_cell_is_shortened(bench: Bench) -> None:
     assert len(content) < 6_000
 
 
-def test_what_is_no_notebook_is_shown_as_text(bench: Bench) -> None:
+def test_invalid_notebook_is_shown_as_text(bench: Bench) -> None:
     bench.add("a.ipynb", '{"cells": 5}\n')
     assert "shown as text" in bench.run("read", path="a.ipynb").content
     assert "is not a notebook" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
 
 
 @pytest.mark.parametrize("indent", [1, 2, None])
-def test_only_the_cell_that_is_meant_changes(bench: Bench, indent: int | None) -> None:
+def test_edit_changes_only_the_named_cell(bench: Bench, indent: int | None) -> None:
     before = notebook(indent=indent)
     target = bench.have_read("a.ipynb", before)
     outcome = bench.run("notebook_edit", path="a.ipynb", cell="calc", source="x = 3\nprint(x)")
@@ -228,19 +228,19 @@ def test_cells_are_inserted_and_deleted(bench: Bench) -> None:
     assert "source is missing" in bench.run("notebook_edit", path="a.ipynb", cell="1").content
 
 
-def test_old_notebooks_get_no_ids(bench: Bench) -> None:
+def test_cells_of_old_notebooks_get_no_ids(bench: Bench) -> None:
     target = bench.have_read("a.ipynb", notebook(minor=4))
     bench.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a")
     assert "id" not in json.loads(target.read_text())["cells"][0]
 
 
-def test_an_unread_notebook_is_not_changed(bench: Bench) -> None:
+def test_unread_notebook_is_not_changed(bench: Bench) -> None:
     bench.add("a.ipynb", notebook())
     assert "read it first" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
 
 
 @pytest.mark.parametrize("number", ["\u00b2", "9" * 5_000, "-1", "0", "\u0663"])
-def test_a_number_that_is_no_cell_is_said_so(bench: Bench, number: str) -> None:
+def test_unknown_cell_number_is_an_error(bench: Bench, number: str) -> None:
     path = bench.have_read("a.ipynb", json.dumps({"nbformat": 4, "cells": [{"cell_type": "raw", "source": "x"}]}))
     before = path.read_bytes()
     outcome = bench.run("notebook_edit", path="a.ipynb", cell=number, source="y")
@@ -249,7 +249,7 @@ def test_a_number_that_is_no_cell_is_said_so(bench: Bench, number: str) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_notebook_with_half_a_character_in_it_can_be_changed(bench: Bench) -> None:
+def test_notebook_with_a_lone_surrogate_can_be_changed(bench: Bench) -> None:
     cells = '[{"cell_type": "raw", "source": "\u00e9"}, {"cell_type": "raw", "source": "\\ud800"}]'
     path = bench.have_read("a.ipynb", f'{{"nbformat":4,  "cells":{cells}}}')
     assert not bench.run("notebook_edit", path="a.ipynb", cell="1", source="\u00fc").is_error

@@ -67,7 +67,7 @@ ASKED = st.fixed_dictionaries(
 @NEEDED
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(FILES, IGNORED, ASKED, st.booleans(), st.data())
-def test_both_programs_answer_alike(
+def test_ripgrep_and_python_give_equal_answers(
     tmp_path: Path,
     files: dict[str, str],
     ignored: list[str],
@@ -97,18 +97,18 @@ class TestAcrossLines:
         if not has_ripgrep:
             monkeypatch.setattr(grep, "find_program", lambda *_: None)
 
-    def test_a_match_shows_all_of_its_lines(self, bench: Bench) -> None:
+    def test_multiline_match_shows_all_its_lines(self, bench: Bench) -> None:
         bench.add("a.py", "def f(\n    x,\n):\n    pass\nf()\n")
         outcome = bench.run("grep", pattern=r"def f\(.*?\):", multiline=True, context=1)
         assert outcome.content == "a.py\n1:def f(\n2:    x,\n3:):\n4-    pass"
         assert bench.run("grep", pattern=r"f\(\n", multiline=True).content == "a.py\n1:def f("
 
-    def test_line_ends_of_other_systems_are_characters(self, bench: Bench) -> None:
+    def test_carriage_returns_are_ordinary_characters(self, bench: Bench) -> None:
         bench.add("a.txt", "one\r\ntwo\r\n")
         assert bench.run("grep", pattern=r"one\r?\ntwo", multiline=True).content == "a.txt\n1:one\n2:two"
         assert bench.run("grep", pattern=r"one\ntwo", multiline=True).content == "[no matches]"
 
-    def test_a_pattern_within_a_line_cannot_hold_a_line_end(self, bench: Bench) -> None:
+    def test_single_line_pattern_cannot_contain_a_line_break(self, bench: Bench) -> None:
         bench.add("a.txt", "one\ntwo\n\\n\n")
         for pattern in ("one\ntwo", r"one\ntwo", r"[\n]", r"\x0a"):
             outcome = bench.run("grep", pattern=pattern)
@@ -117,15 +117,13 @@ class TestAcrossLines:
         assert bench.run("grep", pattern=r"\\n").content == "a.txt\n3:\\n"
         assert bench.run("grep", pattern=r"^o[^\n]e$").content == "a.txt\n1:one"
 
-    def test_a_match_of_very_many_lines_is_bounded(self, bench: Bench) -> None:
+    def test_match_of_many_lines_is_bounded(self, bench: Bench) -> None:
         bench.add("a.txt", "line\n" * 100_000)
         outcome = bench.run("grep", pattern=".*", multiline=True)
         assert len(outcome.content.split("\n")) == grep.MAX_MATCHES + 2
         assert outcome.content.endswith("[there are more; narrow the pattern, path or glob]")
 
-    def test_a_very_large_file_is_not_searched_across_lines(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_very_large_file_is_not_searched_across_lines(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(search, "MAX_FILE_BYTES", 10)
         bench.add("large.txt", "0123456789\n0123456789\n")
         outcome = bench.run("grep", pattern=r"9\n0", multiline=True, path="large.txt")

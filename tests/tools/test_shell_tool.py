@@ -15,7 +15,7 @@ from qcode.tools.tool import ToolContext
 from tests.tools.conftest import TOOLS, Bench
 
 
-def test_output_errors_and_exit_code_come_back(bench: Bench) -> None:
+def test_output_errors_and_exit_code_are_returned(bench: Bench) -> None:
     outcome = bench.run("shell", command="echo out; echo err >&2; exit 3")
     assert outcome.content == "out\nerr\n[exit code 3]"
     assert (outcome.is_error, outcome.summary) == (True, "exit 3")
@@ -26,7 +26,7 @@ def test_output_errors_and_exit_code_come_back(bench: Bench) -> None:
     assert "signal 9" in bench.run("shell", command="kill -9 $$").content
 
 
-def test_output_is_passed_on_while_it_runs(bench: Bench) -> None:
+def test_output_is_streamed_while_the_command_runs(bench: Bench) -> None:
     """The command continues only after its first output was seen; a character is cut in two at that place."""
     seen: list[str] = []
 
@@ -41,7 +41,7 @@ def test_output_is_passed_on_while_it_runs(bench: Bench) -> None:
     assert outcome.content == "aéb\n[exit code 0]"
 
 
-def test_nothing_secret_is_inherited(bench: Bench) -> None:
+def test_secrets_in_the_environment_are_not_inherited(bench: Bench) -> None:
     bench.environment = {
         "PATH": f"/usr/bin:/bin:.::relative:{bench.root}/bin",
         "HOME": "/home/u",
@@ -65,18 +65,18 @@ def test_nothing_secret_is_inherited(bench: Bench) -> None:
     assert {"HOME=/home/u", "PAGER=cat", "GIT_PAGER=cat", "TERM=dumb"} <= set(content.split("\n"))
 
 
-def test_a_plain_proxy_is_passed_on() -> None:
+def test_proxy_without_credentials_is_inherited() -> None:
     assert passed_on({"https_proxy": "http://proxy:3128"})["https_proxy"] == "http://proxy:3128"
 
 
-def test_start_up_files_are_not_read(bench: Bench) -> None:
+def test_shell_start_up_files_are_not_read(bench: Bench) -> None:
     for name in (".bashrc", ".bash_profile", ".profile"):
         bench.add(name, "echo trap\n")
     bench.environment = {"PATH": "/usr/bin:/bin", "HOME": str(bench.root)}
     assert bench.run("shell", command="true").content == "[no output]\n[exit code 0]"
 
 
-def test_long_output_keeps_both_ends_and_all_of_it_in_a_private_file(bench: Bench) -> None:
+def test_long_output_keeps_both_ends_and_is_complete_in_a_private_file(bench: Bench) -> None:
     bench.max_output_chars = 1_000
     outcome = bench.run("shell", command="seq 1 20000")
     assert len(outcome.content) < 1_300
@@ -119,7 +119,7 @@ STUBBORN = f"trap '' TERM; {GRANDCHILDREN}"
 
 
 @pytest.mark.parametrize("command", [GRANDCHILDREN, STUBBORN])
-def test_cancelling_ends_everything_it_started(bench: Bench, command: str) -> None:
+def test_cancel_ends_all_processes_of_a_command(bench: Bench, command: str) -> None:
     async def cancel_once_it_runs() -> tuple[list[int], float]:
         task = asyncio.ensure_future(TOOLS["shell"].run({"command": command}, bench.workspace, bench.context))
         pids = await _pids(bench.root / "pids", 3)
@@ -134,7 +134,7 @@ def test_cancelling_ends_everything_it_started(bench: Bench, command: str) -> No
     assert seconds < 1
 
 
-def test_the_limit_ends_everything_it_started(bench: Bench) -> None:
+def test_time_limit_ends_all_processes_of_a_command(bench: Bench) -> None:
     outcome = bench.run("shell", command=f"echo before; {STUBBORN}", timeout_s=1)
     assert outcome.is_error
     assert outcome.content == "before\n[timed out: it and everything it started were ended after 1 s]"
@@ -144,36 +144,36 @@ def test_the_limit_ends_everything_it_started(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("redirect", ["", "> /dev/null 2>&1"])
-def test_what_is_left_in_the_background_is_ended_and_said(bench: Bench, redirect: str) -> None:
+def test_leftover_background_processes_are_ended_and_reported(bench: Bench, redirect: str) -> None:
     outcome = bench.run("shell", command=f"sleep 60 {redirect} & echo $!")
     pid = int(outcome.content.split("\n")[0])
     assert outcome.content.endswith("[processes it left in the background were ended]\n[exit code 0]")
     assert _has_ended(pid)
 
 
-def test_there_is_no_terminal(bench: Bench) -> None:
+def test_command_has_no_terminal(bench: Bench) -> None:
     assert bench.run("shell", command="echo x > /dev/tty").is_error
 
 
-def test_a_flood_is_bounded(bench: Bench) -> None:
+def test_endless_output_is_bounded(bench: Bench) -> None:
     outcome = bench.run("shell", command="yes | head -c 20000000")
     assert len(outcome.content) < 31_000
     assert max(map(len, bench.live)) <= 16_000
 
 
-def test_the_preview_shows_the_exact_command(bench: Bench) -> None:
+def test_preview_shows_the_exact_command(bench: Bench) -> None:
     preview = bench.preview("shell", command="ls\n\x1b[2Jrm\u202e -rf\u00a0x\t#\r")
     assert preview.detail == "ls\u23ce\n\\x1b[2Jrm\\u202e -rf\\xa0x\u21e5   #\\x0d"
     assert preview.refusal == ""
 
 
-def test_a_command_that_is_too_long_is_refused(bench: Bench) -> None:
+def test_command_that_is_too_long_is_refused(bench: Bench) -> None:
     outcome = bench.run("shell", command="true " + "x" * 4_000_000)
     assert outcome.is_error
     assert "could not be started" in outcome.content
 
 
-def test_no_descriptor_is_leaked(bench: Bench) -> None:
+def test_command_leaks_no_descriptor(bench: Bench) -> None:
     bench.run("shell", command="true")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):

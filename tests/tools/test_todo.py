@@ -13,7 +13,7 @@ def item(task: str, state: str) -> Json:
     return {"task": task, "state": state}
 
 
-def test_the_list_comes_back_as_it_stands(bench: Bench) -> None:
+def test_list_is_returned_as_stored(bench: Bench) -> None:
     items = [item("look", "done"), item("fix \n it", "in_progress"), item("test", "pending")]
     outcome = bench.run("todo", items=items)
     assert outcome.content == "[x] look\n[>] fix it\n[ ] test"
@@ -22,7 +22,7 @@ def test_the_list_comes_back_as_it_stands(bench: Bench) -> None:
     assert bench.run("todo", items=[]).content == "The list is empty."
 
 
-def test_a_list_that_is_badly_kept_says_how(bench: Bench) -> None:
+def test_inconsistent_list_is_returned_with_advice(bench: Bench) -> None:
     assert "work on one at a time" in bench.run("todo", items=[item("a", "in_progress")] * 2).content
     assert "no item is in progress" in bench.run("todo", items=[item("a", "pending")]).content
     assert "nothing" not in bench.run("todo", items=[item("a", "done")]).content
@@ -38,12 +38,12 @@ def test_a_list_that_is_badly_kept_says_how(bench: Bench) -> None:
         ([item("a", "done")] * 51, "at most 50"),
     ],
 )
-def test_a_list_that_is_none_is_refused(bench: Bench, items: list[Json], said: str) -> None:
+def test_invalid_list_is_refused(bench: Bench, items: list[Json], said: str) -> None:
     assert said in bench.run("todo", items=items).content
     assert bench.preview("todo", items=items).refusal
 
 
-def test_a_long_question_is_whole(bench: Bench) -> None:
+def test_long_question_is_not_shortened(bench: Bench) -> None:
     long = "why " * 100
     preview = bench.preview("ask_person", question=f"{long}?")
     assert preview.detail == f"{long}?"

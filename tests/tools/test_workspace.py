@@ -19,7 +19,7 @@ from tests.tools.conftest import Bench
      "/sys/kernel", "/dev/null", "/dev/zero", "", "  ", "a\0b", "kernel/environ"],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["read", "write", "grep"])
-def test_what_is_outside_is_refused(bench: Bench, tmp_path: Path, path: str, name: str) -> None:
+def test_path_outside_the_workspace_is_refused(bench: Bench, tmp_path: Path, path: str, name: str) -> None:
     (tmp_path / "outside.txt").write_text("secret")
     (bench.root / "out").symlink_to(tmp_path)
     (bench.root / "file-out").symlink_to(tmp_path / "outside.txt")
@@ -31,7 +31,7 @@ def test_what_is_outside_is_refused(bench: Bench, tmp_path: Path, path: str, nam
     assert not (tmp_path / "x").exists()
 
 
-def test_a_prefix_is_no_containment(bench: Bench, tmp_path: Path) -> None:
+def test_common_prefix_is_not_containment(bench: Bench, tmp_path: Path) -> None:
     evil = tmp_path / "repo-evil"
     evil.mkdir()
     (evil / "x").write_text("x")
@@ -39,7 +39,7 @@ def test_a_prefix_is_no_containment(bench: Bench, tmp_path: Path) -> None:
     assert bench.run("read", path="../repo-evil/x").is_error
 
 
-def test_links_are_judged_where_the_kernel_goes(bench: Bench, tmp_path: Path) -> None:
+def test_links_are_judged_by_the_target_that_the_kernel_resolves(bench: Bench, tmp_path: Path) -> None:
     bench.add("src/app.py")
     (tmp_path / "far").mkdir()
     (bench.root / "dirlink").symlink_to(tmp_path / "far")
@@ -58,7 +58,7 @@ def test_absolute_paths_and_links_to_the_root_are_inside(tmp_path: Path) -> None
         assert workspace.resolve(path).shown == "a.txt"
 
 
-def test_added_folders_are_inside_and_shown_in_full(tmp_path: Path) -> None:
+def test_added_folders_are_inside_and_shown_with_full_paths(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     other = tmp_path / "other"
     other.mkdir()
@@ -67,7 +67,7 @@ def test_added_folders_are_inside_and_shown_in_full(tmp_path: Path) -> None:
     assert workspace.resolve(f"{other}/a.txt", "write").shown == f"{other}/a.txt"
 
 
-def test_the_scratch_folder_is_private_read_only_for_the_model_and_removed(tmp_path: Path) -> None:
+def test_scratch_folder_is_private_read_only_for_the_model_and_removed(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     scratch = workspace.scratch
     assert scratch.stat().st_mode & 0o777 == 0o700
@@ -80,7 +80,7 @@ def test_the_scratch_folder_is_private_read_only_for_the_model_and_removed(tmp_p
 
 
 @pytest.mark.parametrize("path", [".git/config", ".git/hooks/pre-commit", "sub/.GIT/HEAD", ".git.", ".", "new/"])
-def test_git_and_folders_are_not_written(bench: Bench, path: str) -> None:
+def test_git_files_and_folders_are_not_written(bench: Bench, path: str) -> None:
     (bench.root / ".git").mkdir()
     outcome = bench.run("write", path=path, content="x")
     assert outcome.is_error
@@ -93,7 +93,7 @@ class Opinion:
     reason: str = "because"
 
 
-def test_what_the_judge_denies_is_refused_with_its_reason(tmp_path: Path) -> None:
+def test_path_denied_by_the_policy_is_refused_with_its_reason(tmp_path: Path) -> None:
     def judge(path: str, access: Access) -> Opinion:
         return Opinion("deny" if access == "write" or "secret" in path else "allow")
 
@@ -104,14 +104,14 @@ def test_what_the_judge_denies_is_refused_with_its_reason(tmp_path: Path) -> Non
             workspace.resolve(path, access)  # type: ignore[arg-type]  # a plain string in a table
 
 
-def test_a_pipe_is_refused_and_does_not_block(bench: Bench) -> None:
+def test_pipe_is_refused_and_does_not_block(bench: Bench) -> None:
     os.mkfifo(bench.root / "pipe")
     assert "not a file" in bench.run("read", path="pipe").content
     assert bench.run("write", path="pipe", content="x").is_error
     assert bench.run("grep", pattern="x", path="pipe").is_error
 
 
-def test_a_folder_swapped_for_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+def test_folder_swapped_for_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
     """The link appears between the check and the write."""
     bench.add("src/app.py")
     (tmp_path / "far").mkdir()

@@ -15,7 +15,7 @@ from qcode.protocol.tools import Refused
 from tests.tools.conftest import Bench
 
 
-def test_a_new_file_gets_its_folders_and_the_usual_mode(bench: Bench) -> None:
+def test_new_file_gets_its_folders_and_the_default_mode(bench: Bench) -> None:
     outcome = bench.run("write", path="deep/down/new.txt", content="one\ntwo\n")
     target = bench.root / "deep/down/new.txt"
     assert outcome.content == "Created deep/down/new.txt (2 lines)."
@@ -28,13 +28,13 @@ def test_a_new_file_gets_its_folders_and_the_usual_mode(bench: Bench) -> None:
     assert [entry.name for entry in target.parent.iterdir()] == ["new.txt"]
 
 
-def test_a_new_file_is_written_as_given(bench: Bench) -> None:
+def test_new_file_is_written_as_given(bench: Bench) -> None:
     bench.run("write", path="a.txt", content="a\r\nb")
     assert (bench.root / "a.txt").read_bytes() == b"a\r\nb"
     assert "No newline at end of file" in bench.preview("write", path="b.txt", content="a").detail
 
 
-def test_a_new_file_can_be_edited_at_once(bench: Bench) -> None:
+def test_new_file_can_be_edited_at_once(bench: Bench) -> None:
     bench.run("write", path="a.txt", content="one\n")
     assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
 
@@ -53,7 +53,9 @@ def test_a_new_file_can_be_edited_at_once(bench: Bench) -> None:
         (b"a\n", "", b""),
     ],
 )
-def test_what_an_existing_file_has_is_kept(bench: Bench, before: bytes, content: str, after: bytes) -> None:
+def test_encoding_and_line_endings_of_an_existing_file_are_kept(
+    bench: Bench, before: bytes, content: str, after: bytes
+) -> None:
     target = bench.have_read("a.txt", before)
     outcome = bench.run("write", path="a.txt", content=content)
     assert not outcome.is_error, outcome.content
@@ -61,30 +63,30 @@ def test_what_an_existing_file_has_is_kept(bench: Bench, before: bytes, content:
     assert outcome.diff
 
 
-def test_a_change_of_endings_alone_shows(bench: Bench) -> None:
+def test_change_of_only_line_endings_is_shown(bench: Bench) -> None:
     bench.have_read("a.txt", "a\n")
     assert "-a\n+a\u240d\n" in bench.preview("write", path="a.txt", content="a\r\n").detail
 
 
-def test_the_same_content_is_no_change(bench: Bench) -> None:
+def test_same_content_is_not_a_change(bench: Bench) -> None:
     bench.have_read("a.txt", "a\n")
     assert "already has exactly this content" in bench.run("write", path="a.txt", content="a\n").content
 
 
-def test_a_binary_file_is_not_overwritten(bench: Bench) -> None:
+def test_binary_file_is_not_overwritten(bench: Bench) -> None:
     target = bench.add("a.bin", b"\0\1")
     assert bench.run("write", path="a.bin", content="x").is_error
     assert target.read_bytes() == b"\0\1"
 
 
-def test_a_folder_is_not_overwritten(bench: Bench) -> None:
+def test_folder_is_not_overwritten(bench: Bench) -> None:
     (bench.root / "folder").mkdir()
     assert "is a folder" in bench.run("write", path="folder", content="x").content
     bench.add("file")
     assert "not a folder" in bench.run("write", path="file/x", content="x").content
 
 
-def test_a_file_that_appears_in_the_last_moment_is_not_replaced(bench: Bench) -> None:
+def test_file_that_appears_before_the_write_is_not_replaced(bench: Bench) -> None:
     place = bench.workspace.resolve("a.txt", "write")
     bench.add("a.txt", "somebody else's\n")
     with pytest.raises(Refused, match="created meanwhile"):
@@ -93,7 +95,7 @@ def test_a_file_that_appears_in_the_last_moment_is_not_replaced(bench: Bench) ->
     assert [entry.name for entry in bench.root.iterdir()] == ["a.txt"]
 
 
-def test_new_files_work_where_the_disk_has_no_hard_links(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_is_written_without_hard_link_support(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **keywords: object) -> None:
         raise OSError(errno.EPERM, "no")
 
@@ -105,7 +107,7 @@ def test_new_files_work_where_the_disk_has_no_hard_links(bench: Bench, monkeypat
         bench.workspace.write(place, b"mine", None)
 
 
-def test_a_file_that_changes_in_the_last_moment_is_not_replaced(bench: Bench) -> None:
+def test_file_changed_before_the_write_is_not_replaced(bench: Bench) -> None:
     target = bench.have_read("a.txt", "one\n")
     place = bench.workspace.resolve("a.txt", "write")
     loaded = bench.workspace.load(place)
@@ -120,7 +122,7 @@ def test_a_file_that_changes_in_the_last_moment_is_not_replaced(bench: Bench) ->
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_a_failing_disk_leaves_the_old_file_and_no_litter(
+def test_failing_disk_leaves_the_old_file_and_no_temporary_file(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
     target = bench.have_read("a.txt", "one\n")
@@ -156,7 +158,7 @@ workspace.write(place, b"new\\n" * 100_000, loaded)
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])
-def test_killed_in_the_middle_the_old_file_is_whole(bench: Bench, call: str) -> None:
+def test_killed_write_keeps_the_old_file(bench: Bench, call: str) -> None:
     target = bench.add("a.txt", b"old\n" * 100_000)
     argv = [sys.executable, "-c", _STOPPING, str(bench.root), call]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:

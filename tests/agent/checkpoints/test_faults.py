@@ -48,7 +48,7 @@ def killed_in_an_undo(base: Path, session_id: str, after: int) -> bool:
 
 
 @pytest.mark.parametrize("after", [0, 2, 5, 9, 14, 20, 27])
-def test_killed_in_the_middle_every_file_is_whole_and_both_ways_are_open(tmp_path: Path, after: int) -> None:
+def test_killed_undo_leaves_complete_files_and_can_be_undone_or_redone(tmp_path: Path, after: int) -> None:
     desk = Desk(tmp_path)
     desk.turn("before", **FILES)
     desk.turn("after", **NEW)
@@ -73,7 +73,7 @@ def test_killed_in_the_middle_every_file_is_whole_and_both_ways_are_open(tmp_pat
     assert not any("interrupted" in notice for notice in desk.again().loaded.notices)
 
 
-def test_what_cannot_be_kept_first_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_saved_first_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(tmp_path)
     desk.path("a.txt").write_bytes(b"mine")
     desk.turn("one", a_txt=b"qcode")
@@ -84,7 +84,7 @@ def test_what_cannot_be_kept_first_is_not_overwritten(tmp_path: Path, monkeypatc
     assert "could not be saved first" in report.problems[0]
 
 
-def test_on_a_full_disk_a_change_still_happens_and_one_notice_says_it_stays(tmp_path: Path) -> None:
+def test_full_disk_warns_once_that_the_change_cannot_be_undone(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("a.txt").write_bytes(b"x" * 100)
     desk.path("b.txt").write_bytes(b"y" * 100)
@@ -98,7 +98,7 @@ def test_on_a_full_disk_a_change_still_happens_and_one_notice_says_it_stays(tmp_
     assert [problem.split(" ", 1)[1] for problem in report.problems] == ["was not saved, so it cannot be restored"] * 2
 
 
-def test_a_content_that_was_damaged_is_not_put_back(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_not_restored(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("a.txt").write_bytes(b"mine")
     desk.turn("one", a_txt=b"qcode")
@@ -110,7 +110,7 @@ def test_a_content_that_was_damaged_is_not_put_back(tmp_path: Path) -> None:
     assert "missing" in report.problems[0]
 
 
-def test_contents_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_checkpoint_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         desk = Desk(tmp_path)
@@ -124,7 +124,7 @@ def test_contents_are_for_their_owner_only(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_a_session_that_is_not_kept_can_be_taken_back_and_leaves_nothing(tmp_path: Path) -> None:
+def test_unsaved_session_can_be_undone_and_leaves_no_files(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.session = desk.store.create("m/m", desk.work, is_kept=False)
     desk.workspace.recorder = desk.recorder = Recorder(desk.session)

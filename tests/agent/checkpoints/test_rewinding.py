@@ -14,7 +14,7 @@ from qcode.tools.disk import open_folder, remove_file
 from tests.agent.checkpoints.desk import Desk
 
 
-def test_undo_takes_back_files_and_conversation_of_the_last_turn(tmp_path: Path) -> None:
+def test_undo_reverts_files_and_messages_of_the_last_turn(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("a.txt").write_bytes(b"mine\r\n\xff")
     desk.turn("one", a_txt=b"first")
@@ -31,7 +31,7 @@ def test_undo_takes_back_files_and_conversation_of_the_last_turn(tmp_path: Path)
         desk.undo()
 
 
-def test_redo_brings_back_step_by_step_what_undo_took(tmp_path: Path) -> None:
+def test_redo_restores_each_undone_turn(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"first")
     desk.turn("two", a_txt=b"second", b_txt=b"new")
@@ -47,7 +47,7 @@ def test_redo_brings_back_step_by_step_what_undo_took(tmp_path: Path) -> None:
         desk.redo()
 
 
-def test_it_all_survives_a_resume(tmp_path: Path) -> None:
+def test_undo_and_redo_work_after_a_resume(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"first")
     desk.turn("two", a_txt=b"second")
@@ -63,7 +63,7 @@ def test_it_all_survives_a_resume(tmp_path: Path) -> None:
     assert desk.files == {}
 
 
-def test_a_turn_after_an_undo_ends_what_could_be_redone(tmp_path: Path) -> None:
+def test_new_turn_after_an_undo_clears_redo(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"first")
     desk.undo()
@@ -79,7 +79,7 @@ def test_a_turn_after_an_undo_ends_what_could_be_redone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["conversation", "files", "both"])
-def test_rewind_takes_back_what_was_asked_for(tmp_path: Path, what: What) -> None:
+def test_rewind_reverts_files_messages_or_both(tmp_path: Path, what: What) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"1")
     number = desk.turn("two", a_txt=b"2", b_txt=b"b")
@@ -92,7 +92,7 @@ def test_rewind_takes_back_what_was_asked_for(tmp_path: Path, what: What) -> Non
     assert (desk.files, desk.said) == (before, said)
 
 
-def test_files_of_a_rewound_conversation_can_still_be_taken_back(tmp_path: Path) -> None:
+def test_files_can_be_reverted_after_only_the_conversation_was(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     first = desk.turn("one", a_txt=b"1")
     second = desk.turn("two", a_txt=b"2")
@@ -101,7 +101,7 @@ def test_files_of_a_rewound_conversation_can_still_be_taken_back(tmp_path: Path)
     assert desk.files == {}
 
 
-def test_a_file_changed_since_is_asked_about_and_skipped_unless_the_person_says_so(tmp_path: Path) -> None:
+def test_file_changed_since_is_skipped_unless_the_user_confirms(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"first", b_txt=b"b")
     desk.path("a.txt").write_bytes(b"my edit")
@@ -120,7 +120,7 @@ def test_a_file_changed_since_is_asked_about_and_skipped_unless_the_person_says_
     assert desk.files == {"a.txt": b"my edit", "b.txt": b"b"}
 
 
-def test_an_edit_of_the_person_between_two_turns_is_asked_about(tmp_path: Path) -> None:
+def test_user_edit_between_two_turns_needs_confirmation(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     number = desk.turn("one", a_txt=b"first")
     desk.path("a.txt").write_bytes(b"first, and my words")
@@ -131,7 +131,7 @@ def test_an_edit_of_the_person_between_two_turns_is_asked_about(tmp_path: Path) 
     assert desk.files == {"a.txt": b"first, and my words"}
 
 
-def test_a_deleted_file_comes_back_with_its_mode(tmp_path: Path) -> None:
+def test_deleted_file_is_restored_with_its_mode(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("run.sh").write_bytes(b"#!/bin/sh\n")
     desk.path("run.sh").chmod(0o751)
@@ -146,7 +146,7 @@ def test_a_deleted_file_comes_back_with_its_mode(tmp_path: Path) -> None:
     assert desk.path("run.sh").stat().st_mode & 0o777 == 0o751
 
 
-def test_a_write_that_failed_leaves_nothing_to_undo(tmp_path: Path) -> None:
+def test_write_that_failed_leaves_nothing_to_undo(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("a.txt").write_bytes(b"mine")
     desk.session.append(user("write it"))
@@ -158,7 +158,7 @@ def test_a_write_that_failed_leaves_nothing_to_undo(tmp_path: Path) -> None:
     assert desk.rewinder.plan_undo().files == ()
 
 
-def test_links_and_folders_in_the_place_of_a_file_are_never_touched(tmp_path: Path) -> None:
+def test_link_or_folder_that_replaced_a_file_is_never_touched(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"a", b_txt=b"b")
     outside = tmp_path / "outside"
@@ -174,7 +174,7 @@ def test_links_and_folders_in_the_place_of_a_file_are_never_touched(tmp_path: Pa
     assert len(report.problems) == 2
 
 
-def test_a_file_changed_between_plan_and_answer_stays(tmp_path: Path) -> None:
+def test_file_changed_between_plan_and_confirmation_is_kept(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"a")
     plan = desk.rewinder.plan_undo()
@@ -184,7 +184,7 @@ def test_a_file_changed_between_plan_and_answer_stays(tmp_path: Path) -> None:
     assert "changed just now" in report.problems[0]
 
 
-def test_a_plan_is_good_for_one_moment_only(tmp_path: Path) -> None:
+def test_undo_plan_expires_when_another_turn_ends(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"a")
     plan = desk.rewinder.plan_undo()
@@ -193,7 +193,7 @@ def test_a_plan_is_good_for_one_moment_only(tmp_path: Path) -> None:
         desk.do(plan)
 
 
-def test_what_a_command_changed_is_found_and_asked_about(tmp_path: Path) -> None:
+def test_files_changed_by_a_command_are_found_and_need_confirmation(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for name in ("keep.txt", "edit.txt", "gone.txt"):
         desk.path(name).write_bytes(name.encode())
@@ -223,7 +223,7 @@ def test_what_a_command_changed_is_found_and_asked_about(tmp_path: Path) -> None
     }
 
 
-def test_a_fork_can_be_taken_back_on_its_own(tmp_path: Path) -> None:
+def test_fork_can_be_undone_separately(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"first")
     desk.turn("two", a_txt=b"second")
@@ -236,7 +236,7 @@ def test_a_fork_can_be_taken_back_on_its_own(tmp_path: Path) -> None:
     assert desk.said == ["one", "did one", "two", "did two"]
 
 
-def test_deleting_a_session_removes_the_contents_it_kept(tmp_path: Path) -> None:
+def test_deleted_session_takes_its_checkpoints_with_it(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("a.txt").write_bytes(b"secret words")
     desk.turn("one", a_txt=b"first")
@@ -246,7 +246,7 @@ def test_deleting_a_session_removes_the_contents_it_kept(tmp_path: Path) -> None
     assert [one for one in (tmp_path / "state").rglob("*") if one.is_file()] == []
 
 
-def test_the_messages_to_go_back_to_name_the_files_changed_after_them(tmp_path: Path) -> None:
+def test_rewind_points_list_the_files_changed_after_them(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.turn("one", a_txt=b"1", b_txt=b"2")
     desk.turn("two")
@@ -255,7 +255,7 @@ def test_the_messages_to_go_back_to_name_the_files_changed_after_them(tmp_path: 
     assert found == [("one", ("a.txt", "b.txt")), ("two", ()), ("three", ("a.txt",))]
 
 
-def test_undo_restores_links_that_a_command_replaced_removed_or_turned(tmp_path: Path) -> None:
+def test_undo_restores_links_that_a_command_replaced_removed_or_redirected(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("target.txt").write_bytes(b"target")
     for name in ("replaced", "removed", "turned"):
@@ -317,7 +317,7 @@ def test_undo_restores_modes_that_a_command_changed(tmp_path: Path) -> None:
     assert [mode_of(again.path(name)) for name in ("small.sh", "large.bin")] == [0o755, 0o644]
 
 
-def test_mode_that_the_user_set_after_an_edit_of_a_tool_is_not_a_change_of_qcode(tmp_path: Path) -> None:
+def test_mode_set_by_the_user_after_an_edit_is_not_reverted(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.path("a.sh").write_bytes(b"old")
     desk.turn("edit", a_sh=b"new")
@@ -327,7 +327,7 @@ def test_mode_that_the_user_set_after_an_edit_of_a_tool_is_not_a_change_of_qcode
     assert mode_of(desk.path("a.sh")) == 0o700
 
 
-def test_link_that_changed_since_the_command_is_asked_about_and_one_in_a_linked_folder_is_left(tmp_path: Path) -> None:
+def test_link_changed_since_the_command_needs_confirmation(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     (desk.path("folder")).mkdir()
     desk.path("folder/link").symlink_to("one")

@@ -28,7 +28,7 @@ def of_project(bench: Bench, **changes: Any) -> ServerSpec:
     return replace(spec, scope="project /work", origin="/work/.mcp.json")
 
 
-def test_a_project_s_server_runs_only_once_exactly_it_was_approved(bench: Bench) -> None:
+def test_project_server_runs_only_after_exactly_this_server_was_approved(bench: Bench) -> None:
     spec = of_project(bench)
 
     async def first() -> None:
@@ -58,7 +58,7 @@ def test_a_project_s_server_runs_only_once_exactly_it_was_approved(bench: Bench)
     assert bench.begun() == 2
 
 
-def test_a_server_stays_refused_by_a_decision_that_is_none_about_a_server(bench: Bench) -> None:
+def test_decision_about_something_other_than_a_server_keeps_it_refused(bench: Bench) -> None:
     async def body() -> None:
         async with open_servers(bench.servers(of_project(bench))) as servers:
             servers.answer(servers.approvals()[0].id, Answer("yes"))
@@ -90,7 +90,7 @@ async def states(bench: Bench, spec: ServerSpec, *, says_yes: bool = False) -> t
 
 
 @pytest.mark.parametrize("is_from_project", [True, False], ids=["project", "own"])
-def test_a_script_that_was_rewritten_is_asked_about_before_it_runs(bench: Bench, is_from_project: bool) -> None:
+def test_rewritten_script_needs_approval_before_it_runs(bench: Bench, is_from_project: bool) -> None:
     spec = with_script(bench, is_from_project=is_from_project)
     assert asyncio.run(states(bench, spec, says_yes=is_from_project))[0] == ["ready"]
     assert asyncio.run(states(bench, spec)) == (["ready"], "")
@@ -109,7 +109,7 @@ def test_a_script_that_was_rewritten_is_asked_about_before_it_runs(bench: Bench,
     assert asyncio.run(states(bench, spec)) == (["ready"], "")
 
 
-def test_a_yes_is_for_the_files_that_were_shown(bench: Bench) -> None:
+def test_approval_covers_only_the_files_that_were_shown(bench: Bench) -> None:
     spec = with_script(bench)
 
     async def body() -> None:
@@ -125,7 +125,7 @@ def test_a_yes_is_for_the_files_that_were_shown(bench: Bench) -> None:
     assert (bench.begun(), (bench.work / "stolen").exists()) == (0, False)
 
 
-def test_a_server_that_ended_is_not_started_again_with_another_script(bench: Bench) -> None:
+def test_ended_server_is_not_restarted_with_a_changed_script(bench: Bench) -> None:
     spec = with_script(bench)
 
     async def body() -> None:
@@ -142,14 +142,14 @@ def test_a_server_that_ended_is_not_started_again_with_another_script(bench: Ben
     assert not (bench.work / "stolen").exists()
 
 
-def test_an_approval_from_before_files_were_looked_at_asks_again(bench: Bench) -> None:
+def test_approval_without_file_hashes_asks_again(bench: Bench) -> None:
     spec = with_script(bench)
     bench.pins._change(spec.key, {"approved": spec.fingerprint})
     found, shown = asyncio.run(states(bench, spec))
     assert (found, "that did not check the files" in shown) == (["waiting"], True)
 
 
-def test_other_arguments_of_the_users_own_server_are_the_users(bench: Bench) -> None:
+def test_changed_arguments_of_a_user_server_need_no_approval(bench: Bench) -> None:
     spec = with_script(bench, is_from_project=False)
     assert asyncio.run(states(bench, spec))[0] == ["ready"]
     (bench.work / "server.py").rename(bench.work / "other.py")
@@ -157,7 +157,7 @@ def test_other_arguments_of_the_users_own_server_are_the_users(bench: Bench) -> 
     assert asyncio.run(states(bench, other)) == (["ready"], "")
 
 
-def test_what_is_too_large_to_compare_asks_at_each_start(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_too_large_to_hash_asks_at_each_start(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.agent.mcp.identity._MAX_FILES", 0)
     (bench.work / "pkg").mkdir()
     (bench.work / "pkg/__main__.py").write_text(SCRIPT)
@@ -169,7 +169,7 @@ def test_what_is_too_large_to_compare_asks_at_each_start(bench: Bench, monkeypat
         assert "too large to compare" in shown
 
 
-def test_changed_and_new_tools_wait_and_the_rest_goes_on(bench: Bench) -> None:
+def test_changed_and_new_tools_wait_for_approval_and_the_others_work(bench: Bench) -> None:
     spec = bench.spec()
 
     async def listed(is_attended: bool) -> tuple[list[str], str]:
@@ -201,7 +201,7 @@ def test_changed_and_new_tools_wait_and_the_rest_goes_on(bench: Bench) -> None:
     assert asyncio.run(listed(False)) == (sorted([*before, "fake__more"]), "")
 
 
-def test_nothing_runs_in_a_folder_that_is_not_trusted(bench: Bench) -> None:
+def test_project_server_never_runs_in_an_untrusted_folder(bench: Bench) -> None:
     async def body() -> None:
         flagged = bench.spec("flagged", file="/somewhere.json")
         async with open_servers(bench.servers(bench.spec(), flagged, is_trusted=False), is_attended=False) as servers:
@@ -216,7 +216,7 @@ def test_nothing_runs_in_a_folder_that_is_not_trusted(bench: Bench) -> None:
     asyncio.run(body())
 
 
-def test_approvals_that_others_could_have_written_count_for_nothing(bench: Bench) -> None:
+def test_approvals_writable_by_others_are_ignored(bench: Bench) -> None:
     spec, pins = of_project(bench), bench.pins
     pins.approve(spec)
     assert pins.is_approved(spec)
@@ -227,7 +227,7 @@ def test_approvals_that_others_could_have_written_count_for_nothing(bench: Bench
     assert not pins.is_approved(spec)
 
 
-def test_a_pin_is_of_everything_a_server_says_of_a_tool() -> None:
+def test_tool_pin_covers_name_description_and_schema() -> None:
     def pinned(one: ListedTool) -> str:
         return pin_of(offered("s", [one])[0]).hash
 
@@ -246,7 +246,7 @@ def test_a_pin_is_of_everything_a_server_says_of_a_tool() -> None:
     assert "in a part that the model does not see" in change.shown()
 
 
-def test_a_project_gets_no_variable_and_its_fingerprint_holds_its_values(bench: Bench) -> None:
+def test_project_server_gets_no_variables_and_its_fingerprint_covers_its_values(bench: Bench) -> None:
     spec = of_project(bench, env={"KEY": "${OPENAI_API_KEY}"})
     with pytest.raises(ServerError, match="OPENAI_API_KEY, which projects cannot read"):
         spec.expanded({"OPENAI_API_KEY": "canary"})

@@ -28,7 +28,7 @@ def at(url: str, name: str = "web", **headers: str) -> ServerSpec:
 
 
 @pytest.mark.parametrize("is_json", [False, True])
-def test_tools_are_listed_and_called_with_the_person_s_headers(
+def test_tools_are_listed_and_called_with_the_configured_headers(
     is_json: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transports, "MAX_ANSWER_BYTES", 200_000)
@@ -56,7 +56,7 @@ def test_tools_are_listed_and_called_with_the_person_s_headers(
         assert {headers.get("authorization") for headers in server.asked} == {"Bearer canary"}
 
 
-def test_an_address_that_cannot_be_used_is_named_with_its_reason(bench: Bench) -> None:
+def test_unusable_address_is_named_with_its_reason(bench: Bench) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"

@@ -51,7 +51,7 @@ def test_tools_are_listed_and_called(bench: Bench, tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_call_is_cancelled_at_once_or_after_its_time_and_the_server_is_told(bench: Bench) -> None:
+def test_cancelled_or_timed_out_call_ends_and_notifies_the_server(bench: Bench) -> None:
     heard: list[str] = []
 
     async def body() -> None:
@@ -70,7 +70,7 @@ def test_a_call_is_cancelled_at_once_or_after_its_time_and_the_server_is_told(be
     assert heard == ["1/3 on the way\n"]
 
 
-def test_a_server_that_crashes_is_started_once_more(bench: Bench) -> None:
+def test_crashed_server_is_restarted_once(bench: Bench) -> None:
     async def body() -> None:
         async with open_servers(bench.servers(bench.spec())) as servers:
             crashed = await call(servers, "fake__crash")
@@ -94,7 +94,7 @@ def test_a_server_that_crashes_is_started_once_more(bench: Bench) -> None:
     asyncio.run(body())
 
 
-def test_servers_that_know_only_the_handshake_or_print_beside_their_answers_are_understood(bench: Bench) -> None:
+def test_minimal_or_noisy_servers_work(bench: Bench) -> None:
     async def body() -> None:
         specs = (bench.spec("old", kind="strict"), bench.spec("noisy", kind="noisy"))
         async with open_servers(bench.servers(*specs)) as servers:
@@ -107,7 +107,7 @@ def test_servers_that_know_only_the_handshake_or_print_beside_their_answers_are_
     asyncio.run(body())
 
 
-def test_a_server_that_cannot_be_used_is_named_with_its_reason(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_server_is_named_with_its_reason(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "MAX_LINE_BYTES", 200_000)
 
     async def body() -> None:
@@ -134,7 +134,7 @@ def test_a_server_that_cannot_be_used_is_named_with_its_reason(bench: Bench, mon
     asyncio.run(body())
 
 
-def test_a_slow_server_does_not_keep_the_first_turn(bench: Bench) -> None:
+def test_slow_server_does_not_delay_the_first_turn(bench: Bench) -> None:
     async def body() -> None:
         servers = bench.servers(bench.spec(kind="silent"))
         try:

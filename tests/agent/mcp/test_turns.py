@@ -24,7 +24,7 @@ def talk(bench: Bench, servers: Servers, *replies: Reply) -> tuple[Conversation,
     return it.conversation, it.provider
 
 
-def test_a_call_asks_with_its_arguments_and_a_rule_and_runs(tmp_path: Path) -> None:
+def test_call_asks_with_its_arguments_and_a_rule_and_then_runs(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     servers = bench.servers(bench.spec())
     call = call_reply("fake__add", {"a": 40, "b": 2})
@@ -52,9 +52,7 @@ def test_a_call_asks_with_its_arguments_and_a_rule_and_runs(tmp_path: Path) -> N
     assert provider.requests[0].tools == provider.requests[-1].tools
 
 
-def test_a_turn_that_is_interrupted_while_it_waits_sends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turn_cancelled_while_servers_start_sends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path)
     servers = bench.servers(bench.spec(kind="silent", startup_timeout_s=10_000))
     monkeypatch.setattr(servers, "settle", lambda: Servers.settle(servers, 10_000))
@@ -78,7 +76,7 @@ def test_a_turn_that_is_interrupted_while_it_waits_sends_nothing(
     assert provider.requests == []
 
 
-def test_nothing_of_the_protocol_is_loaded_before_a_server_is_started(tmp_path: Path) -> None:
+def test_mcp_package_is_not_loaded_before_a_server_starts(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[mcp_servers.x]\ncommand = "x"\n')
     program = (
         f"import os, sys; os.environ['QCODE_HOME'] = {str(tmp_path)!r}; os.chdir({str(tmp_path)!r})\n"

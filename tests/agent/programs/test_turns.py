@@ -216,7 +216,7 @@ def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:
         asked.append(approval)
         match approval:
             case ToolApproval(tool="write", changes=changes):
-                return Allow() if changes[0].path == "a.txt" else Deny("not that file")
+                return Allow() if Path(changes[0].path).name == "a.txt" else Deny("not that file")
             case Question(text="Which?", choices=choices):
                 return Answer(choices[1].label)
             case PlanApproval(plan=plan):

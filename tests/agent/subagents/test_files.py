@@ -19,7 +19,7 @@ DONE = text_reply("All done.")
 WRITE = call_reply("write", {"path": "a.txt", "content": "new\n"})
 
 
-def test_undo_takes_back_what_it_changed_with_tools_and_with_commands(tmp_path: Path) -> None:
+def test_undo_reverts_changes_of_a_sub_agent_by_tools_and_commands(tmp_path: Path) -> None:
     command = call_reply("shell", {"command": "echo more > b.txt"})
     one = stage(
         tmp_path,
@@ -39,7 +39,7 @@ def test_undo_takes_back_what_it_changed_with_tools_and_with_commands(tmp_path: 
     assert one.conversation.messages == ()
 
 
-def test_a_file_it_changed_is_to_be_read_again_by_the_conversation(tmp_path: Path) -> None:
+def test_file_changed_by_a_sub_agent_must_be_read_again(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "a.txt").write_text("old\n")
     edit = call_reply("edit", {"path": "a.txt", "old_text": "new", "new_text": "newer"})
@@ -60,7 +60,7 @@ def test_a_file_it_changed_is_to_be_read_again_by_the_conversation(tmp_path: Pat
     assert (one.work / "a.txt").read_text() == "newer\n"
 
 
-def test_a_session_with_one_is_read_back_as_it_was_and_its_cost_with_it(tmp_path: Path) -> None:
+def test_session_with_a_sub_agent_survives_a_round_trip_with_its_cost(tmp_path: Path) -> None:
     one = stage(tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing.")]})
     events = one.run()
     before, spent = one.conversation.messages, one.conversation.usage()[-1]
@@ -86,7 +86,7 @@ one.run()
 """
 
 
-def test_one_that_was_killed_in_the_middle_is_answered_with_what_it_had_begun(tmp_path: Path) -> None:
+def test_killed_sub_agent_is_answered_with_the_calls_it_started(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=Path(__file__).parents[3])
     file = tmp_path / "work" / "pid"
     deadline = time.monotonic() + 30

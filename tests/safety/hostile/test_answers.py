@@ -63,7 +63,7 @@ def share(number: int, size: int) -> tuple[Attempt, ...]:
 @pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("offered", [BY_REPLACING, BY_PATCHING], ids=["replacing", "patching"])
-def test_who_says_no_to_everything_keeps_everything(
+def test_user_who_denies_everything_loses_nothing(
     offered: frozenset[str], mode: ApprovalMode, is_trusted: bool, ground: Ground
 ) -> None:
     case = mode if is_trusted else ("restricted plan" if mode == "plan" else "restricted")
@@ -100,7 +100,7 @@ YES = {
 
 
 @pytest.mark.parametrize("one", YES)
-def test_who_says_yes_once_allows_exactly_that(one: str, ground: Ground) -> None:
+def test_one_approval_allows_exactly_one_call(one: str, ground: Ground) -> None:
     wanted, changed = YES[one]
     offered = BY_PATCHING if wanted.tool == "apply_patch" else BY_REPLACING
     tried = [attempt for attempt in share(list(YES).index(one), 8) if attempt.tool in offered]
@@ -118,7 +118,7 @@ def test_who_says_yes_once_allows_exactly_that(one: str, ground: Ground) -> None
         assert_nothing_got_out(played)
 
 
-def test_what_the_key_variables_of_qcode_hold_reaches_no_command(ground: Ground) -> None:
+def test_values_of_key_variables_reach_no_command(ground: Ground) -> None:
     tried = [Attempt("runs", "shell", {"command": command}) for command in ("env", "set", "export -p")]
     played = play(ground, tried, "bypass")
     assert len(played.started) == len(tried)
@@ -126,7 +126,7 @@ def test_what_the_key_variables_of_qcode_hold_reaches_no_command(ground: Ground)
     assert_nothing_got_out(played)
 
 
-def test_a_sandbox_holds_what_auto_mode_runs_in_it(ground: Ground) -> None:
+def test_sandbox_confines_commands_of_auto_mode(ground: Ground) -> None:
     sandbox = find_sandbox()
     if sandbox is None or "workspace" not in sandbox.levels:
         pytest.skip("no sandbox that can hold a workspace works here")

@@ -43,7 +43,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
     ],
 )
 @pytest.mark.parametrize("mode", ["default", "bypass"])
-def test_a_change_that_was_shown_and_approved_is_pinned(
+def test_shown_and_approved_change_is_pinned(
     mode: ApprovalMode, tool: str, arguments: dict[str, Any], ground: Ground, tmp_path: Path
 ) -> None:
     before = ground.photograph()
@@ -55,9 +55,7 @@ def test_a_change_that_was_shown_and_approved_is_pinned(
 
 
 @pytest.mark.parametrize("mode", ["default", "bypass"])
-def test_a_change_by_a_command_is_asked_about_at_the_next_start(
-    mode: ApprovalMode, ground: Ground, tmp_path: Path
-) -> None:
+def test_change_by_a_command_asks_at_the_next_start(mode: ApprovalMode, ground: Ground, tmp_path: Path) -> None:
     command = f"sed -i s/go/stop/ {COMMAND}"
     play(ground, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
     status = TrustStore(tmp_path / "state").look(ground.work)
@@ -99,7 +97,7 @@ REWRITES = {
 
 @pytest.mark.parametrize("is_from_project", [True, False], ids=["project", "own"])
 @pytest.mark.parametrize("tool", REWRITES)
-def test_a_tool_server_that_the_model_rewrote_does_not_run_at_the_next_start(
+def test_tool_server_rewritten_by_the_model_does_not_run_at_the_next_start(
     tool: str, is_from_project: bool, ground: Ground
 ) -> None:
     (ground.work / "src/server.py").write_text(SCRIPT)

@@ -44,7 +44,7 @@ def policies(ground: Ground) -> dict[str, Policy]:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_attempt_of_a_class_gets_its_verdict(kind: str, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_attack_of_a_class_gets_its_verdict(kind: str, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(ground.home))
     judges = policies(ground)
     wrong = []
@@ -59,7 +59,7 @@ def test_every_attempt_of_a_class_gets_its_verdict(kind: str, ground: Ground, mo
     assert not wrong, "\n".join(map(str, wrong))
 
 
-def test_there_are_attempts_of_every_class_through_every_tool() -> None:
+def test_attacks_cover_every_class_and_every_tool() -> None:
     assert {attempt.kind for attempt in ATTEMPTS} == set(CLASSES)
     tools = {attempt.tool for attempt in ATTEMPTS}
     assert tools >= {

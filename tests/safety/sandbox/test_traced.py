@@ -83,9 +83,7 @@ def is_private(call: Call) -> bool:
     return all(path in ("/dev/null", "/dev/tty") or path.startswith("/proc/self/fd/") for path in call.paths)
 
 
-def test_a_command_that_only_reads_is_granted_no_write_no_connection_and_no_secret(
-    sandbox: str, base: Path, tmp_path: Path
-) -> None:
+def test_read_only_command_gets_no_write_no_connection_and_no_secret(sandbox: str, base: Path, tmp_path: Path) -> None:
     calls = trace(sandbox, "read-only", base, tmp_path)
     assert [call for call in changes(calls) if not is_private(call)] == []
     assert [call for call in calls if call.name in ("connect", "sendto", "bind") and call.is_granted] == []
@@ -100,7 +98,7 @@ def test_a_command_that_only_reads_is_granted_no_write_no_connection_and_no_secr
     assert [path for path in opened if path.endswith("file.txt")]
 
 
-def test_a_workspace_command_is_granted_writes_in_the_workspace_alone(base: Path, tmp_path: Path) -> None:
+def test_workspace_command_gets_writes_only_in_the_workspace(base: Path, tmp_path: Path) -> None:
     names = [name for name in WORKING if "workspace" in WORKING[name].levels]
     if not names:
         pytest.skip("no sandbox here gives the level workspace")

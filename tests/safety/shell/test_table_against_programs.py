@@ -276,7 +276,7 @@ READING = [
 
 
 @pytest.mark.parametrize("program", PROVABLE, ids=named)
-def test_sample_of_a_row_does_what_the_table_says(program: ProgramSpec, tmp_path: Path) -> None:
+def test_sample_of_a_row_behaves_as_the_table_says(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)
     scratch = scratch_for(program, tmp_path)
     check(program, spread(generate(program), SAMPLE, program.name), scratch)
@@ -285,7 +285,7 @@ def test_sample_of_a_row_does_what_the_table_says(program: ProgramSpec, tmp_path
 @pytest.mark.broad
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", PROVABLE, ids=named)
-def test_every_option_of_a_row_does_what_the_table_says(program: ProgramSpec, tmp_path: Path) -> None:
+def test_every_option_of_a_row_behaves_as_the_table_says(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)
     scratch = scratch_for(program, tmp_path)
     proved = check(program, generate(program, is_short=is_copy(program)), scratch)

@@ -1,17 +1,13 @@
-"""Writes to stdout and stderr: bytes that never block the loop, one-line messages, and a live line of progress.
+"""stderr: one-line messages and, on a terminal, one live line of progress that leaves no trace.
 
-A descriptor stays in blocking mode, because it is shared with the shell and other programs. Each write is so small that
-it cannot block, so Ctrl+C works while the reader stalls. A write error on stderr never fails the run, because the
-answer is on stdout. `Progress` describes the current activity, `Meter` measures the duration of the turn and of its
-requests; both are pure, the clock is passed in.
+A write error on stderr never fails the run, because the answer is on stdout. `Progress` describes the current activity,
+`Meter` measures the duration of the turn and of its requests; both are pure, the clock is passed in.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import select
 from collections.abc import Callable
 from math import ceil
 from typing import BinaryIO
@@ -20,83 +16,13 @@ from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
 from qcode.protocol import events as ev
 from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
+from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import retry_countdown
 
 _ERASE = b"\r\x1b[2K"
 _NARROWEST = 20
 MAX_SILENT_WAIT_S = 5.0
-# POSIX: a pipe that polls writable accepts this much without blocking (PIPE_BUF is at least 512, on Linux 4,096).
-_CHUNK = select.PIPE_BUF
-
-
-class OutputLostError(Exception):
-    """Writing failed permanently: the reader has closed the pipe, or, for example, the disk is full."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(error.strerror or str(error))
-        self.is_reader_gone = isinstance(error, BrokenPipeError | ConnectionResetError)
-
-
-class Pipe:
-    """An ordered writer to a binary stream; raises `OutputLostError`.
-
-    The rest of a cancelled `write` is written first by the next one.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._rest = bytearray()
-        self._sent = 0
-        try:
-            self._descriptor: int | None = stream.fileno()
-        except (OSError, AttributeError):
-            self._descriptor = None
-        self._poll = select.poll()
-        if self._descriptor is not None:
-            stream.flush()
-            self._poll.register(self._descriptor, select.POLLOUT)
-
-    async def write(self, data: bytes) -> None:
-        """Write all of `data`, waiting for the reader; cancellation loses no data."""
-        self._rest += data
-        while not self.push():
-            await self._writable()
-
-    def push(self, data: bytes = b"") -> bool:
-        """Write as much as fits without waiting; return whether everything was written."""
-        self._rest += data
-        try:
-            if self._descriptor is None:
-                self._stream.write(bytes(self._rest))
-                self._stream.flush()
-            elif not self._push_to(self._descriptor):
-                return False
-        except OSError as error:
-            raise OutputLostError(error) from error
-        self._rest.clear()
-        self._sent = 0
-        return True
-
-    def _push_to(self, descriptor: int) -> bool:
-        while self._sent < len(self._rest):
-            if not self._poll.poll(0):
-                return False
-            try:
-                self._sent += os.write(descriptor, self._rest[self._sent : self._sent + _CHUNK])
-            except BlockingIOError:
-                return False
-        return True
-
-    async def _writable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        assert self._descriptor is not None
-        loop.add_writer(self._descriptor, lambda: None if ready.done() else ready.set_result(None))
-        try:
-            await ready
-        finally:
-            loop.remove_writer(self._descriptor)
 
 
 class StderrWriter:

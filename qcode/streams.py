@@ -1,0 +1,150 @@
+"""Reads lines from a descriptor, and writes bytes to one, without blocking the loop or changing the descriptor's mode.
+
+It stays in blocking mode, because it is shared with the shell and other programs. Each write is so small that it cannot
+block, so Ctrl+C works while the reader stalls. A thread reads the lines, because asyncio cannot poll files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+from collections.abc import Callable
+from typing import BinaryIO
+
+# POSIX: a pipe that polls writable accepts this much without blocking (PIPE_BUF is at least 512, on Linux 4,096).
+_CHUNK = select.PIPE_BUF
+
+
+class OutputLostError(Exception):
+    """Writing failed permanently: the reader has closed the pipe, or, for example, the disk is full."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error.strerror or str(error))
+        self.is_reader_gone = isinstance(error, BrokenPipeError | ConnectionResetError)
+
+
+class Pipe:
+    """An ordered writer to a binary stream; raises `OutputLostError`.
+
+    The rest of a cancelled `write` is written first by the next one.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._rest = bytearray()
+        self._sent = 0
+        try:
+            self._descriptor: int | None = stream.fileno()
+        except (OSError, AttributeError):
+            self._descriptor = None
+        self._poll = select.poll()
+        if self._descriptor is not None:
+            stream.flush()
+            self._poll.register(self._descriptor, select.POLLOUT)
+
+    async def write(self, data: bytes) -> None:
+        """Write all of `data`, waiting for the reader; cancellation loses no data."""
+        self._rest += data
+        while not self.push():
+            await self._writable()
+
+    def push(self, data: bytes = b"") -> bool:
+        """Write as much as fits without waiting; return whether everything was written."""
+        self._rest += data
+        try:
+            if self._descriptor is None:
+                self._stream.write(bytes(self._rest))
+                self._stream.flush()
+            elif not self._push_to(self._descriptor):
+                return False
+        except OSError as error:
+            raise OutputLostError(error) from error
+        self._rest.clear()
+        self._sent = 0
+        return True
+
+    def _push_to(self, descriptor: int) -> bool:
+        while self._sent < len(self._rest):
+            if not self._poll.poll(0):
+                return False
+            try:
+                self._sent += os.write(descriptor, self._rest[self._sent : self._sent + _CHUNK])
+            except BlockingIOError:
+                return False
+        return True
+
+    async def _writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        assert self._descriptor is not None
+        loop.add_writer(self._descriptor, lambda: None if ready.done() else ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_writer(self._descriptor)
+
+
+MAX_LINE_BYTES = 48 * 1024 * 1024
+"""Enough for several images of the maximum size, or for more text than any context window holds."""
+
+
+_PIECE = 65_536
+
+
+class StdinReader:
+    """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
+
+    Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        line: Callable[[bytes | None], None],
+        end: Callable[[str], None],
+        longest: int = MAX_LINE_BYTES,
+    ) -> None:
+        self._descriptor = descriptor
+        self._line = line
+        self._end = end
+        self._longest = longest
+        self._loop = asyncio.get_running_loop()
+        # The thread is never joined: it may block in a read forever.
+        threading.Thread(target=self._read, name="standard input", daemon=True).start()
+
+    def _read(self) -> None:
+        reason = ""
+        try:
+            self._read_lines()
+        except OSError as error:
+            reason = error.strerror or str(error)
+        except RuntimeError:
+            # The loop is closed.
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._end, reason)
+        except RuntimeError:
+            return
+
+    def _read_lines(self) -> None:
+        rest = bytearray()
+        is_skipping = False
+        while piece := os.read(self._descriptor, _PIECE):
+            *whole, begun = piece.split(b"\n")
+            for part in whole:
+                rest += part
+                self._hand_over(None if is_skipping or len(rest) > self._longest else bytes(rest))
+                rest.clear()
+                is_skipping = False
+            rest += begun
+            if len(rest) > self._longest:
+                is_skipping = True
+                rest.clear()
+        if rest or is_skipping:
+            self._hand_over(None if is_skipping else bytes(rest))
+
+    def _hand_over(self, line: bytes | None) -> None:
+        self._loop.call_soon_threadsafe(self._line, line)
