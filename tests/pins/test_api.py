@@ -28,11 +28,12 @@ def _described(name: str) -> list[str]:
         lines += [f"  {field.name}: {field.type}{_default(field)}" for field in dataclasses.fields(found)]
     for member, value in sorted(vars(found).items()):
         plain = value.__func__ if isinstance(value, classmethod) else value
-        if (member.startswith("_") and member != "__init__") or (name == "Agent" and member not in OF_AGENT):
+        is_made_by_users = member == "__init__" and issubclass(found, Exception)
+        if (member.startswith("_") and not is_made_by_users) or (name == "Agent" and member not in OF_AGENT):
             continue
         if isinstance(plain, property):
             lines.append(f"  {member}: property")
-        elif inspect.isfunction(plain) and not (member == "__init__" and dataclasses.is_dataclass(found)):
+        elif inspect.isfunction(plain):
             lines.append(f"  {member}{inspect.signature(plain)}")
         elif member == "exit_code" and isinstance(value, int):
             lines.append(f"  exit_code = {int(value)}")
