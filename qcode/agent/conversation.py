@@ -234,7 +234,7 @@ class Conversation:
         self._last_turn = turn
         self._turn = turn
         self._driver = Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged)
-        await self._checkpoints.settle()
+        await self._checkpoints.wait_until_recorded()
         self._waiting.complaints += self._clients.problems
         try:
             self._waiting.complaints += await self._prepare(turn, first)
@@ -513,7 +513,7 @@ class Conversation:
         """Find the context window that the first request of a turn must fit into; return warnings for the user."""
         sizing, client = self._sizing, self._client
         warning = await sizing.ask(client)
-        await sizing.settle(self._toolbox.settle())
+        await sizing.wait_for(self._toolbox.wait_for_servers())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = client.known()
         cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first

@@ -125,10 +125,10 @@ class Toolbox:
         """The maximum length of a tool's output for the model."""
         return self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
 
-    async def settle(self) -> None:
+    async def wait_for_servers(self) -> None:
         """Wait, for a bounded time, until tool servers have started and `specs` is complete."""
         if self.servers is not None:
-            await self.servers.settle()
+            await self.servers.wait_until_started()
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings since the last call: files restored after commands, and events of tool servers."""

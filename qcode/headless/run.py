@@ -137,7 +137,7 @@ class RunOutput:
     async def introduce(self) -> None:
         """Write the `init` line, and with `-v` the model and the mode, before the first turn."""
         agent, conversation = self.agent, self.agent.conversation
-        await agent.toolbox.settle()
+        await agent.toolbox.wait_for_servers()
         if self.format == "stream-json":
             tools = tuple(tool.name for tool in conversation.tools)
             facts = InitFacts(
