@@ -302,7 +302,7 @@ class TurnStream:
         self._began = time.monotonic()
         mode = conversation.mode
         try:
-            await self._settle_servers()
+            await self._start_servers()
             if "permission_mode" in self._fields:
                 conversation.set_mode(_checked_mode(self._fields["permission_mode"]))
             prompt, blocks = self._blocks()
@@ -323,16 +323,16 @@ class TurnStream:
                 conversation.set_mode(mode)
             self._conclude()
 
-    async def _settle_servers(self) -> None:
+    async def _start_servers(self) -> None:
         """Start the tool servers, and ask about those that wait for an approval."""
         toolbox = self._turns.toolbox
-        await toolbox.settle()
+        await toolbox.wait_for_servers()
         servers = toolbox.servers
         if servers is None:
             return
         for approval in servers.approvals():
             servers.answer(approval.id, Deny() if self._turns.approve is None else await self._decide(approval))
-        await servers.settle()
+        await servers.wait_until_started()
 
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
         """Return the text of the prompt, and its images and files."""
