@@ -190,6 +190,10 @@ class Agent:
 
         return tuple(report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted))
 
+    def report_file_texts(self) -> None:
+        """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""
+        self.toolbox.workspace.has_file_texts = True
+
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""
         self.provider.warm_up()

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
-from qcode.agent.trust import TrustStore
 from qcode.config.load import flag_layer, load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -232,6 +231,8 @@ class RunContext:
         if judge_trust is not None:
             is_trusted = judge_trust(folder, root, paths.state_dir)
         else:
+            from qcode.agent.trust import TrustStore  # the answer to an editor's first message does not wait for it
+
             is_trusted = options.trust or TrustStore(paths.state_dir).is_trusted(root)
         settings = load(
             paths,

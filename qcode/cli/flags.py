@@ -206,6 +206,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--completion SHELL", "choice", "print the completion script for {choices}", choices=("bash", "zsh", "fish")
         ),
+        Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does"),
         Flag("--version", "shown", "print the version"),
         Flag("-h, --help", "shown", "print this text"),
     ),
@@ -214,12 +215,23 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
 FLAGS: tuple[Flag, ...] = tuple(flag for flags in SECTIONS.values() for flag in flags)
 
 
+_OF_EDITORS = ("Model", "Output limits", "Limits of one prompt", "Permissions")
+"""The sections of the flags that `qcode acp` takes."""
+
+
 def _shared(*names: str) -> tuple[Flag, ...]:
     """Return flags of a run that a subcommand shares."""
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
 SUBCOMMANDS: dict[str, Subcommand] = {
+    "acp": Subcommand(
+        flags=(
+            Flag("--login", "on"),
+            *(flag for title in _OF_EDITORS for flag in SECTIONS[title]),
+            *_shared("--settings", "--mcp-config", "--debug-log", "--no-session", "--verbose"),
+        )
+    ),
     "auth": Subcommand(
         {"login": KEY_TAKERS, "status": KEY_TAKERS, "logout": KEY_TAKERS},
         (Flag("--no-check", "on"), Flag("--json", "on")),
@@ -267,6 +279,8 @@ Usage:
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
+  qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
+                                  takes the flags of Model, Output limits, Limits, Permissions and Other
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
   qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it
   qcode mcp list|show NAME|approve NAME      tool servers, and what of them waits for you; takes -C, --trust

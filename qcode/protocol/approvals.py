@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qcode.protocol.messages import ToolCall
+    from qcode.protocol.tools import ChangedFile
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
 MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
@@ -53,6 +54,7 @@ class ToolApproval:
     in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes; `prefix_rule` and
     `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, None if nothing can be edited.
     `is_revised`: the user has edited the call, and `call` has the arguments with which it would run.
+    `changes` as in `ToolOutcome`.
     """
 
     call: ToolCall
@@ -68,6 +70,7 @@ class ToolApproval:
     sandboxed_rule: str = ""
     draft: Draft | None = None
     is_revised: bool = False
+    changes: tuple[ChangedFile, ...] = ()
 
     @property
     def id(self) -> str:

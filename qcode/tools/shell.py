@@ -213,7 +213,9 @@ def _outcome(
         notes.append(f"[it ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
-    return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary, shown=text)
+    return ToolOutcome(
+        "\n".join([body, *notes]), is_error=is_error, summary=summary, shown=text, exit_code=ended.exit_code
+    )
 
 
 _LIVE_EVERY_S = 0.05

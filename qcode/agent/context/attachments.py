@@ -11,7 +11,7 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,6 +114,28 @@ class _Mention:
     name: str
     lines: tuple[int, int] | None = None
     is_foreign: bool = False
+
+
+def attached_text(shown: str, text: str) -> Text:
+    """Return a text under a name as a block for the model, such as the content of an editor's buffer."""
+    return Text(f'<file path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", text)}\n</file>')
+
+
+def attached_file(path: Path, shown: str) -> Block:
+    """Return the file at `path`, or the folder if `shown` ends in a slash, as a block; raise `InputError`."""
+    return _mention_block(_Mention(path, shown))
+
+
+def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
+    """Return the text in which `@` is removed from the mentions of these files: they are attached already."""
+    known = {os.path.realpath(path) for path in paths}
+
+    def plain(match: re.Match[str]) -> str:
+        found = _mentioned(match[0], folder, ())
+        is_known = bool(found) and all(os.path.realpath(one.path) in known for one in found)
+        return match[0][1:] if is_known else match[0]
+
+    return _MENTION.sub(plain, typed) if known else typed
 
 
 def shell_block(line: str, outcome: ToolOutcome) -> Text:

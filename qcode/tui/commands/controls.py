@@ -87,7 +87,7 @@ def _tool_choices(context: CommandContext) -> Sequence[str]:
 
 
 def _memory(context: CommandContext, text: str) -> None:
-    from qcode.tui.screens import control_text
+    from qcode.agent.context.memory import memory_text, place_and_line
 
     memory = context.agent.memory
     if not text and context.app is not None:
@@ -98,9 +98,9 @@ def _memory(context: CommandContext, text: str) -> None:
         )
         return
     if not text:
-        context.view.show_panel("Instructions", control_text.memory_text(memory))
+        context.view.show_panel("Instructions", memory_text(memory))
         return
-    wanted, line = control_text.place_and_line(text, memory.places())
+    wanted, line = place_and_line(text, memory.places())
     if len(wanted) == 1:
         _append(context, wanted[0].path, line)
     elif context.app is not None:
