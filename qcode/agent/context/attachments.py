@@ -131,7 +131,7 @@ def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     known = {os.path.realpath(path) for path in paths}
 
     def plain(match: re.Match[str]) -> str:
-        found = _mentioned(match[0], folder, ())
+        found, _ = _mentioned(match[0], folder, ())
         is_known = bool(found) and all(os.path.realpath(one.path) in known for one in found)
         return match[0][1:] if is_known else match[0]
 
