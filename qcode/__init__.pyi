@@ -80,6 +80,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.approvals import (
     Deny as Deny,
+    Draft as Draft,
 )
 from qcode.protocol.approvals import (
     ImpossibleCall as ImpossibleCall,
@@ -92,6 +93,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.approvals import (
     RepeatedCall as RepeatedCall,
+    Revise as Revise,
 )
 from qcode.protocol.approvals import (
     ServerApproval as ServerApproval,

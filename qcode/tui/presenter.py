@@ -131,11 +131,8 @@ class Presenter:
         if self._restarting is not None:
             self._restart(self._restarting, event.from_tokens if isinstance(event, OutputEscalated) else None)
         match event:
-            case TurnStarted(prompt=prompt, attached=attached):
-                self._show_attached(attached, prompt)
-                self._has_said_why = False
-                self._changes = DiffCount()
-                self._set_activity("starting")
+            case TurnStarted():
+                self._start_turn(event)
             case StepStarted():
                 self._start_reply()
             case TextDelta() | ReasoningDelta():
@@ -187,6 +184,12 @@ class Presenter:
         self._close_cards("cancelled")
         self._status.show_activity(None)
         self._transcript.add_notice("error", why)
+
+    def _start_turn(self, event: TurnStarted) -> None:
+        self._show_attached(event.attached, event.prompt)
+        self._has_said_why = False
+        self._changes = DiffCount()
+        self._set_activity("starting")
 
     def _show_attached(self, blocks: Sequence[Block], typed: str) -> None:
         if lines := attached_lines(blocks, typed):
