@@ -80,6 +80,8 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.approvals import (
     Deny as Deny,
+)
+from qcode.protocol.approvals import (
     Draft as Draft,
 )
 from qcode.protocol.approvals import (
@@ -93,6 +95,8 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.approvals import (
     RepeatedCall as RepeatedCall,
+)
+from qcode.protocol.approvals import (
     Revise as Revise,
 )
 from qcode.protocol.approvals import (
