@@ -245,6 +245,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
         parts.prompt.use(self._sources(finder))
+        parts.prompt.use_vim(self.context.settings.ui.vim)
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)
@@ -383,6 +384,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         mark = self.query_one("#prompt-mark", Static)
         mark.update("!" if event.kind == "shell" else "›")
         mark.set_class(event.kind == "shell", "-shell")
+
+    @on(Prompt.ModeChanged)
+    def _show_vim_mode(self, event: Prompt.ModeChanged) -> None:
+        self.parts.status.change(vim=event.shown)
 
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
@@ -542,7 +547,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return apply_setting(
             setting,
             self.terminal_title,
-            self.parts.transcript,
+            self.parts,
             show_theme=self.apply_theme,
             use_mode=self.commands.use_mode,
         )

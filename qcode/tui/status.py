@@ -76,7 +76,7 @@ class Status:
 
     `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `sandbox` is one of the sandbox notes,
     empty until known. `problem` is the reason why the model cannot be reached, `problem_until` the end of it (None:
-    unknown). `is_restricted`: the folder is not trusted.
+    unknown). `is_restricted`: the folder is not trusted. `vim` is the mode of vim in the prompt, empty without it.
     """
 
     model: str = ""
@@ -94,6 +94,7 @@ class Status:
     is_restricted: bool = False
     problem: str = ""
     problem_until: float | None = None
+    vim: str = ""
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
@@ -157,6 +158,10 @@ def _present(parts: dict[str, Content]) -> list[Content]:
 
 
 def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
+    if status.vim:
+        vim = Content.styled(status.vim, "$text-accent" if status.vim == "INSERT" else "bold $text-accent")
+        rest = _left(replace(status, vim=""), now, is_hinting, max(0, room - vim.cell_length - len(_GAP)))
+        return Content.assemble(vim, _GAP if rest else "", rest)
     activity = status.activity
     if status.hint:
         return Content.styled(status.hint, "$text-warning")
