@@ -74,7 +74,7 @@ class Agent:
         self.memory = Memory(
             context.folder,
             context.root,
-            context.paths.config_dir,
+            context.user_folder,
             lambda: self.permissions.is_trusted,
             self._may_import,
         )
@@ -143,7 +143,7 @@ class Agent:
     def sessions(self) -> Library:
         from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
 
-        store = self._store if self.context.options.keeps_session else None
+        store = self._store if not self.context.options.no_session else None
         return Library(self.conversation, store, self.context.folder, self._clients)
 
     @property
@@ -174,7 +174,7 @@ class Agent:
         from qcode.config.definitions import load_custom_commands
 
         context = self.context
-        return load_custom_commands(context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=taken)
+        return load_custom_commands(context.user_folder, context.root, is_trusted=context.is_trusted, taken=taken)
 
     def offered_tools(self) -> tuple[OfferedTool, ...]:
         """Return the tools as the model is offered them now."""
@@ -189,6 +189,10 @@ class Agent:
         from qcode.agent.doctor import report
 
         return tuple(report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted))
+
+    def report_file_texts(self) -> None:
+        """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""
+        self.toolbox.workspace.has_file_texts = True
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""
@@ -228,7 +232,7 @@ class Agent:
             context.env,
             datetime.now().astimezone().date(),
             is_trusted=context.is_trusted,
-            added_folders=options.add_dirs,
+            added_folders=context.added,
         )
         return Prompts(
             environment,
@@ -260,7 +264,7 @@ class Agent:
         gate = FetchGate(lambda: permissions.policy)
         return Toolbox(
             context.folder,
-            context.options.add_dirs,
+            context.added,
             context.settings.tools,
             context.env,
             judge=lambda path, access: permissions.policy.judge_file(path, access),
@@ -286,7 +290,7 @@ class Agent:
     def _servers(self) -> Servers | None:
         """Return the tool servers of this run, not started; None if there are neither servers nor complaints."""
         context = self.context
-        files = context.options.mcp_configs
+        files = tuple(map(Path, context.options.mcp_config))
         in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
         if not (context.settings.mcp_servers or files or in_project):
             return None
@@ -302,7 +306,7 @@ class Agent:
         return Servers(
             named.specs,
             Pins(context.paths.state_dir),
-            ServerContext(context.folder, context.env, roots=(context.root, *context.options.add_dirs)),
+            ServerContext(context.folder, context.env, roots=(context.root, *context.added)),
             is_trusted=context.is_trusted,
             complaints=named.complaints,
         )
@@ -310,7 +314,7 @@ class Agent:
     def _prune(self, open_id: str) -> None:
         """Remove sessions that are older than the user wants to keep."""
         days = self.context.settings.sessions.retention_days
-        if days and self.context.options.keeps_session:
+        if days and not self.context.options.no_session:
             self._store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
@@ -322,11 +326,11 @@ class Agent:
             if wanted is None:
                 notices = ("no session to resume in this folder; starting a new one",)
         if wanted is None:
-            return self._store.create(model, folder, is_kept=options.keeps_session), (), notices
-        if not options.keeps_session:
+            return self._store.create(model, folder, is_kept=not options.no_session), (), notices
+        if options.no_session:
             loaded = self._store.load(wanted)
             return self._store.create(model, folder, is_kept=False), loaded.messages, loaded.notices
-        if options.forks:
+        if options.fork_session:
             session, loaded = self._store.fork(wanted, cwd=folder)
         else:
             session, loaded = self._store.resume(wanted)
@@ -339,7 +343,7 @@ class Agent:
         from qcode.agent.telemetry import DebugLog
 
         try:
-            return DebugLog(path, self._redact)
+            return DebugLog(Path(path), self._redact)
         except OSError as error:
             raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
 
@@ -385,11 +389,11 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
     """Return the kinds of sub-agents, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
-    folders = (context.paths.config_dir, *((context.root / PROJECT_FOLDER,) if context.is_trusted else ()))
-    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders):
+    folders = (context.user_folder, context.root / PROJECT_FOLDER if context.is_trusted else None)
+    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders if folder is not None):
         return KINDS, ()
     from qcode.config.definitions import load_custom_agents
 
     taken = tuple(kind.name for kind in KINDS)
-    found = load_custom_agents(context.paths.config_dir, context.root, is_trusted=context.is_trusted, taken=taken)
+    found = load_custom_agents(context.user_folder, context.root, is_trusted=context.is_trusted, taken=taken)
     return (*KINDS, *map(own_kind, found.agents)), found.problems

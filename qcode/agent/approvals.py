@@ -1,6 +1,7 @@
 """The calls of a turn between verdict and run: judged, shown, answered, and run in the sandbox of their verdict.
 
-`approval_of` makes the approval that the user is asked for. `mask_diff` hides the contents of secret files in shown
+`approval_of` makes the approval that the user is asked for. A call that the user edits is judged again, from its
+approval on (`draft_of`, `revised_arguments`). `mask_diff` hides the contents of secret files in shown
 diffs: it counts the lines of each hunk, so no line of a file can pass for a header. Text the model would write is
 always shown whole.
 """
@@ -8,12 +9,14 @@ always shown whole.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from pathlib import PurePath
+from typing import Any, Literal
 
 from qcode.agent.permissions import Permissions
 from qcode.agent.toolbox import Toolbox
@@ -26,23 +29,25 @@ from qcode.protocol.approvals import (
     CallApproval,
     Decision,
     Deny,
+    Draft,
     ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
+    Revise,
     Scope,
     ToolApproval,
     misfit,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.tools import Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, Runs, ToolOutcome, ToolSpec
 from qcode.safety.paths import GUARDED
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import RESTRICTED, Level, Verdict
 from qcode.text.clean import one_line, visible, visible_lines, visible_rows
 from qcode.text.diff import diff_lines
-from qcode.text.json import JsonObject
+from qcode.text.json import JsonObject, parse_object
 from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
@@ -53,9 +58,15 @@ _MODES: dict[ApprovalMode, str] = {
     "default": "the user is asked before each change",
     "accept-edits": "edits inside the folder run without asking, everything else asks",
 }
+_PLAN_SUMMARIES: dict[ApprovalMode, str] = {
+    "default": "Plan approved · asks before each change",
+    "accept-edits": "Plan approved · edits run without asking",
+}
 _NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
 _PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
+_UNUSED_EDIT = "Your edit was not used: {reason}. The question shows the call as before; edit it again to change it."
+_SUFFIX = re.compile(r"\.\w{1,10}")
 _KEEP_PLANNING = "the plan is not approved and plan mode goes on; change nothing"
 
 
@@ -93,7 +104,7 @@ class PendingCalls:
     def __init__(
         self,
         toolbox: Toolbox,
-        watched: Callable[[Awaitable[ToolOutcome]], Awaitable[ToolOutcome]],
+        watched: Callable[[Coroutine[Any, Any, ToolOutcome]], Awaitable[ToolOutcome]],
         approved: Callable[[frozenset[str]], AbstractContextManager[None]],
         permissions: Permissions,
     ) -> None:
@@ -103,6 +114,7 @@ class PendingCalls:
         self._permissions = permissions
         self._judged: dict[str, ResolvedCall] = {}
         self._open: dict[str, CallApproval] = {}
+        self._revisions: dict[str, tuple[ToolApproval, str]] = {}
         self._warnings: list[str] = []
 
     async def judge(self, policy: Policy, asked: AskApproval) -> ApprovalAnswered | CallApproval:
@@ -112,6 +124,8 @@ class PendingCalls:
             return impossible
         call, arguments, repeats = asked.call, asked.arguments, asked.repeats
         permissions, toolbox, call_id = self._permissions, self._toolbox, call.call_id
+        if call_id in self._revisions:
+            return await self._judge_revised(policy, *self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs as it is judged and shown here, even if files that it depends on change in between.
@@ -135,25 +149,65 @@ class PendingCalls:
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
             permissions.note(call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
-        self._judged[call_id] = replace(judged, targets=targets)
-        if preview.is_diff:
-            preview = replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
+        self._judged[call_id] = judged = replace(judged, targets=targets)
+        preview = _masked_preview(policy, preview)
         approval = approval_of(call, preview, repeats=repeats, is_question=is_question)
         if isinstance(approval, ToolApproval):
-            accepts_edits = preview.is_diff and await asyncio.to_thread(self._would_accept, policy, judged)
-            kind = _kind_of(toolbox.spec(name), preview)
-            approval = replace(
-                approval,
-                rule=verdict.proposed_rule,
-                is_keepable=permissions.can_keep and bool(verdict.proposed_rule),
-                kind=kind,
-                why=_why(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
-                offers=_offers(verdict, accepts_edits=accepts_edits),
-                prefix_rule=verdict.prefix_rule,
-                sandboxed_rule=verdict.sandboxed_rule,
-            )
+            approval = await self._with_offers(approval, policy, judged, preview, verdict)
         self._open[call_id] = approval
         return approval
+
+    async def _with_offers(
+        self, approval: ToolApproval, policy: Policy, judged: ResolvedCall, preview: Preview, verdict: Verdict
+    ) -> ToolApproval:
+        """Return the approval with what may be granted with it, why it asks, and what can be edited."""
+        spec = self._toolbox.spec(judged.name)
+        accepts_edits = preview.is_diff and await asyncio.to_thread(self._would_accept, policy, judged)
+        kind = _kind_of(spec, preview)
+        return replace(
+            approval,
+            rule=verdict.proposed_rule,
+            is_keepable=self._permissions.can_keep and bool(verdict.proposed_rule),
+            kind=kind,
+            why=_why(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
+            offers=_offers(verdict, accepts_edits=accepts_edits),
+            prefix_rule=verdict.prefix_rule,
+            sandboxed_rule=verdict.sandboxed_rule,
+            draft=draft_of(spec, judged.arguments),
+            changes=_open_changes(policy, preview.changes),
+        )
+
+    async def _judge_revised(
+        self, policy: Policy, approval: ToolApproval, text: str
+    ) -> ApprovalAnswered | CallApproval:
+        """Return the approval of a call that the user edited; with a warning the old one, if it cannot run like that.
+
+        A call that would need no approval is asked for too, so that the user sees the effect of the edit.
+        """
+        call_id, toolbox, before = approval.id, self._toolbox, self._judged[approval.id]
+        if is_planning(policy) and not toolbox.only_reads(before.name, before.arguments):
+            self._permissions.note(approval.call, "refused", _PLAN_READS, "mode:plan")
+            return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
+        try:
+            arguments = revised_arguments(toolbox.spec(before.name), before.arguments, text)
+            targets = await asyncio.to_thread(toolbox.targets, before.name, arguments)
+            verdict = await asyncio.to_thread(policy.judge, toolbox.spec(before.name), arguments)
+            preview = await toolbox.preview(before.name, arguments)
+            if verdict.verdict == "deny" or preview.refusal:
+                raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
+        except ValueError as problem:
+            self._warnings.append(_UNUSED_EDIT.format(reason=visible(one_line(str(problem)))))
+            self._open[call_id] = approval
+            return approval
+        call = replace(approval.call, arguments=json.dumps(arguments))
+        judged = ResolvedCall(before.name, arguments, targets=targets)
+        preview = _masked_preview(policy, preview)
+        revised = approval_of(call, preview, repeats=0, is_question=False)
+        assert isinstance(revised, ToolApproval)
+        revised = await self._with_offers(revised, policy, judged, preview, verdict)
+        self._judged[call_id] = judged
+        self._open[call_id] = revised = replace(revised, is_revised=True)
+        return revised
 
     def _would_accept(self, policy: Policy, judged: ResolvedCall) -> bool:
         """Whether the call runs without asking once edits are accepted."""
@@ -162,15 +216,21 @@ class PendingCalls:
         spec = self._toolbox.spec(judged.name)
         return policy.with_mode("accept-edits").judge(spec, judged.arguments).is_allowed
 
-    def answered(self, call_id: str, decision: Decision) -> ApprovalAnswered | None:
-        """Settle an open approval as the user decided; None if none of this id is open."""
+    def answered(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
+        """Settle an open approval as the user decided; None if none of this id is open.
+
+        A call that the user edited must be judged again.
+        """
         approval = self._open.pop(call_id, None)
         if approval is None:
             return None
         match approval, decision:
             case ToolApproval(), Allow(scope=scope):
                 self._note_allowed(approval, _offered(approval, scope))
-                return ApprovalAnswered(call_id, is_allowed=True)
+                return self._allowed(approval)
+            case ToolApproval(draft=Draft()), Revise(text=text):
+                self._revisions[call_id] = (approval, text)
+                return AskApproval(approval.call, {})
             case RepeatedCall(), Allow():
                 self._permissions.note(approval.call, "allowed")
                 return ApprovalAnswered(call_id, is_allowed=True)
@@ -188,6 +248,10 @@ class PendingCalls:
             case _:
                 self._warnings.append(misfit(approval, decision))
                 return self._denied(approval, "")
+
+    def _allowed(self, approval: ToolApproval) -> ApprovalAnswered:
+        revised = self._judged[approval.id].arguments if approval.is_revised else None
+        return ApprovalAnswered(approval.id, is_allowed=True, revised=revised)
 
     def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
         """Record a yes, and add the rule or switch the mode if it reaches further than this call."""
@@ -219,7 +283,7 @@ class PendingCalls:
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")
         text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
-        return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
+        return ApprovalAnswered(call.call_id, is_allowed=True, text=text, summary=_PLAN_SUMMARIES[mode])
 
     def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
         """Settle the open approvals that the mode decides, which may have just changed.
@@ -236,7 +300,7 @@ class PendingCalls:
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
                     self._judged[call_id] = replace(judged, level=verdict.confinement)
                     self._permissions.note(self._open.pop(call_id).call, "ran", verdict.reason, verdict.rule)
-                    give(ApprovalAnswered(call_id, is_allowed=True))
+                    give(self._allowed(approval))
 
     def _is_barred(self, policy: Policy, judged: ResolvedCall | None) -> bool:
         """Whether plan mode holds now and the call would change something."""
@@ -277,7 +341,8 @@ class PendingCalls:
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
         if not outcome.diff:
             return outcome
-        return replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy)))
+        masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
+        return replace(outcome, diff=masked, changes=_open_changes(policy, outcome.changes))
 
     def _may_change_files(self, policy: Policy, judged: ResolvedCall, model: str) -> bool:
         """Whether the files that a call changes must be detected: tools that write report them."""
@@ -289,9 +354,10 @@ class PendingCalls:
 
     def clear(self) -> None:
         """Forget all calls and approvals, because the turn is over."""
-        for approval in self._open.values():
+        for approval in (*self._open.values(), *(one for one, _ in self._revisions.values())):
             self._permissions.note(approval.call, "unanswered")
         self._judged.clear()
+        self._revisions.clear()
         self._open.clear()
 
 
@@ -310,10 +376,46 @@ def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: 
     return ToolApproval(call, preview.question, shown)
 
 
+def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:
+    """Return what the user may edit of a call: the text of one argument, or all arguments as JSON."""
+    text = arguments.get(spec.draft) if spec.draft else None
+    if not isinstance(text, str):
+        return Draft(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments.json")
+    if isinstance(spec.safety, Runs):
+        return Draft(text, f"{spec.draft}.sh")
+    path = arguments.get("path")
+    suffix = PurePath(path).suffix if isinstance(path, str) else ""
+    return Draft(text, spec.draft + (suffix if _SUFFIX.fullmatch(suffix) else ".txt"))
+
+
+def revised_arguments(spec: ToolSpec, arguments: JsonObject, text: str) -> JsonObject:
+    """Return the arguments with their draft replaced by `text`; raise `ValueError` with one line if it is invalid."""
+    if not text.strip():
+        raise ValueError("the text is empty")
+    if spec.draft and isinstance(arguments.get(spec.draft), str):
+        return {**arguments, spec.draft: text}
+    revised = parse_object(text)
+    if revised is None:
+        raise ValueError("it is not a JSON object")
+    return revised
+
+
+def _masked_preview(policy: Policy, preview: Preview) -> Preview:
+    """Return the preview with the contents of secret files hidden."""
+    if not preview.is_diff:
+        return preview
+    return replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
+
+
 def _kind_of(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "other"]:
     if preview.is_diff:
         return "edit"
     return "command" if isinstance(spec.safety, Runs) and spec.safety.command else "other"
+
+
+def _open_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[ChangedFile, ...]:
+    """Return the changes of files whose contents may be shown; the masked diff has those of the others."""
+    return tuple(change for change in changes if not holds_secrets(policy, change.path))
 
 
 def _why(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:

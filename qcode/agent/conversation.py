@@ -105,7 +105,7 @@ class Conversation:
     ) -> None:
         """`messages` are the history of a session without a file; `kinds` are those of sub-agents."""
         self.permissions = permissions
-        self.effort = context.options.effort
+        self.effort = context.options.reasoning_effort
         self.background = Background(toolbox)
         self._context = context
         self._clients = clients
@@ -235,7 +235,7 @@ class Conversation:
         self._last_turn = turn
         self._turn = turn
         self._driver = Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged)
-        await self._checkpoints.settle()
+        await self._checkpoints.wait_until_recorded()
         self._waiting.complaints += self._clients.problems
         try:
             self._waiting.complaints += await self._prepare(turn, first)
@@ -333,7 +333,7 @@ class Conversation:
     def clear(self) -> None:
         """Begin a new session in the same folder with the same model."""
         context = self._context
-        is_kept = context.options.keeps_session
+        is_kept = not context.options.no_session
         self.open_session(self._store.create(self.model, context.folder, is_kept=is_kept))
 
     @property
@@ -514,7 +514,7 @@ class Conversation:
         """Find the context window that the first request of a turn must fit into; return warnings for the user."""
         sizing, client = self._sizing, self._client
         warning = await sizing.ask(client)
-        await sizing.settle(self._toolbox.settle())
+        await sizing.wait_for(self._toolbox.wait_for_servers())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = client.known()
         cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first
@@ -538,13 +538,13 @@ class Conversation:
             client.system(self.mode),
             self.tools,
             self.effort,
-            self._clients.output_of(client, options.output),
+            replace(self._clients.output_of(client, options.output), is_append_only=options.is_append_only),
             client.retries,
             max_turns=MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
             tells_turns=run.max_turns is not None,
             max_tool_calls=run.max_tool_calls,
-            max_budget_usd=run.max_budget_usd,
-            has_strict_tools=run.has_strict_tools,
+            max_budget_usd=run.budget_usd,
+            has_strict_tools=run.strict_tools,
             compaction=CompactionSettings(None if writer is None else writer.model),
             fallback=None if self._fallback is None else self._fallback.settings,
             check=context.schema.complaint if context.schema is not None else None,

@@ -131,8 +131,11 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stream: _Stream | None = None
 
-    def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered) -> None:
-        """Feed an input from outside; it is taken before anything that is still queued."""
+    def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval) -> None:
+        """Feed an input from outside; it is taken before anything that is still queued. Judge an edited call again."""
+        if isinstance(given, AskApproval):
+            self._perform(given)
+            return
         self._urgent.append(given)
         if not self._inputs.full():
             self._inputs.put_nowait(_WAKE)

@@ -6,6 +6,7 @@ they are offered to the model, and their calls are recorded as signals and never
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
-from qcode.agent.trust import TrustStore
 from qcode.config.load import flag_layer, load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -31,77 +31,105 @@ if TYPE_CHECKING:
     from qcode.agent.answer_schema import AnswerSchema
     from qcode.protocol.provider import Provider
 
-LATEST = ""
+LATEST = "latest"
+CHOOSE = "choose"
+"""The session to resume is to be chosen by the user: `-r` without an id."""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+PathText: TypeAlias = str | Path
 InputFormat: TypeAlias = Literal["text", "stream-json"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a run: one field for each flag, with its default.
+    """Options of a run. A field is named like the long flag that sets it, and `qcode --help` says what that does.
 
-    `prompt` is None if none was typed. `resume` is an id, `LATEST` for the newest session, None for a new one. `cwd` is
-    the folder to work in, None for the current one. `model` is a name, or a provider that is already connected, which
-    is used under its own name. `tools` are the only normal tools to offer, None for all.
+    A path may be given as a text, and lists become tuples.
     """
 
-    prompt: str | None = None
-    is_pipe: bool = False
-    is_verbose: bool = False
     model: str | Provider | None = None
+    """A name, or a provider that is already connected, which is used under its own name."""
     base_url: str | None = None
-    output_format: OutputFormat = "text"
-    input_format: InputFormat = "text"
-    json_schema: str | None = None
-    include_partial_messages: bool = False
-    files: tuple[Path, ...] = ()
-    max_output_tokens: int | None = None
-    max_continuations: int | None = None
-    can_escalate: bool = True
-    max_turns: int | None = None
-    max_tool_calls: int | None = None
-    max_budget_usd: Decimal | None = None
-    limit_wait_s: float | None = None
-    mode: ApprovalMode | None = None
-    allowed: tuple[str, ...] = ()
-    disallowed: tuple[str, ...] = ()
-    exit_tools: Path | None = None
-    tools: tuple[str, ...] | None = None
-    has_strict_tools: bool = False
-    resume: str | None = None
-    chooses_session: bool = False
-    forks: bool = False
-    keeps_session: bool = True
+    fallback_model: Sequence[str] = ()
+    reasoning_effort: Effort | None = None
     system_prompt: str | None = None
     append_system_prompt: str | None = None
-    add_dirs: tuple[Path, ...] = ()
-    cwd: Path | None = None
-    is_trusted: bool = False
-    effort: Effort | None = None
-    fallback: tuple[str, ...] = ()
-    settings_file: Path | None = None
-    mcp_configs: tuple[Path, ...] = ()
+    max_output_tokens: int | None = None
+    max_continuations: int | None = None
+    no_escalation: bool = False
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_budget_usd: Decimal | float | None = None
+    wait_for_limit: float | None = None
+    """The longest wait for the end of a rate limit in seconds; None: do not wait."""
+    permission_mode: ApprovalMode | None = None
+    allowed_tools: Sequence[str] = ()
+    disallowed_tools: Sequence[str] = ()
+    builtin_tools: Sequence[str] | None = None
+    """The only tools of qcode to offer, None for all. The flag is `--tools`."""
+    strict_tools: bool = False
+    exit_tools: PathText | None = None
+    add_dir: Sequence[PathText] = ()
+    trust: bool = False
+    resume: str | None = None
+    """The id of a session, `latest` for the newest one of the folder, None for a new session."""
+    fork_session: bool = False
+    no_session: bool = False
+    cwd: PathText | None = None
+    """The folder to work in, None for the current one."""
+    settings: PathText | Mapping[str, object] | None = None
+    """A further configuration file, or its content as nested mappings."""
+    user_config: bool = True
+    """False: the user's rules, tool servers, commands, agents and instructions do not apply.
+
+    Providers, models, network and output limits of the user's configuration still do.
+    """
+    mcp_config: Sequence[PathText] = ()
+    json_schema: str | None = None
+    debug_log: PathText | None = None
+    prompt: str | None = None
+    """The first prompt. This field and those below are for the front ends of qcode itself."""
+    print: bool = False
+    verbose: bool = False
+    file: Sequence[PathText] = ()
+    output_format: OutputFormat = "text"
+    input_format: InputFormat = "text"
+    include_partial_messages: bool = False
     theme: str | None = None
-    debug_log: Path | None = None
     completion: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in _LISTS:
+            given = getattr(self, name)
+            if isinstance(given, str):  # it would be read letter by letter
+                raise TypeError(f"Options({name}=...) takes a list")
+            if given is not None:
+                object.__setattr__(self, name, tuple(given))
 
     @property
     def model_name(self) -> str:
         """The model as it was named; empty if none was, or if it is a provider."""
         return self.model if isinstance(self.model, str) else ""
 
+    @property
+    def further_settings(self) -> Path | Mapping[str, object] | None:
+        return Path(self.settings) if isinstance(self.settings, str) else self.settings
+
+    @property
+    def budget_usd(self) -> Decimal | None:
+        return None if self.max_budget_usd is None else Decimal(str(self.max_budget_usd))
+
     def flags(self) -> dict[str, object]:
         """Return the settings that were given as flags, by their dotted name in the configuration."""
         given: dict[str, object] = {
             "model": self.model_name or None,
-            "fallback": list(self.fallback) or None,
-            "network.wait_for_limit": None if self.limit_wait_s is None else "always",
+            "fallback": list(self.fallback_model) or None,
+            "network.wait_for_limit": None if self.wait_for_limit is None else "always",
             "output.max_tokens": self.max_output_tokens,
             "output.max_continuations": self.max_continuations,
-            "output.escalate": None if self.can_escalate else False,
-            "permissions.mode": self.mode,
-            "permissions.allow": list(self.allowed) or None,
-            "permissions.deny": [rule for rule in self.disallowed if is_rule(rule)] or None,
+            "output.escalate": False if self.no_escalation else None,
+            "permissions.mode": self.permission_mode,
+            "permissions.allow": list(self.allowed_tools) or None,
+            "permissions.deny": [rule for rule in self.disallowed_tools if is_rule(rule)] or None,
             "ui.theme": self.theme,
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -114,13 +142,14 @@ class Options:
         if spec.is_one_way:
             return True
         kind = _kind_of(spec)
-        if any(rule in (spec.name, kind) for rule in self.disallowed):
+        if any(rule in (spec.name, kind) for rule in self.disallowed_tools):
             return False
-        if self.tools is None:
+        if self.builtin_tools is None:
             return True
-        return spec.name in self.tools or (bool(spec.edits_by) and not EDITORS.isdisjoint(self.tools))
+        return spec.name in self.builtin_tools or (bool(spec.edits_by) and not EDITORS.isdisjoint(self.builtin_tools))
 
 
+_LISTS = ("fallback_model", "allowed_tools", "disallowed_tools", "builtin_tools", "add_dir", "mcp_config", "file")
 SERVER_MARK = "__"
 """The separator of server and tool in the name of a server's tool."""
 EDITORS = frozenset({"edit", "multi_edit", "apply_patch"})
@@ -162,7 +191,14 @@ class RunContext:
     is_attended: bool
     is_trusted: bool
     exit_tools: tuple[ToolSpec, ...] = ()
+    added: tuple[Path, ...] = ()
+    """The further folders that the tools may work in."""
     schema: AnswerSchema | None = None
+
+    @property
+    def user_folder(self) -> Path | None:
+        """The folder with the user's commands, agents and instructions; None if they do not apply to this run."""
+        return self.paths.config_dir if self.options.user_config else None
 
     @classmethod
     def read(
@@ -186,29 +222,41 @@ class RunContext:
             schema = read_schema(options.json_schema)
             told = "\n\n".join(text for text in (options.append_system_prompt, schema.instructions) if text)
             options = replace(options, append_system_prompt=told)
-        folder = Path.cwd() if options.cwd is None else options.cwd.absolute()
+        folder = Path.cwd() if options.cwd is None else Path(options.cwd).absolute()
         root = find_project_root(folder)
-        options = replace(options, add_dirs=tuple(_added(path) for path in options.add_dirs))
+        added = tuple(_added(Path(path)) for path in options.add_dir)
         _check_flags(options)
         exit_tools = read_exit_tools(options.exit_tools)
         paths = ConfigPaths.from_env(env)
         if judge_trust is not None:
             is_trusted = judge_trust(folder, root, paths.state_dir)
         else:
-            is_trusted = options.is_trusted or TrustStore(paths.state_dir).is_trusted(root)
-        settings = load(paths, env, options.flags(), root, is_trusted, settings_file=options.settings_file)
+            from qcode.agent.trust import TrustStore  # the answer to an editor's first message does not wait for it
+
+            is_trusted = options.trust or TrustStore(paths.state_dir).is_trusted(root)
+        settings = load(
+            paths,
+            env,
+            options.flags(),
+            root,
+            is_trusted,
+            extra=options.further_settings,
+            user_config=options.user_config,
+        )
         patience_s = ATTENDED_S if is_attended else UNATTENDED_S
         keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
-        return cls(options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, schema)
+        return cls(
+            options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, added, schema
+        )
 
 
 def _check_flags(options: Options) -> None:
     """Raise `QcodeError` for a flag with an invalid value: a usage error, unlike the same value in a config file."""
-    if options.allowed or options.disallowed:
+    if options.allowed_tools or options.disallowed_tools:
         from qcode.safety.rules import parse_rule
-    _check_tool_names("--tools", options.tools or ())
-    _check_tool_names("--disallowed-tools", [rule for rule in options.disallowed if not is_rule(rule)])
-    for flag, rules in (("--allowed-tools", options.allowed), ("--disallowed-tools", options.disallowed)):
+    _check_tool_names("--tools", options.builtin_tools or ())
+    _check_tool_names("--disallowed-tools", [rule for rule in options.disallowed_tools if not is_rule(rule)])
+    for flag, rules in (("--allowed-tools", options.allowed_tools), ("--disallowed-tools", options.disallowed_tools)):
         for rule in rules:
             if flag == "--disallowed-tools" and not is_rule(rule):
                 continue
@@ -251,10 +299,11 @@ def _added(path: Path) -> Path:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
-def read_exit_tools(path: Path | None) -> tuple[ToolSpec, ...]:
+def read_exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
     """Read a JSON list of `{"name", "description", "parameters"}`; raise `QcodeError` if it is not one."""
     if path is None:
         return ()
+    path = Path(path)
     try:
         rows = json.loads(path.read_text("utf-8-sig"))
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import assert_never
 from qcode.protocol.approvals import LimitApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
 from qcode.protocol.events import ApiCalls, LimitReached, ModelFellBack, Notice, Retry, TurnEnded
-from qcode.protocol.reply import Limit, Outcome
+from qcode.protocol.reply import Limit, Outcome, WebSearched
 from qcode.text.clean import one_line, single_spaced, visible
 from qcode.text.numbers import count_text, duration_text
 
@@ -338,3 +338,19 @@ def answer_shortfall(ended: TurnEnded) -> str:
             return "it was cancelled."
         case Outcome.ERROR:
             return single_spaced(ended.error.message) if ended.error is not None else "it failed."
+
+
+_MAX_SOURCES = 20
+
+
+def searched_text(search: WebSearched) -> str:
+    """Return the queries of a search, and the full URLs that the reply cites."""
+    queries = "; ".join(f"\u201c{one_line(query, 120)}\u201d" for query in search.queries)
+    lines = [f"Searched the web for {queries}." if queries else "Searched the web."]
+    for number, source in enumerate(search.sources[:_MAX_SOURCES], 1):
+        title = one_line(source.title, 100)
+        lines.append(f"{number}. {title} {one_line(source.url)}" if title else f"{number}. {one_line(source.url)}")
+    left_out = len(search.sources) - _MAX_SOURCES
+    if left_out > 0:
+        lines.append(f"and {left_out} more")
+    return "\n".join(lines)

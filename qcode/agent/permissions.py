@@ -438,14 +438,14 @@ def policy_of(context: RunContext) -> Policy:
     except ValueError as error:
         raise QcodeError(f"permissions: {error}", ExitCode.BAD_CONFIG) from None
     own = (context.paths.config_dir, context.paths.state_dir)
-    forbidden = (context.folder, context.root, *context.options.add_dirs)
+    forbidden = (context.folder, context.root, *context.added)
     search_path = passed_on(context.env)["PATH"]
     return Policy(
         mode=permissions.mode,
         rules=rules,
         is_trusted=context.is_trusted,
         root=context.folder,
-        added=context.options.add_dirs,
+        added=context.added,
         own=own,
         search_path=search_path,
         probes=_probes(context, search_path, forbidden),

@@ -105,7 +105,8 @@ class SettingsService:
             arguments.flags(),
             context.root,
             context.is_trusted,
-            settings_file=arguments.settings_file,
+            extra=arguments.further_settings,
+            user_config=arguments.user_config,
         )
         own = file_layer(self._file, "user")
         return settings, {path: found.value for path, found in own.values.items()}

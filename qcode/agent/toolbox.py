@@ -88,7 +88,7 @@ class Toolbox:
             *(() if agent is None else (agent,)),
         )
         self._tools |= {tool.spec.name: tool for tool in self._further}
-        self._jobs = Jobs()
+        self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers = servers
@@ -122,10 +122,10 @@ class Toolbox:
         """The maximum length of a tool's output for the model."""
         return self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
 
-    async def settle(self) -> None:
+    async def wait_for_servers(self) -> None:
         """Wait, for a bounded time, until tool servers have started and `specs` is complete."""
         if self.servers is not None:
-            await self.servers.settle()
+            await self.servers.wait_until_started()
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings since the last call: files restored after commands, and events of tool servers."""
@@ -156,7 +156,7 @@ class Toolbox:
 
     def check_room_for_job(self) -> None:
         """Raise `Refused` if no more commands may run in the background."""
-        self._jobs.check_room()
+        self.jobs.check_room()
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the shell command that it abbreviates."""
@@ -203,7 +203,7 @@ class Toolbox:
             self._settings.shell_timeout_s,
             most,
             self._env,
-            jobs=self._jobs,
+            jobs=self.jobs,
             background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
@@ -263,7 +263,7 @@ class Toolbox:
 
     def close(self) -> None:
         """Stop background jobs and remove the temporary files of this session."""
-        self._jobs.end_all()
+        self.jobs.end_all()
         if self.servers is not None:
             self.servers.kill()
         self.workspace.close()

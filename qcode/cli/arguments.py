@@ -8,14 +8,10 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from qcode.agent.options import LATEST, Options, OutputFormat
+from qcode.agent.options import CHOOSE, LATEST, Options, OutputFormat
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag
 from qcode.protocol.errors import UsageError
 from qcode.text.numbers import seconds_of
-
-_CHOSEN = "\0"
-"""The value of `-r` without an id. It cannot be typed, unlike the empty string."""
-
 
 _CONSTANTS = {name: flag.const for flag in FLAGS if flag.kind == "joined" for name in flag.names}
 """The values of flags that were given without `=`. argparse would take the next word, which is the prompt."""
@@ -73,12 +69,10 @@ def parse(argv: Sequence[str]) -> Options:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
     _refuse_contradictions(given)
     resume = given.get("resume")
-    chooses = resume == _CHOSEN
     options = Options(
         prompt=texts[0] if texts else None,
-        is_pipe="print" in given,
-        resume=LATEST if "continue" in given or chooses else resume,
-        chooses_session=chooses,
+        print="print" in given,
+        resume=LATEST if "continue" in given else resume,
         **_fields(given),
     )
     _refuse_unfit_formats(options)
@@ -118,7 +112,7 @@ def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
                 _rules(value) if flag.kind == "rules" else tuple(value) if flag.kind == "paths" else value
             )
     if "yolo" in given:
-        found["mode"] = "bypass"
+        found["permission_mode"] = "bypass"
     return found
 
 
@@ -233,13 +227,14 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def _choices(flag: Flag) -> dict[str, Any]:
-    choices = {"choices": flag.choices} if flag.choices else {}
-    return {**choices, "const": _CHOSEN if flag.key == "resume" else ""} if flag.kind == "optional" else choices
+    choices: dict[str, Any] = {"choices": flag.choices} if flag.choices else {}
+    if flag.aliases:
+        choices["type"] = lambda text: flag.aliases.get(text, text)
+    return {**choices, "const": CHOOSE if flag.key == "resume" else ""} if flag.kind == "optional" else choices
 
 
 _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "on": {"action": "store_true"},
-    "off": {"action": "store_false"},
     "optional": {"nargs": "?", "type": _as_text},
     "text": {"type": _as_text},
     "choice": {},

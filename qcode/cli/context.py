@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.options import LATEST, Options, RunContext
+from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.terminal import ask, say
 from qcode.cli.trust import is_trusted
 from qcode.config.paths import ConfigPaths
@@ -23,7 +23,7 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
         _check_theme(options.theme)
 
     def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
-        return is_trusted(folder, root, state_dir, by_flag=options.is_trusted, is_attended=is_attended)
+        return is_trusted(folder, root, state_dir, by_flag=options.trust, is_attended=is_attended)
 
     return RunContext.read(
         replace(options, cwd=folder),
@@ -53,7 +53,7 @@ def _ask_for_patience() -> None:
 
 def with_chosen_session(context: RunContext) -> RunContext:
     """Ask on the terminal which session to resume, if `-r` named none; the newest is the default."""
-    if not context.options.chooses_session:
+    if context.options.resume != CHOOSE:
         return context
     if not context.is_attended:
         raise UsageError("-r needs a session id in non-interactive mode: use -r ID, or -c for the latest")
@@ -61,7 +61,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
 
     summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_SESSIONS_OFFERED]
     if not summaries:
-        return context
+        return replace(context, options=replace(context.options, resume=LATEST))
     rows = [
         f"  {number}  {one.session_id}  {single_spaced(one.title)}\n" for number, one in enumerate(summaries, start=1)
     ]

@@ -20,12 +20,12 @@ _COLUMN = 34
 class Flag:
     """A flag: its names, its value, the option it sets, and its line of the help.
 
-    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` or `off` for a switch,
+    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` for a switch,
     one of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
     `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
     `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
     `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
-    has no effect in the app.
+    has no effect in the app. `aliases` are other names of its choices.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Flag:
         has_default: bool = False,
         is_for_pipe: bool = False,
         const: str = "",
+        aliases: tuple[tuple[str, str], ...] = (),
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
@@ -51,6 +52,7 @@ class Flag:
         self.has_default = has_default
         self.is_for_pipe = is_for_pipe
         self.const = const
+        self.aliases = dict(aliases)
 
     @property
     def takes_value(self) -> bool:
@@ -86,7 +88,6 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "-f, --file PATH",
             "paths",
             "attach a file or image (repeatable); @path in the prompt does the same",
-            field="files",
         ),
         Flag(
             "-o, --output-format FORMAT",
@@ -111,7 +112,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "the answer is JSON that is valid under this schema, or the exit code is 1",
             is_for_pipe=True,
         ),
-        Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr", field="is_verbose"),
+        Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr"),
     ),
     "Model": (
         Flag(
@@ -126,13 +127,11 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "--fallback-model MODELS",
             "rules",
             "models that take over if this one is overloaded or at a limit, separated by commas",
-            field="fallback",
         ),
         Flag(
             "--reasoning-effort LEVEL",
             "choice",
             "{choices}",
-            field="effort",
             choices=("none", "minimal", "low", "medium", "high", "max"),
         ),
         Flag("--system-prompt TEXT", "text", "replace the system prompt"),
@@ -143,9 +142,8 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--max-continuations N", "natural", "how often a cut reply is continued (default 3; 0: never)"),
         Flag(
             "--no-escalation",
-            "off",
+            "on",
             "continue a cut reply instead of asking again with a larger cap",
-            field="can_escalate",
         ),
     ),
     "Limits of one prompt": (
@@ -156,7 +154,6 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "--wait-for-limit[=MAX]",
             "joined",
             "wait for the end of a rate limit, at most MAX (90s, 2h, 1d; default: 24h)",
-            field="limit_wait_s",
             const="24h",
         ),
     ),
@@ -164,49 +161,52 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-mode MODE",
             "choice",
-            "{choices}",
-            field="mode",
+            "{choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
+            aliases=(("ask", "default"),),
         ),
         Flag(
             "--allowed-tools RULES",
             "rules",
             "rules that need no approval, such as 'shell(git log *)' (repeatable)",
-            field="allowed",
         ),
         Flag(
             "--disallowed-tools RULES",
             "rules",
             "rules that are never allowed (repeatable); a bare tool name is not offered either",
-            field="disallowed",
         ),
-        Flag("--tools NAMES", "rules", 'the only tools to offer, such as read,grep; "" for none'),
-        Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once", field="has_strict_tools"),
+        Flag(
+            "--tools NAMES",
+            "rules",
+            'the only tools to offer, such as read,grep; "" for none',
+            field="builtin_tools",
+        ),
+        Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once"),
         Flag("--yolo", "on", "the same as --permission-mode bypass", field=""),
         Flag("--exit-tools FILE", "path", "JSON list of tools whose calls are reported as signals and never run"),
-        Flag("--add-dir DIR", "paths", "a further folder the tools may work in (repeatable)", field="add_dirs"),
+        Flag("--add-dir DIR", "paths", "a further folder the tools may work in (repeatable)"),
         Flag(
             "--trust",
             "on",
             "trust this folder for this run: its settings and instructions are used",
-            field="is_trusted",
         ),
     ),
     "Sessions": (
         Flag("-c, --continue", "on", "resume the latest session of this folder", field=""),
         Flag("-r, --resume [ID]", "optional", "resume a session; without ID, choose one (in the app)", field=""),
-        Flag("--fork-session", "on", "with -c or -r: continue in a copy", field="forks"),
-        Flag("--no-session", "off", "keep nothing on disk", field="keeps_session"),
+        Flag("--fork-session", "on", "with -c or -r: continue in a copy"),
+        Flag("--no-session", "on", "keep nothing on disk"),
     ),
     "Other": (
         Flag("-C, --cwd DIR", "path", "work in DIR"),
-        Flag("--settings FILE", "path", "a further config file (TOML)", field="settings_file"),
-        Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)", field="mcp_configs"),
+        Flag("--settings FILE", "path", "a further config file (TOML)"),
+        Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
         Flag(
             "--completion SHELL", "choice", "print the completion script for {choices}", choices=("bash", "zsh", "fish")
         ),
+        Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does"),
         Flag("--version", "shown", "print the version"),
         Flag("-h, --help", "shown", "print this text"),
     ),
@@ -215,12 +215,23 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
 FLAGS: tuple[Flag, ...] = tuple(flag for flags in SECTIONS.values() for flag in flags)
 
 
+_OF_EDITORS = ("Model", "Output limits", "Limits of one prompt", "Permissions")
+"""The sections of the flags that `qcode acp` takes."""
+
+
 def _shared(*names: str) -> tuple[Flag, ...]:
     """Return flags of a run that a subcommand shares."""
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
 SUBCOMMANDS: dict[str, Subcommand] = {
+    "acp": Subcommand(
+        flags=(
+            Flag("--login", "on"),
+            *(flag for title in _OF_EDITORS for flag in SECTIONS[title]),
+            *_shared("--settings", "--mcp-config", "--debug-log", "--no-session", "--verbose"),
+        )
+    ),
     "auth": Subcommand(
         {"login": KEY_TAKERS, "status": KEY_TAKERS, "logout": KEY_TAKERS},
         (Flag("--no-check", "on"), Flag("--json", "on")),
@@ -238,12 +249,15 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         ),
     ),
     "sessions": Subcommand(
-        {"list": (), "show": (), "export": (), "delete": ()},
+        {"list": (), "show": (), "export": (), "import": (), "delete": ()},
         (
             Flag("--format FORMAT", "choice", choices=("md", "json", "html")),
             Flag("--turns RANGE", "text"),
             Flag("--no-tools", "on"),
             Flag("-o, --output FILE", "path"),
+            Flag("--all", "on"),
+            Flag("-y, --yes", "on"),
+            Flag("--json", "on"),
         ),
     ),
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
@@ -259,10 +273,14 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
-  qcode sessions list [WORDS]|show ID|delete ID
+  qcode sessions list [WORDS] [--json]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
+  qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
+                                  Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
+  qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
+                                  takes the flags of Model, Output limits, Limits, Permissions and Other
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
   qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it
   qcode mcp list|show NAME|approve NAME      tool servers, and what of them waits for you; takes -C, --trust

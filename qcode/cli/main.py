@@ -65,6 +65,14 @@ def _dispatch(given: list[str]) -> int:
     if "--version" in before:
         put(f"{VERSION}\n")
         return ExitCode.OK
+    if given and given[0] == "acp":
+        from qcode.cli.acp import run_acp_command
+
+        return run_acp_command(given[1:])
+    if given == ["--login"]:
+        from qcode.cli.acp import log_in
+
+        return log_in()
     if given and given[0] in SUBCOMMANDS:
         from qcode.cli.config import run_subcommand
 
@@ -88,7 +96,7 @@ def _dispatch(given: list[str]) -> int:
 
 def _is_pipe(options: Options) -> bool:
     """Return whether a run is pipe mode; raise `CommandLineError` for a flag that has no effect in the app."""
-    if options.is_pipe or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
+    if options.print or options.input_format != "text" or not _is_terminal(0) or not _is_terminal(1):
         return True
     if flags := pipe_flags(options):
         raise CommandLineError(f"{flags[0]} is for pipe mode: add -p")

@@ -77,7 +77,7 @@ def _reported(wanted: OutputFormat, options: Options) -> Iterator[None]:
 def _facts(options: Options | None) -> InitFacts:
     """Return the facts about a run that has not begun."""
     model = options.model_name if options is not None else ""
-    mode = options.mode if options is not None else None
+    mode = options.permission_mode if options is not None else None
     try:
         cwd = str(Path.cwd())
     except OSError:
@@ -113,7 +113,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
         return None
     from qcode.config.definitions import load_custom_commands
 
-    found = load_custom_commands(context.paths.config_dir, context.root, is_trusted=context.is_trusted)
+    found = load_custom_commands(context.user_folder, context.root, is_trusted=context.is_trusted)
     for problem in found.problems:
         say(problem)
     return found.typed(typed)
@@ -125,10 +125,10 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
     has_lines = options.input_format == "stream-json"
     piped = "" if has_lines else read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
     attached: tuple[Block, ...] = ()
-    if options.files or "@" in typed:
+    if options.file or "@" in typed:
         from qcode.agent.context.attachments import attachments
 
-        attached = attachments(options.files, typed, context.folder, foreign)
+        attached = attachments(map(Path, options.file), typed, context.folder, foreign)
     if foreign:
         from qcode.agent.context.attachments import foreign_mentions
 

@@ -76,7 +76,7 @@ def ask_unseen(text: str) -> str:
         raise InputError("this terminal cannot hide what you type; pipe the key in instead") from None
 
 
-def working_folder(cwd: Path | None) -> Path:
+def working_folder(cwd: Path | str | None) -> Path:
     """Change to the working folder of a run and return it; raise `QcodeError` if that fails."""
     try:
         if cwd is not None:

@@ -89,18 +89,18 @@ class CustomCommands:
 
 
 def load_custom_commands(
-    config_dir: Path, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
+    config_dir: Path | None, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
 ) -> CustomCommands:
-    """Load the commands of the user and, in a trusted folder, of the project.
+    """Load the commands of the user (None: those do not apply) and, in a trusted folder, of the project.
 
     If names collide, the user's command wins over the project's, and a name in `taken` (a command of the app) over
     both. Each command that loses is reported as a problem.
     """
     found: dict[str, CustomCommand] = {}
     problems: list[str] = []
-    folders = [(config_dir / COMMANDS_FOLDER, False)]
+    folders = [] if config_dir is None else [(config_dir / COMMANDS_FOLDER, False)]
     project = project_root / PROJECT_FOLDER / COMMANDS_FOLDER
-    if is_trusted and not is_same_folder(project, folders[0][0]):
+    if is_trusted and not (folders and is_same_folder(project, folders[0][0])):
         folders.append((project, True))
     for folder, is_project in folders:
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
@@ -250,14 +250,17 @@ class CustomAgents:
 
 
 def load_custom_agents(
-    config_dir: Path, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
+    config_dir: Path | None, project_root: Path, *, is_trusted: bool, taken: Sequence[str] = ()
 ) -> CustomAgents:
-    """Load the agents of the user and, in a trusted folder, of the project; names in `taken` are refused."""
+    """Load the agents of the user (None: those do not apply) and, in a trusted folder, of the project.
+
+    Names in `taken` are refused.
+    """
     found: dict[str, CustomAgent] = {}
     problems: list[str] = []
-    folders: list[tuple[Path, Path | None]] = [(config_dir / AGENTS_FOLDER, None)]
+    folders: list[tuple[Path, Path | None]] = [] if config_dir is None else [(config_dir / AGENTS_FOLDER, None)]
     project = project_root / PROJECT_FOLDER / AGENTS_FOLDER
-    if is_trusted and not is_same_folder(project, folders[0][0]):
+    if is_trusted and not (folders and is_same_folder(project, folders[0][0])):
         folders.append((project, project_root))
     for folder, inside in folders:
         for name, file in named_files(folder, problems, inside=inside):

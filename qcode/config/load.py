@@ -50,25 +50,28 @@ def load(
     project_root: Path,
     is_trusted: bool,
     *,
-    settings_file: Path | None = None,
+    extra: Path | Mapping[str, object] | None = None,
+    user_config: bool = True,
 ) -> Settings:
     """Return the merged settings.
 
     `flags` maps dotted names of keys (`output.max_tokens`) to values, None for a flag that was not given.
-    `settings_file` is named on the command line; it overrides the environment, and single flags override it. Raise
+    `extra` is a file named on the command line, or such settings; it overrides the environment, and single flags
+    override it. Without `user_config` only the tables of `_OF_THE_MACHINE` are taken from the user's file. Raise
     `ConfigError` for an invalid file or value, with one line that names the file, the line and the nearest key.
     """
     caps, warnings = cap_layer(env)
-    layers = [caps, file_layer(paths.config_file, "user")]
+    own = file_layer(paths.config_file, "user")
+    layers = [caps, own if user_config else own.only(_OF_THE_MACHINE)]
     project = project_file(project_root)
-    if not _is_same(project, paths.config_file) and (settings_file is None or not _is_same(project, settings_file)):
+    if not _is_same(project, paths.config_file) and not (isinstance(extra, Path) and _is_same(project, extra)):
         if is_trusted:
             layers.append(file_layer(project, "project"))
         elif project.is_file():
             warnings += (f"{project} is ignored: this folder is not trusted",)
     layers.append(environment_layer(env))
-    if settings_file is not None:
-        layers.append(file_layer(settings_file, "extra"))
+    if extra is not None:
+        layers.append(file_layer(extra, "extra") if isinstance(extra, Path) else mapping_layer(extra))
     layers.append(flag_layer(flags))
     return _settings(_merged(layers), _tables(layers), warnings)
 
@@ -225,6 +228,12 @@ KeyPath: TypeAlias = "tuple[str, ...]"
 Scope: TypeAlias = Literal["user", "project", "extra"]
 
 _MAX_BYTES = 1 << 20
+_GIVEN = "Options(settings=...)"
+"""Stands for the file in errors and origins of settings that a program gives."""
+_OF_THE_MACHINE = frozenset(
+    {"model", "small_model", "fallback", "fallback_on", "providers", "models", "network", "output"}
+)
+"""The keys that also count without the user's configuration: how models are reached, and how much they may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +252,11 @@ class Layer:
     values: dict[KeyPath, Value] = field(default_factory=dict)
     tables: dict[KeyPath, Origin] = field(default_factory=dict)
 
+    def only(self, names: frozenset[str]) -> Layer:
+        """Return the part of the layer under these keys of the top level."""
+        values = {path: value for path, value in self.values.items() if path[0] in names}
+        return Layer(values, {path: origin for path, origin in self.tables.items() if path[0] in names})
+
 
 def file_layer(file: Path, scope: Scope) -> Layer:
     """Read a TOML file. A missing file is an empty layer, unless the user named it (`extra`).
@@ -252,7 +266,12 @@ def file_layer(file: Path, scope: Scope) -> Layer:
     text = read_toml_text(file, is_needed=scope == "extra")
     if text is None:
         return Layer()
-    return _FileReader(file, scope, text).layer()
+    return _LayerReader(file, scope, parse_toml(text, file), text).layer()
+
+
+def mapping_layer(settings: Mapping[str, object]) -> Layer:
+    """Return settings that a program gives as nested mappings; raise `ConfigError` as for a file."""
+    return _LayerReader(Path(_GIVEN), "extra", settings).layer()
 
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
@@ -294,16 +313,19 @@ def checked(key: Key, path: KeyPath, value: object, subject: str = "") -> object
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.words}{hint}")
 
 
-class _FileReader:
-    def __init__(self, file: Path, scope: Scope, text: str) -> None:
+class _LayerReader:
+    """Reads the parsed content of a file, or of a mapping that has no text and no lines."""
+
+    def __init__(self, file: Path, scope: Scope, content: Mapping[str, object], text: str | None = None) -> None:
         self._file = file
         self._scope = scope
+        self._content = content
         self._text = text
         self._lines: dict[KeyPath, int] | None = None
 
     def layer(self) -> Layer:
         layer = Layer()
-        for path, value in self._walk(parse_toml(self._text, self._file), (), layer):
+        for path, value in self._walk(self._content, (), layer):
             place = canonical(path)
             if place in layer.values:
                 self._fail(path, f"{dotted(place)} is set twice, directly and in a network table; keep one")
@@ -318,7 +340,7 @@ class _FileReader:
                 yield path, self._accepted(key, path, value)
             elif not is_table(path):
                 self._fail(path, f"unknown key {dotted(path)}; the nearest is {nearest(path)}")
-            elif isinstance(value, dict):
+            elif isinstance(value, Mapping):
                 yield from self._walk(value, path, layer)
                 if len(path) == 2:
                     layer.tables[path] = self._origin(path)
@@ -352,18 +374,23 @@ class _FileReader:
             self._fail(path, f"{dotted(path)}: {SERVER_NAME_WORDS}")
 
     def _origin(self, path: KeyPath) -> Origin:
-        return Origin("file", f"{self._file}:{self._line(path)}", self._scope == "project")
+        line = self._line(path)
+        return Origin("file", f"{self._file}:{line}" if line else str(self._file), self._scope == "project")
 
     def _items(self, path: KeyPath, value: object) -> tuple[Origin, ...]:
         key = find_key(canonical(path))
         if key is None or not key.meta.is_joined or not isinstance(value, tuple):
             return ()
+        if self._text is None:
+            return (self._origin(path),) * len(value)
         from qcode.config.lines import find_item_lines
 
         lines = find_item_lines(self._text).get(path, ())
         return tuple(Origin("file", f"{self._file}:{line}", self._scope == "project") for line in lines)
 
-    def _line(self, path: KeyPath) -> int:
+    def _line(self, path: KeyPath) -> int | None:
+        if self._text is None:
+            return None
         if self._lines is None:
             from qcode.config.lines import find_lines
 

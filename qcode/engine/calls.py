@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
@@ -165,6 +165,7 @@ class CallRound:
     _begun: int = 0
     _noted: int = 0
     _ran: set[int] = field(default_factory=set)
+    _revised: dict[int, ToolCall] = field(default_factory=dict)
     _has_counted_repair: bool = False
     _has_impossible: bool = False
 
@@ -212,16 +213,21 @@ class CallRound:
         if answer.text:
             if state == "repeating":
                 self.limits.deny(judged.call, is_repeated=True)
-            settled = self._settle(index, ToolOutcome(answer.text, summary=answer.text.split("\n", 1)[0]), "done")
+            summary = answer.summary or answer.text.split("\n", 1)[0]
+            settled = self._settle(index, ToolOutcome(answer.text, summary=summary), "done")
             return [*settled, *self.advance(elapsed)]
         if answer.is_allowed:
             if state == "repeating":
                 self.limits.same.forget()
             self._open[index] = "running"
-            arguments = parse_object(judged.call.arguments) or {}
-            spec = self.tools.get(judged.call.name)
+            call, arguments = judged.call, answer.revised
+            if arguments is None:
+                arguments = parse_object(call.arguments) or {}
+            else:
+                self._revised[index] = call = replace(call, arguments=json.dumps(arguments))
+            spec = self.tools.get(call.name)
             is_backgroundable = spec is not None and spec.is_backgroundable
-            return [Emit(ToolStarted(judged.call, is_backgroundable)), RunTool(judged.call, arguments)]
+            return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
         self.denials.append(Denial(judged.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
         if self.limits.deny(judged.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
@@ -335,7 +341,9 @@ class CallRound:
         """Reject a truncated or malformed call, and count it against its budget, once per reply."""
         judged = self.calls[index]
         name, is_cut = judged.call.name, judged.state == "incomplete"
-        if is_cut and writes_files:
+        if is_cut and judged.escalates_next:
+            text = synthetic.send_again_text(name, judged.cap)
+        elif is_cut and writes_files:
             rejections = self.limits.rejected_write(name, judged.raw)
             text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections, self._adds_by)
         else:
@@ -363,15 +371,18 @@ class CallRound:
             self.limits.impossible += 1
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
-        call = self.calls[index].call
+        sent = self.calls[index].call
+        call = self._revised.get(index, sent)
         has_run = self._open.pop(index, None) == "running"
+        if call is not sent:
+            outcome = synthetic.outcome_of_revised(sent, call, outcome)
         self._results[index] = ToolResult(
             call.call_id, call.name, outcome.content, is_error=outcome.is_error, images=outcome.images
         )
         if has_run:
             self._ran.add(index)
         self._note_repetition()
-        return [Emit(ToolFinished(call, outcome, state))]
+        return [Emit(ToolFinished(call, outcome, state, is_revised=call is not sent))]
 
     def _note_repetition(self) -> None:
         """Record results in the order of the calls, not in the order in which they arrived."""

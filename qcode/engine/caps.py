@@ -30,7 +30,10 @@ _HIT_FLOOR, _HIT_SHARE = 2, 0.005
 
 @dataclass(frozen=True, slots=True)
 class OutputSettings:
-    """The user's settings for output limits; `override` is a cap from a flag, a config file or the environment."""
+    """The user's settings for output limits; `override` is a cap from a flag, a config file or the environment.
+
+    `is_append_only`: the front end cannot take text back, so a reply with text is continued and never starts over.
+    """
 
     override: int | None = None
     can_escalate: bool = True
@@ -42,6 +45,7 @@ class OutputSettings:
     max_total_output_chars: int | None = None
     min_escalation_gain: float = MIN_ESCALATION_GAIN
     learn_first_cap: bool = True
+    is_append_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

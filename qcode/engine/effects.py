@@ -54,15 +54,19 @@ class ToolEnded:
 class ApprovalAnswered:
     """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
-    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `diff` is
-    the change that was denied, for the user only.
+    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `summary`
+    is that answer in one line for the user, if it is not the first line of the text. `diff` is the change that was
+    denied, for the user only. `revised` are the arguments with which the user lets the call run, None if they are those
+    of the model.
     """
 
     call_id: str
     is_allowed: bool
     reason: str = ""
     text: str = ""
+    summary: str = ""
     diff: str = ""
+    revised: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
-from qcode.text.json import DuplicateKeyError, parse_arguments
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.tools import ToolOutcome
+from qcode.text.json import DuplicateKeyError, JsonObject, parse_arguments, parse_object
 from qcode.text.numbers import count_text
 
 RESUME_TAIL_CHARS = 1_200
@@ -113,6 +117,14 @@ def split_guidance(name: str, raw: str, cap: int, rejections: int, adds_by: str 
     return text
 
 
+def send_again_text(name: str, cap: int) -> str:
+    """Return the result of a truncated call if the next request has a larger cap."""
+    return (
+        f"The `{name}` call was truncated by the output limit of {cap} tokens; nothing was run. Send it again: the "
+        "limit is higher now."
+    )
+
+
 def cut_call_text(name: str, cap: int) -> str:
     """Return the result of any other truncated call."""
     return (
@@ -160,3 +172,30 @@ def _unescaped(piece: str) -> str:
 def _neutralised(text: str, tag: str) -> str:
     """Escape every tag of that name inside `text`, so that the text cannot close the tag around it."""
     return re.sub(rf"<(\s*+/?+\s*+{tag})", r"<\\\1", text, flags=re.IGNORECASE)
+
+
+def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome) -> ToolOutcome:
+    """Return the outcome of a call that the user edited before it ran, with a note to the model on what ran."""
+    shown = outcome.content if outcome.shown is None else outcome.shown
+    before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
+    told = "\n".join(
+        ["The user edited this call before it ran. What ran:", *_revised_arguments(before, after), "The result:"]
+    )
+    return replace(outcome, content=f"{told}\n{outcome.content}", shown=shown)
+
+
+def _revised_arguments(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    """Yield a line or more for each argument that differs: a long text as a diff, anything else as its new value."""
+    from qcode.text.diff import unified_diff  # loads with the first call that was edited
+
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        if name not in after:
+            yield f"- `{name}` was removed."
+        elif name in before and old == new:
+            continue
+        elif isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
+            yield f"- `{name}` with these changes:"
+            yield from list(unified_diff(old.split("\n"), new.split("\n"), "sent", "ran"))[2:]
+        else:
+            yield f"- `{name}`: {new if isinstance(new, str) else json.dumps(new)}"

@@ -169,6 +169,7 @@ class Turn:
         self._paused_text = ""
         self._is_answered = False
         self._compaction = CompactionScheduler(settings.compaction)
+        self._escalates_next = False
 
     @property
     def is_over(self) -> bool:
@@ -246,6 +247,7 @@ class Turn:
             can_make_room=self._compaction.is_able,
             fallback=settings.fallback,
             note=self.tally.limits_note,
+            starts_escalated=self._escalates_next,
         )
 
     def _history(self) -> tuple[Message, ...]:
@@ -297,6 +299,7 @@ class Turn:
         return self._from_reply(reply, [*skipped, changed, *effects])
 
     def _reply_decided(self, result: ReplyResult) -> list[Effect]:
+        self._escalates_next = result.escalates_next
         text = self._paused_text + (result.message.text if result.message else "")
         if self._paused_text and self._said:
             self._said.pop()

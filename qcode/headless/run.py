@@ -31,7 +31,6 @@ from qcode.headless.lines import (
     signal_arguments,
     structured_answer,
 )
-from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
     NO_OPTIONS,
@@ -63,6 +62,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.protocol.usage import Usage
+from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean
 from qcode.values import dataclass
 
@@ -140,12 +140,12 @@ class RunOutput:
 
     @property
     def is_verbose(self) -> bool:
-        return self.agent.context.options.is_verbose
+        return self.agent.context.options.verbose
 
     async def introduce(self) -> None:
         """Write the `init` line, and with `-v` the model and the mode, before the first turn."""
         agent, conversation = self.agent, self.agent.conversation
-        await agent.toolbox.settle()
+        await agent.toolbox.wait_for_servers()
         if self.format == "stream-json":
             tools = tuple(tool.name for tool in conversation.tools)
             facts = InitFacts(

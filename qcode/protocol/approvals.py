@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qcode.protocol.messages import ToolCall
+    from qcode.protocol.tools import ChangedFile
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
+MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
+"""Other names of modes that the user may type: the front ends show `default` as `ask`."""
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, as start and end."""
@@ -34,14 +37,24 @@ without asking, for the session.
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """The part of a call that the user may edit before it runs: its `text`, and a file name that suits an editor."""
+
+    text: str
+    file_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolApproval:
-    """May this call run? Decided by `Allow` or `Deny`.
+    """May this call run? Decided by `Allow`, `Deny` or `Revise`.
 
     `detail` is the exact command or unified diff, which `kind` tells apart. `rule` is the narrow rule that the scopes
     `session` and `folder` add, empty if neither is offered; `is_keepable`: `folder` is offered. `agent` is the task of
     the sub-agent whose call it is, in the words of the model; empty for a call of the conversation itself. `why` says
     in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes; `prefix_rule` and
-    `sandboxed_rule` are the rules of two of them.
+    `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, None if nothing can be edited.
+    `is_revised`: the user has edited the call, and `call` has the arguments with which it would run.
+    `changes` as in `ToolOutcome`.
     """
 
     call: ToolCall
@@ -55,6 +68,9 @@ class ToolApproval:
     offers: tuple[Scope, ...] = ()
     prefix_rule: str = ""
     sandboxed_rule: str = ""
+    draft: Draft | None = None
+    is_revised: bool = False
+    changes: tuple[ChangedFile, ...] = ()
 
     @property
     def id(self) -> str:
@@ -198,7 +214,17 @@ class AcceptPlan:
     mode: ApprovalMode = "default"
 
 
-Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """Edit the call: `text` replaces its draft. It is judged again, and asked for again with the same id.
+
+    If the edited call is invalid or a rule denies it, a notice says so, and the call is asked for as it was.
+    """
+
+    text: str
+
+
+Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise
 """One that the approval does not take denies it, and a notice says so."""
 
 
@@ -214,12 +240,14 @@ class TurnOptions:
     `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt, as
     start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
     the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
+    `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
     """
 
     model: str = ""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Spans = ()
     shown: str = ""
+    is_append_only: bool = False
 
 
 NO_OPTIONS = TurnOptions()

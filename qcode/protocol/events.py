@@ -123,13 +123,15 @@ class ToolOutput:
 class ToolFinished:
     """A call has its result. `state`: `done`, `failed`, `denied` (by the user or a rule), `rejected` (never run).
 
-    `seconds` is how long it ran, None if it did not or that is not known.
+    `seconds` is how long it ran, None if it did not or that is not known. `is_revised`: the user edited the call before
+    it ran, and `call` has the arguments with which it ran.
     """
 
     call: ToolCall
     outcome: ToolOutcome
     state: CallState
     seconds: float | None = None
+    is_revised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

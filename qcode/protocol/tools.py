@@ -56,6 +56,7 @@ class ToolSpec:
     `reads_when` is an argument, and those of its values with which a call changes nothing. `is_hosted`: the model's
     host runs the tool, and the result is part of the reply. `edits_by` is how a call changes a part of a file: a model
     is offered one of the two ways. `is_for_sub_agents`: a sub-agent may be offered the tool, not only the conversation.
+    `draft` is the argument that the user may edit as plain text before a call runs; without it, they edit all as JSON.
     `safety` is the basis of the policy's verdict; a tool without it, such as one from a tool server, is never trusted.
     """
 
@@ -70,6 +71,7 @@ class ToolSpec:
     is_hosted: bool = False
     edits_by: Literal["", "passage", "patch"] = ""
     is_for_sub_agents: bool = True
+    draft: str = ""
     safety: Safety | None = None
 
     @property
@@ -91,10 +93,21 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """The whole text of a file before and after a change; `path` is absolute, `old_text` is None for a new file."""
+
+    path: str
+    old_text: str | None
+    new_text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff.
 
-    `shown` is the output as the user sees it, without notes to the model; None: it is `content`.
+    `shown` is the output as the user sees it, without notes to the model; None: it is `content`. `exit_code` is that
+    of a command, negative for a signal. `changes` are there only if the front end asked for them
+    (`Agent.report_file_texts`), without files that are not text or whose contents must not be shown.
     """
 
     content: str
@@ -103,6 +116,8 @@ class ToolOutcome:
     diff: str = ""
     images: tuple[Image, ...] = ()
     shown: str | None = None
+    exit_code: int | None = None
+    changes: tuple[ChangedFile, ...] = ()
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure

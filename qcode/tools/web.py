@@ -85,6 +85,7 @@ class Fetch:
             "required": ["url"],
             "additionalProperties": False,
         },
+        draft="url",
         safety=Fetches("url"),
     )
 

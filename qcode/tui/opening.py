@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from qcode.agent.agent import Agent
 from qcode.agent.context.attachments import attachments
 from qcode.agent.models.selection import Selection
@@ -18,7 +20,7 @@ from qcode.tui.commands.table import COMMANDS, as_command
 def open_agent(context: RunContext, selection: Selection) -> Agent:
     """Return the agent, with the files from flags attached; raise `QcodeError`."""
     _check_keys(context.settings)
-    attached = attachments(context.options.files, "", context.folder)
+    attached = attachments(map(Path, context.options.file), "", context.folder)
     agent = Agent.begin(context, selection)
     agent.conversation.attach(attached)
     context.keys.be_brief()

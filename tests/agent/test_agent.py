@@ -62,7 +62,7 @@ def play(agent: Agent, prompt: str) -> list[TurnEvent]:
     return asyncio.run(run())
 
 
-def test_what_the_person_says_of_a_model_beats_the_catalog() -> None:
+def test_configured_model_facts_override_the_catalog() -> None:
     known = facts_of("openai", "gpt-4o", None)
     price = Price(Decimal(1), Decimal(2))
     given = facts_of("openai", "gpt-4o", ModelSettings(max_output_tokens=99, images=False, price=price))
@@ -71,13 +71,13 @@ def test_what_the_person_says_of_a_model_beats_the_catalog() -> None:
     assert given == replace(known, max_output_tokens=99, images=False, price=price)
 
 
-def test_of_a_model_nobody_knows_there_are_no_facts_but_those_given() -> None:
+def test_unknown_model_has_only_configured_facts() -> None:
     assert facts_of("lab", "x", None).context_window is None
     facts = facts_of("lab", "x", ModelSettings(context_window=1000, prefill=True, inline_thinking=True))
     assert (facts.context_window, facts.prefill, facts.inline_thinking, facts.images) == (1000, True, True, None)
 
 
-def test_rules_of_the_tools_follow_the_mode(here: Here) -> None:
+def test_tool_rules_follow_the_mode(here: Here) -> None:
     agent = here.open("--permission-mode", "plan")
     conversation, workspace = agent.conversation, agent.toolbox.workspace
     with pytest.raises(Exception, match="plan mode"):
@@ -89,7 +89,7 @@ def test_rules_of_the_tools_follow_the_mode(here: Here) -> None:
         workspace.resolve("new.txt", "write")
 
 
-def test_long_output_lies_in_a_private_folder_that_is_read_unasked_and_goes_with_the_session(here: Here) -> None:
+def test_long_output_is_in_a_private_folder_that_is_readable_and_deleted_at_the_end(here: Here) -> None:
     agent = here.open()
     scratch, policy = agent.toolbox.workspace.scratch, agent.conversation.policy
     assert scratch.stat().st_mode & 0o777 == 0o700
@@ -100,7 +100,7 @@ def test_long_output_lies_in_a_private_folder_that_is_read_unasked_and_goes_with
     assert not scratch.exists()
 
 
-def test_a_private_folder_nobody_released_goes_with_its_owner(here: Here) -> None:
+def test_private_folder_that_was_not_released_is_deleted_with_its_owner(here: Here) -> None:
     agent = here.open()
     scratch = agent.toolbox.workspace.scratch
     agent.conversation.release()
@@ -112,14 +112,14 @@ def test_a_private_folder_nobody_released_goes_with_its_owner(here: Here) -> Non
     assert not path.exists()
 
 
-def test_commands_are_judged_with_the_path_they_run_with(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_judged_with_the_path_variable_they_run_with(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "bin:/usr/bin::/bin")
     agent = here.open()
     assert agent.conversation.policy.search_path == "/usr/bin:/bin"
     agent.conversation.release()
 
 
-def test_the_briefing_follows_the_mode(here: Here) -> None:
+def test_mode_instructions_follow_the_mode(here: Here) -> None:
     context = here.context("--permission-mode", "plan")
     agent = Agent.begin(context, named("demo/demo", context.settings, ""))
     agent.release()
@@ -127,7 +127,7 @@ def test_the_briefing_follows_the_mode(here: Here) -> None:
     assert "Plan mode" not in agent.prompts.system("demo/demo", "default")
 
 
-def test_a_session_goes_on_and_a_copy_leaves_it_alone(here: Here) -> None:
+def test_session_is_resumed_and_a_fork_leaves_it_unchanged(here: Here) -> None:
     first = here.open()
     play(first, "hello")
     stored = first.conversation.messages
@@ -140,7 +140,7 @@ def test_a_session_goes_on_and_a_copy_leaves_it_alone(here: Here) -> None:
     again.conversation.release()
 
 
-def test_without_a_session_an_old_one_goes_on_in_memory_only(here: Here) -> None:
+def test_resumed_session_that_is_not_saved_stays_in_memory(here: Here) -> None:
     first = here.open()
     play(first, "hello")
     (file,) = here.home.rglob("*.jsonl")
@@ -152,14 +152,14 @@ def test_without_a_session_an_old_one_goes_on_in_memory_only(here: Here) -> None
     assert file.read_bytes() == before
 
 
-def test_no_session_to_go_on_with_is_said(here: Here) -> None:
+def test_missing_session_to_resume_is_reported(here: Here) -> None:
     agent = here.open("-c")
     assert len(agent.notices) == 1
     assert "starting a new one" in agent.notices[0]
     agent.conversation.release()
 
 
-def test_what_a_prompt_names_and_cannot_be_attached_is_said(here: Here) -> None:
+def test_mention_that_cannot_be_attached_is_reported(here: Here) -> None:
     (here.work / "bad.bin").write_bytes(b"\0")
     events = play(here.open(), "look at @bad.bin")
     (notice,) = [event for event in events if isinstance(event, Notice)]
@@ -167,7 +167,7 @@ def test_what_a_prompt_names_and_cannot_be_attached_is_said(here: Here) -> None:
     assert isinstance(events[-1], TurnEnded)
 
 
-def test_in_pipe_mode_a_prompt_is_not_searched_and_has_a_limit(here: Here) -> None:
+def test_prompt_in_pipe_mode_has_a_size_limit_and_no_mentions(here: Here) -> None:
     (here.work / "a.txt").write_text("inside")
     agent = here.open(is_attended=False)
     events = play(agent, "look at @a.txt")
@@ -176,7 +176,7 @@ def test_in_pipe_mode_a_prompt_is_not_searched_and_has_a_limit(here: Here) -> No
 
 
 @pytest.mark.parametrize(("typed", "index"), [("", 0), ("2", 1), ("1", 0)])
-def test_a_session_is_chosen_from_a_list(typed: str, index: int, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_is_chosen_from_a_list(typed: str, index: int, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     for prompt in ("the first\x1b[2J one", "the second one"):
         play(here.open(), prompt)
     shown: list[str] = []
@@ -195,13 +195,13 @@ def test_a_session_is_chosen_from_a_list(typed: str, index: int, here: Here, mon
     chosen.conversation.release()
 
 
-def test_a_session_cannot_be_chosen_where_nobody_is(here: Here) -> None:
+def test_session_cannot_be_chosen_without_a_user(here: Here) -> None:
     with pytest.raises(QcodeError, match="-c for the latest") as raised:
         cli_context.with_chosen_session(here.context("-p", "x", "-r", "-m", "demo/demo", is_attended=False))
     assert raised.value.exit_code == 2
 
 
-def test_a_budget_needs_a_price_for_the_first_model_and_for_the_next(here: Here) -> None:
+def test_budget_needs_a_price_for_the_first_model_and_for_the_next(here: Here) -> None:
     agent = here.open("--max-budget-usd", "1")
     with pytest.raises(ValueError, match=r'price in \[models."ollama/x"\]'):
         agent.conversation.set_model("ollama/x")
@@ -212,7 +212,7 @@ def test_a_budget_needs_a_price_for_the_first_model_and_for_the_next(here: Here)
     assert raised.value.exit_code == 2
 
 
-def test_what_is_wrong_with_a_flag_is_wrong_usage_and_in_a_file_bad_config(here: Here) -> None:
+def test_invalid_flag_is_a_usage_error_and_an_invalid_file_a_config_error(here: Here) -> None:
     with pytest.raises(QcodeError, match="closing bracket") as raised:
         here.context("--disallowed-tools", "shell(rm")
     assert raised.value.exit_code == 2
@@ -222,7 +222,7 @@ def test_what_is_wrong_with_a_flag_is_wrong_usage_and_in_a_file_bad_config(here:
     assert raised.value.exit_code == 52
 
 
-def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_required_sandbox_prevents_the_start(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SessionSandbox, "sandbox", None)
     (here.home / "config.toml").write_text('[tools]\nsandbox = "required"\n')
     with pytest.raises(QcodeError, match=r"config.toml:2: tools.sandbox") as raised:
@@ -230,15 +230,15 @@ def test_a_sandbox_that_is_required_and_not_there_is_no_start(here: Here, monkey
     assert raised.value.exit_code == 52
 
 
-def test_added_folders_are_full_paths(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_folders_become_absolute_paths(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(here.work)
     context = here.context("--add-dir", "../other")
-    assert [path.resolve() for path in context.options.add_dirs] == [tmp_path / "other"]
-    assert all(path.is_absolute() for path in context.options.add_dirs)
+    assert [path.resolve() for path in context.added] == [tmp_path / "other"]
+    assert all(path.is_absolute() for path in context.added)
 
 
-def test_pipe_mode_trusts_what_was_remembered_and_else_nothing(here: Here) -> None:
+def test_pipe_mode_trusts_only_remembered_folders(here: Here) -> None:
     (here.work / "AGENTS.md").write_text("Say moo.")
     unknown = here.open(is_attended=False)
     assert (unknown.conversation.policy.is_trusted, unknown.prompts.instructions.files) == (False, ())
@@ -250,7 +250,7 @@ def test_pipe_mode_trusts_what_was_remembered_and_else_nothing(here: Here) -> No
     known.conversation.release()
 
 
-def test_a_secret_header_is_in_no_session(here: Here) -> None:
+def test_secret_header_is_not_stored_in_a_session(here: Here) -> None:
     (here.home / "config.toml").write_text(
         '[providers.lab]\ntype = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n'
         'headers = { Authorization = "Bearer canary-0123", X-Team = "production" }\n'

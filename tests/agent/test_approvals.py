@@ -47,7 +47,7 @@ def two_files(base: Path, **given: object) -> Talk:
     return talk(base, calls_reply(*calls), text_reply("Done."), **given)  # type: ignore[arg-type]  # what `talk` takes
 
 
-def test_an_edit_offers_all_edits_and_a_yes_to_them_switches_the_mode(tmp_path: Path) -> None:
+def test_accepting_all_edits_switches_the_mode(tmp_path: Path) -> None:
     it = two_files(tmp_path)
     asked, results = asked_in(it, answering(it, "edits"))
     assert [(one.kind, one.offers, one.why) for one in asked] == [("edit", ("edits",), "")]
@@ -55,7 +55,7 @@ def test_an_edit_offers_all_edits_and_a_yes_to_them_switches_the_mode(tmp_path: 
     assert [one.state for one in results] == ["done", "done"]
 
 
-def test_a_command_says_why_it_asks_and_that_no_sandbox_holds_it(tmp_path: Path) -> None:
+def test_approval_of_a_command_gives_its_reason_and_the_missing_sandbox(tmp_path: Path) -> None:
     it = talk(tmp_path, RUN, text_reply("Done."))
     (asked,), _ = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny()))
     assert asked.kind == "command"
@@ -64,14 +64,14 @@ def test_a_command_says_why_it_asks_and_that_no_sandbox_holds_it(tmp_path: Path)
     assert "edits" not in asked.offers
 
 
-def test_a_scope_that_was_not_offered_is_once(tmp_path: Path) -> None:
+def test_scope_that_was_not_offered_means_once(tmp_path: Path) -> None:
     it = talk(tmp_path, RUN, RUN, text_reply("Done."))
     asked, _ = asked_in(it, answering(it, "edits", "once"))
     assert len(asked) == 2
     assert it.conversation.mode == "default"
 
 
-def test_a_mode_that_allows_an_open_edit_runs_it_and_asks_no_more(tmp_path: Path) -> None:
+def test_switch_to_a_mode_that_allows_an_open_edit_runs_it(tmp_path: Path) -> None:
     it = two_files(tmp_path)
     asked, results = asked_in(it, lambda _: it.conversation.set_mode("accept-edits"))
     assert len(asked) == 1
@@ -79,7 +79,7 @@ def test_a_mode_that_allows_an_open_edit_runs_it_and_asks_no_more(tmp_path: Path
     assert (it.work / "a.txt").read_text() == "x\n"
 
 
-def test_accepting_edits_does_not_answer_for_a_command(tmp_path: Path) -> None:
+def test_accepting_edits_does_not_approve_a_command(tmp_path: Path) -> None:
     it = talk(tmp_path, RUN, text_reply("Done."))
 
     def decide(approval: ToolApproval) -> None:
@@ -90,7 +90,7 @@ def test_accepting_edits_does_not_answer_for_a_command(tmp_path: Path) -> None:
     assert [one.state for one in results] == ["denied"]
 
 
-def test_a_denied_edit_keeps_its_diff_for_the_user_and_not_for_the_model(tmp_path: Path) -> None:
+def test_denied_edit_shows_its_diff_to_the_user_and_not_to_the_model(tmp_path: Path) -> None:
     it = talk(tmp_path, WRITE, text_reply("Done."))
     (asked,), (result,) = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny("no file")))
     assert result.state == "denied"
@@ -101,7 +101,7 @@ def test_a_denied_edit_keeps_its_diff_for_the_user_and_not_for_the_model(tmp_pat
 
 
 @pytest.mark.parametrize("scope", ["once", "trust"])
-def test_a_restricted_folder_offers_trust_and_nothing_that_lasts(tmp_path: Path, scope: Scope) -> None:
+def test_restricted_folder_offers_trust_and_no_permanent_approval(tmp_path: Path, scope: Scope) -> None:
     it = two_files(tmp_path, is_trusted=False)
     asked, results = asked_in(it, answering(it, scope, scope))
     assert [(one.offers, one.rule, one.is_keepable) for one in asked] == 2 * [(("trust",), "", False)]
@@ -114,7 +114,7 @@ def test_a_restricted_folder_offers_trust_and_nothing_that_lasts(tmp_path: Path,
 PYTEST = call_reply("shell", {"command": "pytest --version"})
 
 
-def test_a_test_runner_may_run_without_asking_after_a_yes_to_its_rule(tmp_path: Path) -> None:
+def test_approved_rule_lets_a_test_runner_run_without_asking(tmp_path: Path) -> None:
     it = talk(tmp_path, PYTEST, call_reply("shell", {"command": "pytest -h"}), text_reply("Done."))
     asked, _ = asked_in(it, answering(it, "prefix"))
     assert [(one.prefix_rule, "prefix" in one.offers) for one in asked] == [("shell(pytest *)", True)]
@@ -122,7 +122,7 @@ def test_a_test_runner_may_run_without_asking_after_a_yes_to_its_rule(tmp_path: 
     assert (rule.text, rule.scope) == ("shell(pytest *)", "session")
 
 
-def test_a_yes_in_the_sandbox_runs_this_call_and_later_ones_there(tmp_path: Path) -> None:
+def test_approval_for_the_sandbox_runs_this_and_later_calls_there(tmp_path: Path) -> None:
     levels: list[Level | None] = []
     work = tmp_path / "work"
     policy = Policy("default", Rules.of(), True, work, probes=CLEAN)

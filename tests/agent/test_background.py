@@ -48,7 +48,7 @@ def play(it: Talk) -> list[TurnEvent]:
     return events
 
 
-def test_the_call_ends_with_its_output_so_far_and_the_job_goes_on(tmp_path: Path) -> None:
+def test_backgrounded_call_ends_with_its_output_and_the_job_continues(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": COMMAND}), listing(), text_reply("Fine."))
     events = play(it)
     assert [event.is_backgroundable for event in events if isinstance(event, ToolStarted)] == [True, False]
@@ -60,7 +60,7 @@ def test_the_call_ends_with_its_output_so_far_and_the_job_goes_on(tmp_path: Path
     assert it.conversation.background.calls == ()
 
 
-def test_too_many_jobs_are_refused_and_the_command_stays(tmp_path: Path) -> None:
+def test_full_job_list_keeps_the_command_in_the_foreground(tmp_path: Path) -> None:
     starts = [
         call_reply("shell", {"command": "sleep 60", "background": True}, call_id=f"job_{number}")
         for number in range(MAX_JOBS)

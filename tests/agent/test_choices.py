@@ -9,7 +9,7 @@ import pytest
 from qcode.agent.choices import Choices
 
 
-def test_what_was_chosen_is_found_again(tmp_path: Path) -> None:
+def test_saved_choices_are_read_back(tmp_path: Path) -> None:
     choices = Choices(tmp_path / "state")
     assert (choices.theme, choices.is_acquainted) == ("", False)
     choices.keep_acquainted()
@@ -19,7 +19,7 @@ def test_what_was_chosen_is_found_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"theme": 7, "acquainted": "yes"}'])
-def test_a_file_that_makes_no_sense_is_none(content: str, tmp_path: Path) -> None:
+def test_invalid_file_gives_no_choices(content: str, tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     choices.path.write_text(content)
     assert (choices.theme, choices.is_acquainted) == ("", False)
@@ -27,20 +27,20 @@ def test_a_file_that_makes_no_sense_is_none(content: str, tmp_path: Path) -> Non
     assert choices.theme == "dark"
 
 
-def test_where_nothing_can_be_kept_nothing_breaks(tmp_path: Path) -> None:
+def test_unwritable_home_breaks_nothing(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     Choices(file).keep_theme("dark")
     assert Choices(file).theme == ""
 
 
-def test_an_effort_that_is_none_is_no_effort(tmp_path: Path) -> None:
+def test_unknown_effort_is_ignored(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     choices.path.write_text('{"effort": "enormous", "recent": ["a", 7]}')
     assert (choices.effort, choices.recent) == (None, ("a",))
 
 
-def test_the_command_used_last_comes_first_and_old_ones_go(tmp_path: Path) -> None:
+def test_last_used_command_comes_first_and_old_ones_are_dropped(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     for number in range(20):
         choices.keep_recent(f"c{number}")

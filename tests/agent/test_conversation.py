@@ -51,7 +51,7 @@ from tests.fakes.scripted import (
 )
 
 
-def test_a_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
+def test_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
     it = talk(tmp_path, cut_text("lost"), cut_text("One, "), text_reply("two."))
     events = asyncio.run(it.play("count"))
     assert ended(events).text == "One, two."
@@ -60,7 +60,7 @@ def test_a_turn_is_stored_as_it_is_committed(tmp_path: Path) -> None:
     assert [attempt.is_discarded for attempt in loaded.entries[1].attempts] == [True, False, False]
 
 
-def test_an_approval_waits_for_the_person_and_always_is_remembered(tmp_path: Path) -> None:
+def test_approval_waits_for_the_user_and_always_is_remembered(tmp_path: Path) -> None:
     it = talk(
         tmp_path,
         call_reply("shell", {"command": "touch a"}),
@@ -85,7 +85,7 @@ def test_an_approval_waits_for_the_person_and_always_is_remembered(tmp_path: Pat
     assert [request.rule for request in asked if isinstance(request, ToolApproval)] == ["shell(touch a)"]
 
 
-def test_the_model_is_told_of_the_mode_of_each_turn(tmp_path: Path) -> None:
+def test_model_gets_the_mode_of_each_turn(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("a"), text_reply("b"))
 
     async def both() -> None:
@@ -98,7 +98,7 @@ def test_the_model_is_told_of_the_mode_of_each_turn(tmp_path: Path) -> None:
     assert [request.system for request in it.provider.requests] == ["Be brief (plan).", "Be brief (default)."]
 
 
-def test_a_denial_reaches_the_model_with_its_reason(tmp_path: Path) -> None:
+def test_denial_reaches_the_model_with_its_reason(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": "touch a"}), text_reply("All right."))
 
     def denying(event: TurnEvent) -> None:
@@ -112,7 +112,7 @@ def test_a_denial_reaches_the_model_with_its_reason(tmp_path: Path) -> None:
     assert "use git instead" in result.content
 
 
-def test_a_cancel_while_streaming_ends_at_once_and_keeps_the_text(tmp_path: Path) -> None:
+def test_cancel_while_streaming_ends_at_once_and_keeps_the_text(tmp_path: Path) -> None:
     hang = Hang()
     it = talk(tmp_path, [*begun("Half a ", "sentence"), hang])
 
@@ -126,7 +126,7 @@ def test_a_cancel_while_streaming_ends_at_once_and_keeps_the_text(tmp_path: Path
     assert len(it.provider.requests) == 1
 
 
-def test_a_cancel_in_a_backoff_sends_nothing_more(tmp_path: Path) -> None:
+def test_cancel_in_a_backoff_sends_nothing_more(tmp_path: Path) -> None:
     it = talk(tmp_path, fails(ErrorKind.RATE_LIMIT, retry_after=100), text_reply("never"))
 
     def cancelling(event: TurnEvent) -> None:
@@ -138,7 +138,7 @@ def test_a_cancel_in_a_backoff_sends_nothing_more(tmp_path: Path) -> None:
     assert len(it.provider.requests) == 1
 
 
-def test_a_cancel_while_escalating_brings_the_partial_back(tmp_path: Path) -> None:
+def test_cancel_while_escalating_restores_the_partial(tmp_path: Path) -> None:
     hang = Hang()
     it = talk(tmp_path, cut_text("The partial"), [*begun("The"), hang])
     seen: list[str] = []
@@ -154,7 +154,7 @@ def test_a_cancel_while_escalating_brings_the_partial_back(tmp_path: Path) -> No
     assert ended(events).text == "The partial"
 
 
-def test_leaving_the_iterator_keeps_what_was_shown(tmp_path: Path) -> None:
+def test_closed_iterator_keeps_the_shown_text(tmp_path: Path) -> None:
     it = talk(tmp_path, [*begun("Shown "), Hang()])
 
     async def leave() -> None:
@@ -168,7 +168,7 @@ def test_leaving_the_iterator_keeps_what_was_shown(tmp_path: Path) -> None:
     assert it.store.load(it.conversation.session_id).messages[-1] == assistant(Text("Shown "))
 
 
-def test_a_shell_command_shows_its_output_while_it_runs(tmp_path: Path) -> None:
+def test_shell_command_streams_its_output(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": "echo one; echo two"}), text_reply("Ok."), mode="bypass")
     events = asyncio.run(it.play("run"))
     assert "one" in "".join(event.text for event in events if isinstance(event, ToolOutput))
@@ -179,7 +179,7 @@ def test_a_shell_command_shows_its_output_while_it_runs(tmp_path: Path) -> None:
     assert max(shown) < events.index(finished), "what a command showed last comes before its result"
 
 
-def test_cancelling_a_shell_command_ends_it(tmp_path: Path) -> None:
+def test_cancel_ends_a_shell_command(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": "echo begun; sleep 60"}), mode="bypass")
 
     def cancelling(event: TurnEvent) -> None:
@@ -207,7 +207,7 @@ def test_steering_joins_the_running_turn(tmp_path: Path) -> None:
     assert it.provider.requests[1].messages[-1].text == "and be quick"
 
 
-def test_a_limit_that_was_learned_holds_for_the_next_turn_and_process(tmp_path: Path) -> None:
+def test_learned_limit_applies_to_the_next_turn_and_process(tmp_path: Path) -> None:
     refusal = fails(ErrorKind.BAD_REQUEST, message="max_tokens must be at most 4096")
     it = talk(tmp_path, refusal, text_reply("a"), text_reply("b"))
 
@@ -220,7 +220,7 @@ def test_a_limit_that_was_learned_holds_for_the_next_turn_and_process(tmp_path: 
     assert it.limits.knowledge(it.provider.host, "m").output == 4096
 
 
-def test_a_store_that_fails_costs_one_notice_and_no_text(tmp_path: Path) -> None:
+def test_failing_session_store_costs_one_notice_and_no_text(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no folder")
     it = talk(tmp_path, text_reply("Here."), text_reply("Still."))
 
@@ -232,7 +232,7 @@ def test_a_store_that_fails_costs_one_notice_and_no_text(tmp_path: Path) -> None
     assert len([event for event in events if isinstance(event, Notice)]) == 1
 
 
-def test_a_bug_in_a_provider_is_an_error_and_no_crash(tmp_path: Path) -> None:
+def test_exception_in_a_provider_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
     it = talk(tmp_path, [RuntimeError("boom")])
     events = asyncio.run(it.play("go"))
     error = ended(events).error
@@ -240,7 +240,7 @@ def test_a_bug_in_a_provider_is_an_error_and_no_crash(tmp_path: Path) -> None:
     assert (error.kind, "boom" in error.message) == ("internal", True)
 
 
-def test_clearing_begins_a_new_session(tmp_path: Path) -> None:
+def test_clear_starts_a_new_session(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("a"), text_reply("b"))
 
     async def both() -> tuple[str, str]:
@@ -255,14 +255,14 @@ def test_clearing_begins_a_new_session(tmp_path: Path) -> None:
     assert [message.text for message in it.provider.requests[1].messages] == ["two"]
 
 
-def test_a_stream_that_just_ends_is_a_failure_and_never_a_success(tmp_path: Path) -> None:
+def test_stream_without_an_end_event_is_a_failure(tmp_path: Path) -> None:
     it = talk(tmp_path, begun("Half a sentence"), max_retries=0)
     events = asyncio.run(it.play("go"))
     assert ended(events).outcome is Outcome.ERROR
     assert ended(events).text == "Half a sentence"
 
 
-def test_the_rest_of_long_output_can_be_read_where_the_result_says_it_is(tmp_path: Path) -> None:
+def test_rest_of_long_output_can_be_read_from_the_file_in_the_result(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": "seq 40000"}), text_reply("Long."))
     asyncio.run(it.play("count", lambda event: _allow(it, event)))
     (result,) = [block for block in it.provider.requests[1].messages[-1].blocks if isinstance(block, ToolResult)]
@@ -280,7 +280,7 @@ def _allow(it: Talk, event: TurnEvent) -> None:
         it.conversation.answer(event.approval.id, Allow())
 
 
-def test_a_question_of_the_model_is_put_to_the_person_and_the_answer_is_its_result(tmp_path: Path) -> None:
+def test_answer_to_a_question_of_the_model_is_its_result(tmp_path: Path) -> None:
     choices: Json = [{"label": "Red"}, {"label": "Blue", "detail": "as now"}]
     question: JsonObject = {"question": "Which colour?", "choices": choices}
     it = talk(tmp_path, call_reply("ask_person", question), text_reply("Blue it is."), mode="plan")
@@ -297,7 +297,7 @@ def test_a_question_of_the_model_is_put_to_the_person_and_the_answer_is_its_resu
     assert _results(it, 1) == ["Blue"]
 
 
-def test_a_question_that_is_none_is_refused_without_asking(tmp_path: Path) -> None:
+def test_invalid_question_is_refused_without_asking(tmp_path: Path) -> None:
     twice: JsonObject = {"question": "Which?", "choices": [{"label": "a"}, {"label": "a"}]}
     it = talk(tmp_path, call_reply("ask_person", twice), text_reply("Oh."))
     events = asyncio.run(it.play("go"))
@@ -305,7 +305,7 @@ def test_a_question_that_is_none_is_refused_without_asking(tmp_path: Path) -> No
     assert "the same label" in _results(it, 1)[0]
 
 
-def test_a_list_of_what_is_to_do_needs_no_approval(tmp_path: Path) -> None:
+def test_to_do_list_needs_no_approval(tmp_path: Path) -> None:
     items: JsonObject = {"items": [{"task": "look", "state": "done"}, {"task": "fix", "state": "in_progress"}]}
     it = talk(tmp_path, call_reply("todo", items), text_reply("Going on."), mode="plan")
     events = asyncio.run(it.play("go"))
@@ -314,7 +314,7 @@ def test_a_list_of_what_is_to_do_needs_no_approval(tmp_path: Path) -> None:
     assert _results(it, 1) == ["[x] look\n[>] fix"]
 
 
-def test_the_same_call_over_and_over_asks_also_where_all_is_allowed(tmp_path: Path) -> None:
+def test_repeated_call_asks_in_bypass_mode_too(tmp_path: Path) -> None:
     same = [call_reply("shell", {"command": "cat a.txt"}) for _ in range(5)]
     it = talk(tmp_path, *same, text_reply("All right."), mode="bypass")
     (it.work / "a.txt").write_text("one")
@@ -332,7 +332,7 @@ def test_the_same_call_over_and_over_asks_also_where_all_is_allowed(tmp_path: Pa
     assert _results(it, 4) == ["Denied: stop that"]
 
 
-def test_calls_that_cannot_run_ask_and_are_no_denial(tmp_path: Path) -> None:
+def test_calls_that_cannot_run_ask_and_are_not_denials(tmp_path: Path) -> None:
     wrong = [call_reply("fly\x1b[31m", {"to": "moon"}) for _ in range(4)]
     it = talk(tmp_path, *wrong, text_reply("All right."), mode="bypass")
     asked: list[CallApproval] = []
@@ -353,7 +353,7 @@ def test_calls_that_cannot_run_ask_and_are_no_denial(tmp_path: Path) -> None:
     assert ended(events).denials == ()
 
 
-def test_tools_that_only_read_are_at_work_at_the_same_time(tmp_path: Path) -> None:
+def test_read_tools_run_at_the_same_time(tmp_path: Path) -> None:
     """Two greps of one step, each waiting until the other runs."""
     one_reply = calls_reply(Call("grep", {"pattern": "a"}, "c1"), Call("grep", {"pattern": "b"}, "c2"))
     it = talk(tmp_path, one_reply, text_reply("Found."))
@@ -376,7 +376,7 @@ def _results(it: Talk, request: int) -> list[str]:
     return [block.content for block in blocks if isinstance(block, ToolResult)]
 
 
-def test_a_check_is_judged_shown_and_run_as_the_shell_command_it_stands_for(tmp_path: Path) -> None:
+def test_diagnostics_are_judged_shown_and_run_as_their_shell_command(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("diagnostics", {"paths": ["a.py"]}), text_reply("Fine."))
     (it.work / "ruff.toml").write_text("")
     asked: list[CallApproval] = []
@@ -384,7 +384,7 @@ def test_a_check_is_judged_shown_and_run_as_the_shell_command_it_stands_for(tmp_
     def answering(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
             asked.append(event.approval)
-            (it.work / "ruff.toml").unlink()  # what was approved runs, whatever is there by then
+            (it.work / "ruff.toml").unlink()  # the approved command runs, even if the configuration changed since
             it.conversation.answer(event.approval.id, Allow())
 
     asyncio.run(it.play("check", answering))
@@ -393,7 +393,7 @@ def test_a_check_is_judged_shown_and_run_as_the_shell_command_it_stands_for(tmp_
     assert "[exit code " in _results(it, 1)[0]
 
 
-def test_a_check_of_nothing_says_so_without_asking(tmp_path: Path) -> None:
+def test_diagnostics_without_changed_files_say_so_without_asking(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("diagnostics", {}), text_reply("Oh."))
     events = asyncio.run(it.play("check"))
     assert not any(isinstance(event, ApprovalRequested) for event in events)
@@ -407,7 +407,7 @@ def last_request(it: Talk) -> tuple[object, ...]:
     return it.provider.requests[-1].messages[-1].blocks
 
 
-def test_what_is_kept_and_the_images_of_a_prompt_go_before_it(tmp_path: Path) -> None:
+def test_attachments_and_images_go_before_the_prompt(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("One."), text_reply("Two."))
 
     async def play() -> None:
@@ -421,7 +421,7 @@ def test_what_is_kept_and_the_images_of_a_prompt_go_before_it(tmp_path: Path) ->
     assert it.store.load(it.conversation.session_id).messages[0].blocks == (KEPT, SHOT, Text("look"))
 
 
-def test_steering_takes_what_is_kept_with_it_and_gives_it_back_when_taken_back(tmp_path: Path) -> None:
+def test_steering_takes_the_attachments_and_returns_them_if_withdrawn(tmp_path: Path) -> None:
     it = talk(
         tmp_path, call_reply("shell", {"command": "true"}), text_reply("Done."), text_reply("Next."), mode="bypass"
     )
@@ -439,7 +439,7 @@ def test_steering_takes_what_is_kept_with_it_and_gives_it_back_when_taken_back(t
     assert not it.conversation.unsteer("and this")
 
 
-def test_what_was_kept_for_steering_that_came_too_late_is_not_lost(tmp_path: Path) -> None:
+def test_attachments_of_late_steering_are_not_lost(tmp_path: Path) -> None:
     it = talk(tmp_path, [*text_reply("One.")], text_reply("Two."))
 
     def steer(event: TurnEvent) -> None:
@@ -455,7 +455,7 @@ def test_what_was_kept_for_steering_that_came_too_late_is_not_lost(tmp_path: Pat
     assert last_request(it) == (KEPT, Text("next"))
 
 
-def test_options_hold_for_one_turn(tmp_path: Path) -> None:
+def test_options_apply_to_one_turn(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("One."), text_reply("Two."))
 
     async def play() -> list[TurnEvent]:
@@ -468,7 +468,7 @@ def test_options_hold_for_one_turn(tmp_path: Path) -> None:
     assert [request.max_tokens for request in it.provider.requests] == [5, 8_000]
 
 
-def test_a_model_for_one_turn_is_given_back_and_one_that_cannot_be_ends_the_turn(tmp_path: Path) -> None:
+def test_model_for_one_turn_is_reset_and_an_invalid_one_ends_the_turn(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("One."), text_reply("Two."))
     own = it.conversation.model
 

@@ -46,14 +46,14 @@ def play(it: Talk, prompt: str) -> list[TurnEvent]:
     return asyncio.run(it.play(prompt))
 
 
-def test_a_short_prompt_needs_no_vocabulary(tmp_path: Path) -> None:
+def test_short_prompt_needs_no_vocabulary(tmp_path: Path) -> None:
     counter = Watched()
     it = counting(tmp_path, counter)
     assert ended(play(it, "hello")).outcome is Outcome.END_TURN
     assert (counter.loaded_in, counter.counted_in) == ([], [])
 
 
-def test_a_prompt_of_long_words_fits_although_its_bytes_say_otherwise(tmp_path: Path) -> None:
+def test_prompt_of_long_words_fits_despite_its_bytes(tmp_path: Path) -> None:
     prompt = "antidisestablishmentarianism " * 3_350
     assert len(prompt) // 4 > WINDOW - 2_048
     (tmp_path / "estimated").mkdir()
@@ -65,7 +65,7 @@ def test_a_prompt_of_long_words_fits_although_its_bytes_say_otherwise(tmp_path: 
     assert threading.main_thread() not in counter.counted_in, "what was counted ahead is not counted again"
 
 
-def test_a_prompt_of_short_tokens_is_not_sent_with_a_cap_it_leaves_no_room_for(tmp_path: Path) -> None:
+def test_prompt_of_short_tokens_lowers_the_cap_to_fit(tmp_path: Path) -> None:
     prompt = "q;7~" * 4_000
     it = counting(tmp_path, Watched())
     play(it, prompt)
@@ -86,7 +86,7 @@ def resumed(base: Path, counter: TokenCounter, *, model: str = "m") -> Talk:
 WIDE = Model(facts=ModelFacts(context_window=WINDOW))
 
 
-def test_a_resumed_long_session_needs_no_vocabulary(tmp_path: Path) -> None:
+def test_resumed_long_session_needs_no_vocabulary(tmp_path: Path) -> None:
     counter = Watched()
     it = resumed(tmp_path, counter)
     assert ended(play(it, "hello")).outcome is Outcome.END_TURN
@@ -94,14 +94,14 @@ def test_a_resumed_long_session_needs_no_vocabulary(tmp_path: Path) -> None:
     assert it.provider.requests[0].max_tokens == 8_000
 
 
-def test_a_session_resumed_with_another_model_is_counted_anew(tmp_path: Path) -> None:
+def test_session_resumed_with_another_model_is_counted_again(tmp_path: Path) -> None:
     counter = Watched()
     it = resumed(tmp_path, counter, model="other")
     assert ended(play(it, "hello")).outcome is Outcome.END_TURN
     assert counter.loaded_in
 
 
-def test_a_count_from_before_a_compaction_is_not_used(tmp_path: Path) -> None:
+def test_count_from_before_a_compaction_is_not_used(tmp_path: Path) -> None:
     it = resumed(tmp_path, Watched())
     transcript = it.conversation._transcript
     assert transcript.last_count("scripted/m") == (tuple(transcript.messages[:1]), 15_000, 10)

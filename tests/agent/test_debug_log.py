@@ -60,7 +60,7 @@ def test_requests_and_events_are_written_without_the_key(tmp_path: Path) -> None
     assert "[redacted]" in json.dumps(request["messages"])
 
 
-def test_it_is_for_its_owner_only_and_grows(tmp_path: Path) -> None:
+def test_debug_log_is_private_and_append_only(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     for _ in range(2):
         log = DebugLog(path, str)
@@ -70,7 +70,7 @@ def test_it_is_for_its_owner_only_and_grows(tmp_path: Path) -> None:
     assert len(rows(path)) == 2
 
 
-def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
+def test_full_disk_ends_only_the_log() -> None:
     log = DebugLog(Path("/dev/full"), str)
     log.event(TurnStarted("hi"))
     log.event(TurnStarted("again"))
@@ -78,12 +78,12 @@ def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
     log.event(TurnStarted("after the end"))
 
 
-def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_unwritable_path_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         DebugLog(tmp_path / "missing" / "log.jsonl", str)
 
 
-def test_a_logged_provider_is_the_provider_with_its_requests_written_first(tmp_path: Path) -> None:
+def test_logged_provider_writes_each_request_before_sending_it(tmp_path: Path) -> None:
     log = DebugLog(tmp_path / "log.jsonl", str)
     inner = OneReply()
     provider = LoggedProvider(inner, log)

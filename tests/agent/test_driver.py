@@ -20,7 +20,7 @@ from qcode.protocol.reply import (
     ToolArgsDelta,
     ToolCallStarted,
 )
-from tests.fakes.conversation import Model, ended, stage
+from tests.fakes.conversation import Model, ended, open_conversation
 
 LINE = "This sentence is said again and again, all over, and the end is never near.\n"
 CUT: list[ReplyEvent] = [
@@ -66,7 +66,7 @@ class Endless:
 
 
 def play(base: Path, provider: Endless, output: OutputSettings) -> TurnEnded:
-    it = stage(base, provider, Model(output=output))
+    it = open_conversation(base, provider, Model(output=output))
 
     async def run() -> list[TurnEvent]:
         async with asyncio.timeout(20):
@@ -77,7 +77,7 @@ def play(base: Path, provider: Endless, output: OutputSettings) -> TurnEnded:
     return ended(asyncio.run(run()))
 
 
-def test_a_reply_that_repeats_without_end_ends(tmp_path: Path) -> None:
+def test_endlessly_repeating_reply_is_ended(tmp_path: Path) -> None:
     provider = Endless(None)
     end = play(tmp_path, provider, OutputSettings())
     assert end.outcome is Outcome.ERROR

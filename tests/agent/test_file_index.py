@@ -59,7 +59,7 @@ SEEN = [
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-def test_what_git_ignores_is_not_listed(tmp_path: Path, is_trusted: bool) -> None:
+def test_ignored_files_are_not_listed(tmp_path: Path, is_trusted: bool) -> None:
     root = make_repository(tmp_path / "r")
     for path in root.iterdir():
         if path.name != ".git":
@@ -68,13 +68,13 @@ def test_what_git_ignores_is_not_listed(tmp_path: Path, is_trusted: bool) -> Non
     assert Indexed(root, is_trusted=is_trusted).listed() == SEEN
 
 
-def test_a_folder_without_git_is_walked(tmp_path: Path) -> None:
+def test_folder_without_git_is_walked(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     fill(tmp_path / "r")
     assert Indexed(tmp_path / "r").listed() == SEEN
 
 
-def test_deleted_files_are_gone_and_submodules_are_folders(tmp_path: Path) -> None:
+def test_deleted_files_are_left_out_and_submodules_are_folders(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     write(root / "gone.txt", "x")
     git(root, "add", "gone.txt")
@@ -88,7 +88,7 @@ def test_deleted_files_are_gone_and_submodules_are_folders(tmp_path: Path) -> No
     assert not any(path.startswith("lib/inner/") and path != "lib/inner/" for path in paths)
 
 
-def test_below_the_root_only_the_folder_itself_is_listed(tmp_path: Path) -> None:
+def test_subfolder_lists_only_its_own_files(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     fill(root)
     for is_trusted in (True, False):
@@ -96,7 +96,7 @@ def test_below_the_root_only_the_folder_itself_is_listed(tmp_path: Path) -> None
         assert paths == [".gitignore", "b.py", "deep/", "deep/c.py", "keep.log"]
 
 
-def test_links_are_not_followed_and_loops_do_no_harm(tmp_path: Path) -> None:
+def test_links_are_not_followed_and_loops_end(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     write(folder / "a.py", "x")
     write(tmp_path / "outside/secret.txt", "x")
@@ -106,7 +106,7 @@ def test_links_are_not_followed_and_loops_do_no_harm(tmp_path: Path) -> None:
     assert not any("secret" in path or path.startswith(("loop/", "out/")) for path in paths)
 
 
-def test_names_that_cannot_be_written_are_left_out(tmp_path: Path) -> None:
+def test_names_with_control_characters_or_invalid_utf_8_are_left_out(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     for name in (b"new\nline", b"esc\x1b[31m", b"bad\xff", "ünï ✓".encode()):
         Path(os.fsdecode(os.fsencode(root) + b"/" + name)).write_text("x")
@@ -114,13 +114,13 @@ def test_names_that_cannot_be_written_are_left_out(tmp_path: Path) -> None:
         assert [path for path in Indexed(root, is_trusted=is_trusted).listed() if path != "a.txt"] == ["ünï ✓"]
 
 
-def test_git_is_not_run_before_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_is_not_run_in_an_untrusted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_repository(tmp_path / "r")
     monkeypatch.setattr("subprocess.Popen", None)
     assert Indexed(root, is_trusted=False).listed() == ["a.txt"]
 
 
-def test_a_repository_that_would_run_something_is_walked(tmp_path: Path) -> None:
+def test_repository_that_configures_a_program_is_walked(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     trap = make_executable(tmp_path / "trap", f"touch {tmp_path}/ran")
     git(root, "config", "filter.x.clean", str(trap))
@@ -131,7 +131,7 @@ def test_a_repository_that_would_run_something_is_walked(tmp_path: Path) -> None
     assert not (tmp_path / "ran").exists()
 
 
-def test_it_is_listed_again_only_when_that_is_due(tmp_path: Path) -> None:
+def test_index_is_refreshed_only_when_stale(tmp_path: Path) -> None:
     write(tmp_path / "r/a.py", "x")
     it = Indexed(tmp_path / "r")
     assert it.listed() == ["a.py"]
@@ -143,7 +143,7 @@ def test_it_is_listed_again_only_when_that_is_due(tmp_path: Path) -> None:
     assert it.listed() == ["a.py", "b.py"]
 
 
-def test_before_the_first_listing_nothing_is_known_and_nothing_waits(tmp_path: Path) -> None:
+def test_index_is_empty_and_does_not_block_before_the_first_listing(tmp_path: Path) -> None:
     found = Indexed(tmp_path).index.find("a")
     assert (found.matches, found.is_complete) == ((), False)
 

@@ -26,7 +26,7 @@ def has_letters(path: str, query: str) -> bool:
 
 
 @given(FILES, QUERIES)
-def test_exactly_the_paths_with_these_letters_in_order_are_found(files: list[str], query: str) -> None:
+def test_search_finds_exactly_the_paths_with_the_letters_in_order(files: list[str], query: str) -> None:
     paths = set(Catalogue.of(files).paths)
     expected = {path for path in paths if has_letters(path, query)}
     if query.endswith("/"):
@@ -35,12 +35,12 @@ def test_exactly_the_paths_with_these_letters_in_order_are_found(files: list[str
 
 
 @given(FILES, QUERIES, st.integers(1, 5))
-def test_fewer_are_the_first_of_more(files: list[str], query: str, limit: int) -> None:
+def test_smaller_limit_gives_the_first_matches(files: list[str], query: str, limit: int) -> None:
     assert found(files, query, limit=limit) == found(files, query, limit=1_000)[:limit]
 
 
 @given(FILES, st.lists(QUERIES, min_size=1, max_size=6))
-def test_what_was_asked_before_changes_nothing(files: list[str], queries: list[str]) -> None:
+def test_earlier_queries_do_not_change_the_matches(files: list[str], queries: list[str]) -> None:
     search = FuzzySearch(Catalogue.of(files))
     for query in queries:
         for size in range(1, len(query) + 1):
@@ -49,7 +49,7 @@ def test_what_was_asked_before_changes_nothing(files: list[str], queries: list[s
 
 
 @given(FILES, QUERIES)
-def test_the_marked_letters_are_those_asked_for(files: list[str], query: str) -> None:
+def test_highlighted_letters_spell_the_query(files: list[str], query: str) -> None:
     for match in FuzzySearch(Catalogue.of(files)).find(query):
         assert "".join(match.path[at] for at in match.marks).lower() == query.lower()
         assert list(match.marks) == sorted(set(match.marks))
@@ -68,25 +68,25 @@ def test_the_marked_letters_are_those_asked_for(files: list[str], query: str) ->
         ("./src/m", "src/main.py"),
     ],
 )
-def test_the_start_of_a_name_beats_its_inside_and_short_beats_long(query: str, first: str) -> None:
+def test_start_of_a_name_ranks_above_its_middle_and_short_above_long(query: str, first: str) -> None:
     files = ["src/domain.py", "src/main.py", "src/parser.py", "tests/test_parser.py", "tests/test_main_window.py"]
     assert found(files, query)[0] == first
 
 
-def test_what_was_used_lately_comes_first_among_matches_only() -> None:
+def test_recent_files_come_first_among_matches() -> None:
     files = ["a/main.py", "b/domain.py", "zebra.py"]
     assert found(files, "main", "b/domain.py", "zebra.py") == ["b/domain.py", "a/main.py"]
     assert found(files, "", "zebra.py")[0] == "zebra.py"
     assert found(files, "", "gone.py")[:2] == ["a/", "b/"]
 
 
-def test_folders_are_there_once_with_a_slash() -> None:
+def test_each_folder_is_listed_once_with_a_slash() -> None:
     assert Catalogue.of(["a/b/c.py", "a/b/d.py"]).paths == ("a/", "a/b/", "a/b/c.py", "a/b/d.py")
 
 
-def test_what_is_in_a_folder_follows_its_name() -> None:
+def test_query_for_a_folder_does_not_list_the_folder_itself() -> None:
     assert "a/" not in found(["a/b/c.py", "a/x.py"], "a/")
 
 
-def test_nothing_is_found_in_nothing() -> None:
+def test_empty_catalog_gives_no_matches() -> None:
     assert found([], "a") == found([], "") == []

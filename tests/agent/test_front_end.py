@@ -42,7 +42,7 @@ def talk(base: Path, server: FakeServer, *lines: str, cancel_at: str = "") -> li
     (base / "work").mkdir(exist_ok=True)
     env = {"HOME": str(base), "QCODE_HOME": str(base / "home"), "OPENAI_API_KEY": "k" * 20, "PATH": "/usr/bin:/bin"}
     options = Options(
-        model="openai/some-model", base_url=server.base_url, cwd=base / "work", is_trusted=True, can_escalate=False
+        model="openai/some-model", base_url=server.base_url, cwd=base / "work", trust=True, no_escalation=True
     )
     written: list[str] = []
 
@@ -60,7 +60,7 @@ def talk(base: Path, server: FakeServer, *lines: str, cancel_at: str = "") -> li
     return written
 
 
-def test_a_conversation_with_an_edit_a_denial_a_truncation_and_a_cancel(tmp_path: Path) -> None:
+def test_conversation_with_an_edit_a_denial_a_truncation_and_a_cancel(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     file = tmp_path / "work/a.txt"
     file.write_text("one\n")
@@ -80,7 +80,7 @@ def test_a_conversation_with_an_edit_a_denial_a_truncation_and_a_cancel(tmp_path
     assert written[-1].startswith("! ")
 
 
-def test_what_keeps_an_agent_from_opening_is_one_error_with_its_exit_code(tmp_path: Path) -> None:
+def test_failure_to_open_an_agent_is_one_error_with_its_exit_code(tmp_path: Path) -> None:
     async def run() -> None:
         async with Agent.open(Options(model="nowhere/x", cwd=tmp_path)):
             raise AssertionError("it opened")
@@ -90,7 +90,7 @@ def test_what_keeps_an_agent_from_opening_is_one_error_with_its_exit_code(tmp_pa
     assert raised.value.exit_code == 2
 
 
-def test_the_front_end_is_small_and_imports_the_agent_and_values_alone() -> None:
+def test_front_end_is_small_and_imports_only_the_agent_and_values() -> None:
     text = CHAT.read_text()
     assert text.count("\n") <= 150
     imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]

@@ -15,7 +15,7 @@ from qcode.protocol.usage import Usage
 KNOWN = HostKnowledge(output=16_384, window=32_768, is_silently_capped=True, refuses_prefill=True)
 
 
-def test_what_was_learned_is_known_to_another_process(tmp_path: Path) -> None:
+def test_learned_limit_is_known_to_another_process(tmp_path: Path) -> None:
     LimitStore(tmp_path / "state").remember("http://host/v1", "m", KNOWN)
     other = LimitStore(tmp_path / "state")
     assert other.knowledge("http://host/v1", "m") == KNOWN
@@ -23,7 +23,7 @@ def test_what_was_learned_is_known_to_another_process(tmp_path: Path) -> None:
     assert other.knowledge("http://elsewhere/v1", "m") == HostKnowledge()
 
 
-def test_forgetting_says_how_many(tmp_path: Path) -> None:
+def test_forget_returns_the_number_of_limits(tmp_path: Path) -> None:
     store = LimitStore(tmp_path)
     store.remember("a", "m", KNOWN)
     store.remember("b", "m", KNOWN)
@@ -35,7 +35,7 @@ def test_forgetting_says_how_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"a": 5}', '{"a": {"m": 5}}', '{"a": {"m": {"output": "x"}}}', "\x00"]
 )
-def test_a_broken_file_teaches_nothing_and_is_replaced(text: str, tmp_path: Path) -> None:
+def test_invalid_limits_file_is_ignored_and_replaced(text: str, tmp_path: Path) -> None:
     store = LimitStore(tmp_path)
     store.path.write_text(text)
     assert store.knowledge("a", "m") == HostKnowledge()
@@ -43,7 +43,7 @@ def test_a_broken_file_teaches_nothing_and_is_replaced(text: str, tmp_path: Path
     assert store.knowledge("a", "m") == KNOWN
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+def test_unwritable_folder_is_ignored(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     store = LimitStore(blocked)
@@ -81,11 +81,11 @@ def reply(*attempts: tuple[str, int, str, int | None, bool], stop: StopReason = 
         (reply(), None),
     ],
 )
-def test_the_length_of_a_reply_is_that_of_what_was_kept(event: ReplyFinished, length: int | None) -> None:
+def test_reply_length_excludes_discarded_attempts(event: ReplyFinished, length: int | None) -> None:
     assert reply_length(event) == length
 
 
-def test_lengths_are_kept_bounded_and_give_a_first_cap(tmp_path: Path) -> None:
+def test_reply_lengths_are_bounded_and_give_a_first_cap(tmp_path: Path) -> None:
     store = LimitStore(tmp_path)
     for _ in range(210):
         store.note_length("http://host/v1", "m", 9_500)
@@ -99,7 +99,7 @@ def test_lengths_are_kept_bounded_and_give_a_first_cap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a": 5}', '{"a": {"m": [true, "x", 9.5]}}', '{"a": {"m": 7}}'])
-def test_a_broken_file_of_lengths_costs_nothing(text: str, tmp_path: Path) -> None:
+def test_invalid_lengths_file_is_ignored(text: str, tmp_path: Path) -> None:
     store = LimitStore(tmp_path)
     (tmp_path / LENGTHS_NAME).write_text(text)
     assert store.first_cap("a", "m") is None

@@ -28,7 +28,7 @@ def windows(events: list[TurnEvent]) -> set[int]:
     return {event.context_window for event in events if isinstance(event, UsageUpdated)}
 
 
-def test_a_small_window_is_warned_about_once_and_every_request_fits_into_it(tmp_path: Path) -> None:
+def test_small_window_warns_once_and_every_request_fits(tmp_path: Path) -> None:
     server = Server({"/v1/models": listed("vllm", max_model_len=9_000)})
 
     async def main() -> None:
@@ -46,7 +46,7 @@ def test_a_small_window_is_warned_about_once_and_every_request_fits_into_it(tmp_
     asyncio.run(main())
 
 
-def test_a_large_window_is_known_without_a_word(tmp_path: Path) -> None:
+def test_large_window_is_used_without_a_warning(tmp_path: Path) -> None:
     server = Server({"/v1/models": listed("vllm", max_model_len=65_536)})
 
     async def main() -> None:
@@ -58,7 +58,7 @@ def test_a_large_window_is_known_without_a_word(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_the_server_says_now_beats_what_it_once_taught(tmp_path: Path) -> None:
+def test_current_window_of_the_server_overrides_a_learned_one(tmp_path: Path) -> None:
     server = Server({"/v1/models": listed("vllm", max_model_len=65_536)})
 
     async def main() -> None:
@@ -70,7 +70,7 @@ def test_what_the_server_says_now_beats_what_it_once_taught(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_a_turn_cancelled_while_the_server_is_asked_sends_nothing_and_ends_at_once(tmp_path: Path) -> None:
+def test_turn_cancelled_during_the_window_request_ends_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with Loopback(Answer([Stall()])) as server:
             it = asking(tmp_path, f"{server.url}/v1", text_reply("never"))

@@ -17,7 +17,7 @@ def masked(shown: str) -> str:
     return mask_diff(shown, lambda path: path == ".env")
 
 
-def test_old_and_unchanged_lines_are_hidden_and_new_ones_are_not() -> None:
+def test_removed_and_unchanged_lines_are_masked_and_added_ones_are_not() -> None:
     shown = masked(
         diff(".env", "# mine\nexport A=old-a\nB=old-b\nplain-c\n\n", "# mine\nexport A=new-a\nB=old-b\nplain-c\n\n")
     )
@@ -26,7 +26,7 @@ def test_old_and_unchanged_lines_are_hidden_and_new_ones_are_not() -> None:
     ]  # fmt: skip
 
 
-def test_files_that_are_not_secret_are_shown_as_they_are() -> None:
+def test_ordinary_files_are_not_masked() -> None:
     ordinary = diff("app.py", "a = 1\n", "a = 2\n")
     assert masked(ordinary) == ordinary
     both = masked(diff(".env", "A=secret\n", None) + ordinary)
@@ -42,5 +42,5 @@ def test_no_line_of_a_file_passes_for_a_header(old: str) -> None:
     assert "secret" not in masked(diff(".env", old, f"{old}new\n"))
 
 
-def test_what_is_no_diff_is_left_alone() -> None:
+def test_text_other_than_a_diff_is_unchanged() -> None:
     assert masked("rm -rf build\n--- not a header") == "rm -rf build\n--- not a header"

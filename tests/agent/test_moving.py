@@ -15,7 +15,7 @@ from tests.fakes.conversation import Model, talk
 from tests.fakes.scripted import call_reply, text_reply
 
 
-def test_undo_and_redo_go_over_files_messages_and_the_next_request(tmp_path: Path) -> None:
+def test_undo_and_redo_change_files_messages_and_the_next_request(tmp_path: Path) -> None:
     it = talk(
         tmp_path,
         text_reply("Hello."),
@@ -46,7 +46,7 @@ def test_undo_and_redo_go_over_files_messages_and_the_next_request(tmp_path: Pat
     assert loaded.messages == it.conversation.messages
 
 
-def test_what_a_command_changed_is_counted_in_its_summary_and_can_be_taken_back(tmp_path: Path) -> None:
+def test_changes_of_a_command_are_counted_in_its_summary_and_can_be_undone(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": "echo by command > a.txt"}), text_reply("Ok."), mode="bypass")
     (it.work / "a.txt").write_text("mine\n")
 
@@ -62,7 +62,7 @@ def test_what_a_command_changed_is_counted_in_its_summary_and_can_be_taken_back(
     assert (it.work / "a.txt").read_text() == "mine\n"
 
 
-def test_nothing_goes_back_while_a_turn_runs(tmp_path: Path) -> None:
+def test_undo_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("Hello."))
 
     async def run() -> None:
@@ -75,7 +75,7 @@ def test_nothing_goes_back_while_a_turn_runs(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: Path) -> None:
+def test_compaction_is_stored_can_be_undone_and_exports_in_full(tmp_path: Path) -> None:
     long = "".join(f"word {number} " for number in range(1_500))
     model = Model(facts=ModelFacts(context_window=40_000))
     it = talk(tmp_path, text_reply(long), text_reply(long), text_reply("Task: x."), text_reply("Fine."), model=model)
@@ -103,7 +103,7 @@ def test_a_compaction_is_kept_and_taken_back_and_an_export_shows_all(tmp_path: P
     assert it.provider.requests[-1].messages[0].text.startswith("<conversation_summary>")
 
 
-def test_other_sessions_are_resumed_renamed_and_deleted_inside_the_app(tmp_path: Path) -> None:
+def test_other_sessions_can_be_resumed_renamed_and_deleted(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("First."), text_reply("Second."), text_reply("Third."))
     library = it.sessions
 
@@ -129,7 +129,7 @@ def test_other_sessions_are_resumed_renamed_and_deleted_inside_the_app(tmp_path:
     asyncio.run(run())
 
 
-def test_the_results_of_a_step_are_on_disk_one_by_one(tmp_path: Path) -> None:
+def test_each_result_of_a_step_is_stored_at_once(tmp_path: Path) -> None:
     it = talk(tmp_path, call_reply("shell", {"command": "echo built"}), text_reply("Ok."), mode="bypass")
     asyncio.run(it.play("run"))
     kinds = [line.split('"')[3] for line in next(it.store.folder.glob("*.jsonl")).read_text().splitlines()]
@@ -141,7 +141,7 @@ def test_the_results_of_a_step_are_on_disk_one_by_one(tmp_path: Path) -> None:
     assert it.conversation.messages[-1] == assistant(*it.conversation.messages[-1].blocks)
 
 
-def test_context_and_cost_are_told(tmp_path: Path) -> None:
+def test_context_and_cost_are_reported(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("Hello."))
     asyncio.run(it.play("hi"))
     report = it.conversation.context()

@@ -24,7 +24,7 @@ def read(home: dict[str, str], **options: object) -> RunContext:
     return RunContext.read(Options(cwd=work, **options), home)  # type: ignore[arg-type]
 
 
-def test_a_context_needs_no_command_line(home: dict[str, str]) -> None:
+def test_context_needs_no_command_line(home: dict[str, str]) -> None:
     context = read(home, model="demo/demo", max_output_tokens=500)
     assert context.folder == Path(home["HOME"]) / "work"
     assert (context.settings.model, context.settings.output.max_tokens) == ("demo/demo", 500)
@@ -35,7 +35,7 @@ def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: di
     provider = ScriptedProvider([text_reply("hello there")])
 
     async def run() -> str:
-        async with Agent.open(read(home, model=provider, keeps_session=False)) as agent:
+        async with Agent.open(read(home, model=provider, no_session=True)) as agent:
             assert agent.conversation.model == "scripted/scripted"
             events = [event async for event in agent.conversation.submit("hi")]
         assert isinstance(events[-1], TurnEnded)
@@ -45,10 +45,10 @@ def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: di
     assert provider.closed
 
 
-def test_a_folder_is_trusted_by_option_or_an_earlier_run_or_by_who_is_asked(home: dict[str, str]) -> None:
+def test_folder_is_trusted_by_option_earlier_run_or_answer(home: dict[str, str]) -> None:
     plain = read(home)
     assert not plain.is_trusted
-    assert read(home, is_trusted=True).is_trusted
+    assert read(home, trust=True).is_trusted
     asked: list[Path] = []
 
     def judge(folder: Path, root: Path, state_dir: Path) -> bool:
@@ -62,18 +62,18 @@ def test_a_folder_is_trusted_by_option_or_an_earlier_run_or_by_who_is_asked(home
     assert read(home).is_trusted
 
 
-def test_a_wrong_option_is_told_before_anybody_is_asked_about_trust(home: dict[str, str]) -> None:
+def test_invalid_option_is_reported_before_the_trust_question(home: dict[str, str]) -> None:
     def judge(folder: Path, root: Path, state_dir: Path) -> bool:
         raise AssertionError("asked")
 
     with pytest.raises(InputError, match="--add-dir"):
-        RunContext.read(Options(cwd=Path(home["HOME"]), add_dirs=(Path("/nowhere/at/all"),)), home, judge_trust=judge)
+        RunContext.read(Options(cwd=Path(home["HOME"]), add_dir=(Path("/nowhere/at/all"),)), home, judge_trust=judge)
     with pytest.raises(QcodeError, match="closing bracket") as raised:
-        read(home, disallowed=("shell(rm",))
+        read(home, disallowed_tools=("shell(rm",))
     assert raised.value.exit_code == 2
 
 
-def test_a_schema_adds_its_instructions_to_the_prompt(home: dict[str, str]) -> None:
+def test_schema_adds_its_instructions_to_the_prompt(home: dict[str, str]) -> None:
     context = read(home, json_schema='{"type": "object"}', append_system_prompt="Be brief.")
     assert context.schema is not None
     assert (context.options.append_system_prompt or "").startswith("Be brief.\n\n")

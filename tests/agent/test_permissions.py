@@ -56,7 +56,7 @@ def permissions(base: Path, rules: Rules | None = None, *, is_trusted: bool = Tr
     return Permissions(policy, Origins({"deny": ("my.toml:3",)}, "the default", KeptRules(base / "state", work)))
 
 
-def test_an_always_can_be_taken_back_and_the_next_call_asks_again(tmp_path: Path) -> None:
+def test_revoked_always_rule_asks_again(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), TOUCH, text_reply("3"))
 
     def undo() -> None:
@@ -87,7 +87,7 @@ def test_every_decision_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert ran.at <= denied.at <= refused.at
 
 
-def test_a_question_that_is_open_when_the_turn_ends_was_not_answered(tmp_path: Path) -> None:
+def test_approval_open_at_the_end_of_the_turn_is_listed_as_unanswered(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH)
 
     def cancel(event: TurnEvent) -> None:
@@ -98,7 +98,7 @@ def test_a_question_that_is_open_when_the_turn_ends_was_not_answered(tmp_path: P
     assert [one.decided for one in it.conversation.permissions.decisions()] == ["unanswered"]
 
 
-def test_a_rule_kept_for_the_folder_holds_in_the_next_session_until_it_is_taken_back(tmp_path: Path) -> None:
+def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -> None:
     kept = Origins(kept=KeptRules(tmp_path / "state", tmp_path / "work"))
     (tmp_path / "work").mkdir()
     first = talk(tmp_path, TOUCH, text_reply("1"), origins=kept)
@@ -115,7 +115,7 @@ def test_a_rule_kept_for_the_folder_holds_in_the_next_session_until_it_is_taken_
     assert not list((tmp_path / "work").glob(".*"))
 
 
-def test_what_is_kept_is_for_exactly_this_folder(tmp_path: Path) -> None:
+def test_stored_rules_apply_to_exactly_this_folder(tmp_path: Path) -> None:
     here = permissions(tmp_path)
     here.keep(here.add("allow", "shell(make)").number)
     (tmp_path / "other").mkdir()
@@ -125,7 +125,7 @@ def test_what_is_kept_is_for_exactly_this_folder(tmp_path: Path) -> None:
     assert permissions(tmp_path).rules() == ()
 
 
-def test_a_file_that_others_can_write_keeps_no_rule(tmp_path: Path) -> None:
+def test_file_writable_by_others_stores_no_rule(tmp_path: Path) -> None:
     here = permissions(tmp_path)
     here.keep(here.add("allow", "shell(make)").number)
     assert len(permissions(tmp_path).rules()) == 1
@@ -133,7 +133,7 @@ def test_a_file_that_others_can_write_keeps_no_rule(tmp_path: Path) -> None:
     assert permissions(tmp_path).rules() == ()
 
 
-def test_an_answer_that_cannot_be_kept_holds_for_the_session_and_says_so(tmp_path: Path) -> None:
+def test_answer_that_cannot_be_stored_applies_to_the_session_with_a_notice(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "file").write_text("")
     kept = Origins(kept=KeptRules(tmp_path / "file" / "state", tmp_path / "work"))
@@ -151,7 +151,7 @@ def test_an_answer_that_cannot_be_kept_holds_for_the_session_and_says_so(tmp_pat
     assert it.conversation.permissions.rules()[0].scope == "session"
 
 
-def test_rules_are_kept_only_where_the_person_trusts_the_folder(tmp_path: Path) -> None:
+def test_rules_are_stored_only_for_a_trusted_folder(tmp_path: Path) -> None:
     here = permissions(tmp_path, is_trusted=False)
     rule = here.add("deny", "shell(make)")
     with pytest.raises(ValueError, match="/trust"):
@@ -162,13 +162,13 @@ def test_rules_are_kept_only_where_the_person_trusts_the_folder(tmp_path: Path) 
     assert KeptRules(tmp_path / "state", tmp_path / "work").read()[0].text == "shell(make)"
 
 
-def test_another_session_knows_nothing_of_what_was_answered_in_the_one_before(tmp_path: Path) -> None:
+def test_answers_of_one_session_do_not_apply_to_the_next(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"))
     assert play(it, Allow("session"), it.conversation.clear) == [1, 1]
     assert len(it.conversation.permissions.decisions()) == 1
 
 
-def test_rules_of_the_settings_are_shown_and_never_taken_away(tmp_path: Path) -> None:
+def test_rules_from_settings_are_shown_and_cannot_be_removed(tmp_path: Path) -> None:
     here = permissions(tmp_path, Rules.of(deny=["shell(rm *)"]))
     [rule] = here.rules()
     assert (rule.effect, rule.text, rule.origin, rule.number) == ("deny", "shell(rm *)", "my.toml:3", 0)
@@ -177,7 +177,7 @@ def test_rules_of_the_settings_are_shown_and_never_taken_away(tmp_path: Path) ->
     assert here.policy.judge(spec_of("shell"), {"command": "rm x"}).verdict == "deny"
 
 
-def test_taking_a_rule_back_leaves_the_same_words_in_the_settings_alone(tmp_path: Path) -> None:
+def test_revoked_rule_leaves_an_equal_rule_of_the_settings(tmp_path: Path) -> None:
     here = permissions(tmp_path, Rules.of(deny=["shell(make)"]))
     number = here.add("ask", "shell(make)").number
     here.remove(number)
@@ -202,7 +202,7 @@ def test_taking_a_rule_back_leaves_the_same_words_in_the_settings_alone(tmp_path
         ("run(make)", "not a kind of rule"),
     ],
 )
-def test_what_would_allow_more_than_it_says_is_not_added(tmp_path: Path, rule: str, why: str) -> None:
+def test_rule_broader_than_it_reads_is_not_added(tmp_path: Path, rule: str, why: str) -> None:
     here = permissions(tmp_path)
     with pytest.raises(ValueError, match=why):
         here.add("allow", rule)
@@ -212,20 +212,20 @@ def test_what_would_allow_more_than_it_says_is_not_added(tmp_path: Path, rule: s
 @pytest.mark.parametrize(
     "rule", ["shell(make *)", "shell(git log *)", "edit(src/**)", "fetch(docs.python.org)", "mcp(a/b)"]
 )
-def test_a_plain_rule_is_added_once(tmp_path: Path, rule: str) -> None:
+def test_plain_rule_is_added_once(tmp_path: Path, rule: str) -> None:
     here = permissions(tmp_path)
     assert here.add("allow", rule).scope == "session"
     with pytest.raises(ValueError, match="already"):
         here.add("allow", rule)
 
 
-def test_a_rule_that_denies_may_be_as_wide_as_the_person_likes(tmp_path: Path) -> None:
+def test_deny_rule_may_be_broad(tmp_path: Path) -> None:
     here = permissions(tmp_path)
     here.add("deny", "shell")
     assert here.check("shell", "ls").verdict == "deny"
 
 
-def test_something_is_tried_as_the_session_would_judge_it_now(tmp_path: Path) -> None:
+def test_check_uses_the_current_rules_and_mode(tmp_path: Path) -> None:
     here = permissions(tmp_path)
     tried = here.check("shell", "make test")
     assert (tried.verdict, tried.proposed_rule) == ("ask", "shell(make test)")

@@ -37,7 +37,7 @@ def png(width: int, height: int) -> bytes:
         ("WEBP", {"lossless": True}),
     ],
 )
-def test_the_size_is_what_another_program_wrote(form: str, options: dict[str, bool]) -> None:
+def test_image_size_is_the_size_that_pillow_wrote(form: str, options: dict[str, bool]) -> None:
     from PIL import Image
 
     out = io.BytesIO()
@@ -45,7 +45,7 @@ def test_the_size_is_what_another_program_wrote(form: str, options: dict[str, bo
     assert size_of(out.getvalue()) == (321, 123)
 
 
-def test_a_webp_with_transparency_says_its_size_elsewhere() -> None:
+def test_size_of_an_extended_webp_is_read() -> None:
     from PIL import Image
 
     out = io.BytesIO()
@@ -54,10 +54,10 @@ def test_a_webp_with_transparency_says_its_size_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("data", [png(9, 9)[:20], b"\xff\xd8\xff", b"\xff\xd8\xff\xe0", b"GIF89a", b"RIFF....WEBPVP8 "])
-def test_a_cut_header_has_no_size(data: bytes) -> None:
+def test_truncated_header_gives_no_size(data: bytes) -> None:
     assert size_of(data) is None
 
 
-def test_what_is_no_image_is_refused() -> None:
+def test_text_is_not_an_image() -> None:
     with pytest.raises(InputError, match="not a PNG, JPEG"):
         picture_of(b"text", "x.png")

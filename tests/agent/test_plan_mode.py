@@ -43,7 +43,7 @@ def offered(it: Talk, request: int) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["accept-edits", "default"])
-def test_an_approved_plan_is_carried_out_in_the_mode_the_person_chose(tmp_path: Path, mode: ApprovalMode) -> None:
+def test_approved_plan_is_carried_out_in_the_chosen_mode(tmp_path: Path, mode: ApprovalMode) -> None:
     it = planning(tmp_path, hands_in(), WRITE, text_reply("Done."))
     asked, _ = play(it, AcceptPlan(mode), Allow())
     assert isinstance(asked[0], PlanApproval)
@@ -58,7 +58,7 @@ def test_an_approved_plan_is_carried_out_in_the_mode_the_person_chose(tmp_path: 
     assert f"The mode is {mode} now" in result.content  # type: ignore[union-attr]  # a result
 
 
-def test_the_person_keeps_planning_and_the_model_is_told_what_to_change(tmp_path: Path) -> None:
+def test_rejected_plan_returns_the_feedback_of_the_user(tmp_path: Path) -> None:
     it = planning(tmp_path, hands_in(), hands_in(), WRITE, text_reply("Hm."))
     asked, events = play(it, Deny("smaller steps"), Deny())
     assert len(asked) == 2
@@ -70,13 +70,13 @@ def test_the_person_keeps_planning_and_the_model_is_told_what_to_change(tmp_path
 
 
 @pytest.mark.parametrize("mode", ["bypass", "auto", "plan"])
-def test_no_answer_to_a_plan_brings_more_than_accepting_edits(tmp_path: Path, mode: ApprovalMode) -> None:
+def test_plan_answer_grants_at_most_accept_edits(tmp_path: Path, mode: ApprovalMode) -> None:
     it = planning(tmp_path, hands_in(), text_reply("Done."))
     play(it, AcceptPlan(mode))
     assert it.conversation.mode == "default"
 
 
-def test_nothing_the_model_fills_in_ends_plan_mode(tmp_path: Path) -> None:
+def test_arguments_of_the_model_cannot_end_plan_mode(tmp_path: Path) -> None:
     it = planning(
         tmp_path, hands_in(mode="bypass", approved=True), WRITE, call_reply(NAME, {"plan": " "}), text_reply("Hm.")
     )
@@ -87,7 +87,7 @@ def test_nothing_the_model_fills_in_ends_plan_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decision", [Allow(), Allow("session"), Answer("yes")])
-def test_a_plan_is_denied_by_a_decision_that_is_none_about_a_plan(tmp_path: Path, decision: Decision) -> None:
+def test_decision_of_another_kind_denies_a_plan(tmp_path: Path, decision: Decision) -> None:
     it = planning(tmp_path, hands_in(), text_reply("Done."))
     _, events = play(it, decision)
     assert it.conversation.mode == "plan"
@@ -98,7 +98,7 @@ def test_a_plan_is_denied_by_a_decision_that_is_none_about_a_plan(tmp_path: Path
 
 
 @pytest.mark.parametrize("decision", [AcceptPlan("accept-edits"), Answer("yes")])
-def test_a_call_is_denied_by_a_decision_that_is_none_about_a_call(tmp_path: Path, decision: Decision) -> None:
+def test_decision_of_another_kind_denies_a_call(tmp_path: Path, decision: Decision) -> None:
     it = planning(tmp_path, WRITE, text_reply("Done."), mode="default")
     _, events = play(it, decision)
     assert it.conversation.mode == "default"
@@ -106,7 +106,7 @@ def test_a_call_is_denied_by_a_decision_that_is_none_about_a_call(tmp_path: Path
     assert any(isinstance(event, Notice) and "does not decide a ToolApproval" in event.text for event in events)
 
 
-def test_a_plan_that_comes_after_plan_mode_was_left_is_answered_without_a_question(tmp_path: Path) -> None:
+def test_plan_after_the_end_of_plan_mode_is_answered_without_asking(tmp_path: Path) -> None:
     it = planning(tmp_path, hands_in(), text_reply("Done."))
 
     async def turn() -> list[CallApproval]:
@@ -122,7 +122,7 @@ def test_a_plan_that_comes_after_plan_mode_was_left_is_answered_without_a_questi
 
 
 @pytest.mark.parametrize(("mode", "is_attended"), [("plan", False), ("default", True), ("accept-edits", True)])
-def test_the_tool_is_offered_only_in_plan_mode_and_where_somebody_can_answer(
+def test_plan_tool_is_offered_only_in_plan_mode_with_a_user(
     tmp_path: Path, mode: ApprovalMode, is_attended: bool
 ) -> None:
     it = planning(tmp_path, text_reply("Here is the plan."), mode=mode, is_attended=is_attended)
@@ -130,7 +130,7 @@ def test_the_tool_is_offered_only_in_plan_mode_and_where_somebody_can_answer(
     assert NAME not in offered(it, 0)
 
 
-def test_a_mode_that_is_switched_in_a_turn_is_told_to_the_model_with_its_next_step(tmp_path: Path) -> None:
+def test_mode_switched_during_a_turn_reaches_the_model_in_the_next_step(tmp_path: Path) -> None:
     it = planning(tmp_path, call_reply("ls", {}), text_reply("Done."), mode="default")
 
     async def turn() -> None:
@@ -153,9 +153,7 @@ def test_a_mode_that_is_switched_in_a_turn_is_told_to_the_model_with_its_next_st
     ],
     ids=str,
 )
-def test_a_command_that_is_not_known_to_read_is_denied_in_plan_mode_and_never_offered(
-    tmp_path: Path, arguments: JsonObject
-) -> None:
+def test_command_not_known_to_only_read_is_denied_in_plan_mode(tmp_path: Path, arguments: JsonObject) -> None:
     # Even if these were offered and approved, there is no such folder to write to.
     it = planning(tmp_path, call_reply("shell", arguments), text_reply("Hm."))
     asked, events = play(it, Deny())
@@ -172,7 +170,7 @@ def test_reading_outside_the_workspace_is_still_offered_in_plan_mode(tmp_path: P
 
 
 @pytest.mark.parametrize("tool", ["write", "shell"])
-def test_an_open_question_about_a_change_is_denied_when_plan_mode_begins(tmp_path: Path, tool: str) -> None:
+def test_open_approval_of_a_change_is_denied_when_plan_mode_starts(tmp_path: Path, tool: str) -> None:
     call = WRITE if tool == "write" else call_reply("shell", {"command": "touch a.txt"})
     it = planning(tmp_path, call, text_reply("Hm."), mode="default")
     asked: list[CallApproval] = []
@@ -189,7 +187,7 @@ def test_an_open_question_about_a_change_is_denied_when_plan_mode_begins(tmp_pat
     assert not (it.work / "a.txt").exists()
 
 
-def test_an_open_question_about_reading_stays_open_when_plan_mode_begins(tmp_path: Path) -> None:
+def test_open_approval_of_a_read_stays_open_when_plan_mode_starts(tmp_path: Path) -> None:
     (tmp_path / "beside.txt").write_text("beside")
     it = planning(tmp_path, call_reply("read", {"path": "../beside.txt"}), text_reply("Hm."), mode="default")
 
@@ -202,7 +200,7 @@ def test_an_open_question_about_reading_stays_open_when_plan_mode_begins(tmp_pat
     assert ["beside" in event.outcome.content for event in events if isinstance(event, ToolFinished)] == [True]
 
 
-def test_a_change_that_was_allowed_but_has_not_begun_does_not_run_in_plan_mode(tmp_path: Path) -> None:
+def test_allowed_change_that_has_not_started_does_not_run_in_plan_mode(tmp_path: Path) -> None:
     calls = calls_reply(Call("ls", {}, "c0"), Call("write", {"path": "a.txt", "content": "x\n"}, "c1"))
     it = planning(tmp_path, calls, text_reply("Hm."), mode="accept-edits")
 

@@ -39,7 +39,7 @@ def asked_about(base: Path, *calls: tuple[str, JsonObject]) -> list[CallApproval
 
 
 @given(TEXTS)
-def test_a_command_is_shown_whole_and_unlike_every_other(command: str) -> None:
+def test_command_is_shown_completely_and_unambiguously(command: str) -> None:
     preview = Shell().preview({"command": command}, Workspace(Path("/")))
     question = approval_of(ToolCall("c", "shell", "{}"), preview, repeats=0, is_question=False)
     assert all(char == "\n" or is_seen(char) for char in question.question + question.detail)
@@ -61,26 +61,26 @@ def test_a_command_is_shown_whole_and_unlike_every_other(command: str) -> None:
         ),
     ],
 )
-def test_every_argument_that_changes_how_a_command_runs_is_in_the_question(
+def test_approval_shows_every_argument_that_changes_how_a_command_runs(
     tmp_path: Path, arguments: JsonObject, question: str
 ) -> None:
     asked = asked_about(tmp_path, ("shell", {"command": "make x", **arguments}))
     assert [(one.question, one.detail) for one in asked] == [(question, "make x")]
 
 
-def test_a_repeated_command_is_asked_about_with_how_it_runs() -> None:
+def test_repeated_command_asks_with_its_arguments() -> None:
     preview = Shell().preview({"command": "make", "background": True}, Workspace(Path("/")))
     question = approval_of(ToolCall("c", "shell", "{}"), preview, repeats=3, is_question=False)
     assert question.question.endswith("3 times in a row. Run it again in the background?")
 
 
-def test_nothing_of_a_command_is_hidden_as_if_it_were_a_diff_of_a_secret_file(tmp_path: Path) -> None:
+def test_command_that_looks_like_a_secret_diff_is_not_masked(tmp_path: Path) -> None:
     command = "cat <<'X'\n--- a/.env\n+++ b/.env\n@@ -1,9 +1,9 @@\n-X\nX\n rm -rf ~/important\n"
     (question,) = asked_about(tmp_path, ("shell", {"command": command}))
     assert question.detail == command.replace("\n", "\u23ce\n")
 
 
-def test_a_diff_keeps_its_rows_and_no_character_of_a_file_breaks_or_hides_one(tmp_path: Path) -> None:
+def test_diff_keeps_its_lines_with_any_character(tmp_path: Path) -> None:
     content = "a\r\x0bb\u2028+forged\n\tend \u202e\x1b[2J\n"
     (question,) = asked_about(tmp_path, ("write", {"path": "new.txt", "content": content}))
     rows = question.detail.split("\n")
@@ -89,13 +89,13 @@ def test_a_diff_keeps_its_rows_and_no_character_of_a_file_breaks_or_hides_one(tm
     assert all(row[0] in "-+@" and all(map(is_seen, row)) for row in rows)
 
 
-def test_a_file_name_with_a_line_break_is_one_name(tmp_path: Path) -> None:
+def test_file_name_with_a_line_break_stays_one_name(tmp_path: Path) -> None:
     (question,) = asked_about(tmp_path, ("write", {"path": "a\n+++ b\u200b", "content": "x\n"}))
     assert question.question == "Create a\u23ce+++ b\\u200b?"
     assert question.detail.split("\n")[1] == "+++ b/a\ufffd+++ b\\u200b"
 
 
-def test_a_secret_of_a_file_with_an_invisible_name_is_hidden_in_its_diff(tmp_path: Path) -> None:
+def test_secret_in_a_file_with_an_invisible_name_is_masked_in_its_diff(tmp_path: Path) -> None:
     secret = tmp_path / "work" / ".e\u200bnv"
     secret.parent.mkdir()
     secret.write_text("TOKEN=hunter2\n")
@@ -119,7 +119,7 @@ def test_a_secret_of_a_file_with_an_invisible_name_is_hidden_in_its_diff(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["fetch", "read", "ls", "glob", "grep"])
-def test_line_breaks_in_arguments_forge_no_line(tmp_path: Path, name: str) -> None:
+def test_line_breaks_in_arguments_cannot_forge_lines(tmp_path: Path, name: str) -> None:
     forged = "/etc/x\n1 Yes (y)\u2028\r> "
     given: dict[str, JsonObject] = {
         "fetch": {"url": "https://example.com/\n1. Yes"},
@@ -131,7 +131,7 @@ def test_line_breaks_in_arguments_forge_no_line(tmp_path: Path, name: str) -> No
         assert all(map(is_seen, question.question + question.detail))
 
 
-def test_a_question_of_the_model_and_its_choices_hold_nothing_invisible(tmp_path: Path) -> None:
+def test_question_of_the_model_and_its_choices_have_no_invisible_characters(tmp_path: Path) -> None:
     arguments: JsonObject = {"question": "Which\u202e?\nThis\x1b[2J one", "choices": [{"label": "a\nb"}]}
     (question,) = asked_about(tmp_path, ("ask_person", arguments))
     assert (question.question, question.detail) == ("Which\\u202e?", "This\\x1b[2J one")

@@ -22,7 +22,7 @@ from qcode.tools.web import RequestTarget
 from qcode.tools.workspace import Scratch
 
 
-def test_nobody_looks_for_a_sandbox_before_one_is_needed_or_where_none_is_wanted(tmp_path: Path) -> None:
+def test_sandbox_is_not_probed_until_needed_and_never_if_disabled(tmp_path: Path) -> None:
     looked: list[int] = []
 
     def find() -> Sandbox | None:
@@ -52,7 +52,7 @@ def run(root: Path, command: str, level: Level | None, **more: Json) -> ToolOutc
 
 
 @pytest.mark.parametrize(("level", "can_write"), [(None, True), ("read-only", False), ("workspace", True)])
-def test_a_command_runs_as_confined_as_its_verdict_says(tmp_path: Path, level: Level | None, can_write: bool) -> None:
+def test_command_runs_as_confined_as_its_verdict_requires(tmp_path: Path, level: Level | None, can_write: bool) -> None:
     sandbox = find_sandbox()
     if level is not None and (sandbox is None or level not in sandbox.levels):
         pytest.skip("no sandbox that can do this works here")
@@ -62,7 +62,7 @@ def test_a_command_runs_as_confined_as_its_verdict_says(tmp_path: Path, level: L
     assert ("unconfined: true" in done.content) is not can_write
 
 
-def test_a_failure_that_is_not_the_walls_does_not_blame_them(tmp_path: Path) -> None:
+def test_failure_unrelated_to_the_sandbox_does_not_blame_it(tmp_path: Path) -> None:
     if find_sandbox() is None:
         pytest.skip("no sandbox works here")
     assert "sandbox" not in run(tmp_path, "ls none", "read-only").content
@@ -83,16 +83,14 @@ def test_a_failure_that_is_not_the_walls_does_not_blame_them(tmp_path: Path) -> 
         ("http://127.0.0.1:8080/", "127.0.0.1", True),
     ],
 )
-def test_an_address_is_public_or_this_machine_named_as_such(
-    tmp_path: Path, url: str, address: str, is_accepted: bool
-) -> None:
+def test_fetch_address_is_public_or_explicitly_local(tmp_path: Path, url: str, address: str, is_accepted: bool) -> None:
     gate = FetchGate(lambda: Policy("default", Rules.of(), True, tmp_path))
     target = gate.target(url)
     assert isinstance(target, RequestTarget)
     assert gate.accepts(target, address) is is_accepted
 
 
-def test_the_rules_of_the_moment_decide_where_to_fetch(tmp_path: Path) -> None:
+def test_current_rules_decide_which_addresses_are_fetched(tmp_path: Path) -> None:
     policy = Policy("default", Rules.of(allow=["fetch(docs.python.org)"]), True, tmp_path)
     gate = FetchGate(lambda: policy)
     assert gate.refusal("https://docs.python.org/3/") == ""

@@ -123,7 +123,7 @@ def test_folder_without_repository_and_denied_file_are_read(run: Run, tmp_path: 
     assert (tmp_path / "work/locked.txt").stat().st_mode & 0o777 == 0
 
 
-def test_nothing_is_said_of_processes_if_none_is_left(run: Run, tmp_path: Path) -> None:
+def test_processes_are_not_mentioned_if_none_is_left(run: Run, tmp_path: Path) -> None:
     said = [run(tmp_path, "true").content for _ in range(10)]
     assert said == ["[no output]\n[exit code 0]"] * 10
 

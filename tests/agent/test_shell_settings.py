@@ -11,7 +11,7 @@ from qcode.safety.git_repository import overrides
 from tests.safety.judging import policy_for
 
 
-def test_only_reading_commands_get_the_overrides(tmp_path: Path) -> None:
+def test_only_read_commands_get_the_overrides(tmp_path: Path) -> None:
     policy = policy_for(tmp_path)
     toolbox = Toolbox(
         tmp_path,

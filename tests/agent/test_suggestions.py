@@ -45,7 +45,7 @@ def explained(names: tuple[str, ...] | ProviderError | None, error: ProviderErro
     return asyncio.run(with_nearest_models(error, Host(names), "qwen3-codr"))
 
 
-def test_the_nearest_names_come_first_with_their_provider() -> None:
+def test_nearest_names_come_first_with_their_provider() -> None:
     error = explained(("llama4", "qwen3-coder", "qwen3-coder-plus"))
     assert error.message.startswith(
         "no such model (requested: lab/qwen3-codr); nearest: lab/qwen3-coder, lab/qwen3-coder-plus"
@@ -55,20 +55,20 @@ def test_the_nearest_names_come_first_with_their_provider() -> None:
     )  # fmt: skip
 
 
-def test_where_nothing_is_near_a_few_names_help() -> None:
+def test_some_names_are_suggested_if_none_is_similar() -> None:
     message = explained(("a", "b", "c", "d")).message
     assert message == "no such model (requested: lab/qwen3-codr); nearest: lab/a, lab/b, lab/c"
 
 
 @pytest.mark.parametrize("names", [(), ProviderError(ErrorKind.SERVER, "down"), None])
-def test_a_host_that_lists_none_leaves_the_name_that_was_asked_for(
+def test_host_without_a_model_list_keeps_the_requested_name(
     names: tuple[str, ...] | ProviderError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "ASK_TIMEOUT_S", 0.01)
     assert explained(names).message == "no such model (requested: lab/qwen3-codr)"
 
 
-def test_a_message_with_the_name_does_not_repeat_it() -> None:
+def test_message_does_not_repeat_the_name() -> None:
     named = ProviderError(ErrorKind.UNKNOWN_MODEL, "model `qwen3-codr` does not exist", status=404)
     assert explained((), named).message == "model `qwen3-codr` does not exist"
 
@@ -76,12 +76,12 @@ def test_a_message_with_the_name_does_not_repeat_it() -> None:
 BARE = ProviderError(ErrorKind.BAD_REQUEST, "404: Not Found", status=404)
 
 
-def test_a_404_that_says_nothing_is_about_the_model_if_the_host_has_others() -> None:
+def test_bare_404_is_about_the_model_if_the_host_has_others() -> None:
     error = explained(("qwen3-coder",), BARE)
     assert error.kind is ErrorKind.UNKNOWN_MODEL
     assert error.message == "404: Not Found (requested: lab/qwen3-codr); nearest: lab/qwen3-coder"
 
 
 @pytest.mark.parametrize("names", [(), ("qwen3-codr",), ProviderError(ErrorKind.BAD_REQUEST, "404")])
-def test_a_404_that_says_nothing_is_about_the_address_otherwise(names: tuple[str, ...] | ProviderError) -> None:
+def test_bare_404_is_about_the_address_otherwise(names: tuple[str, ...] | ProviderError) -> None:
     assert explained(names, BARE) is BARE

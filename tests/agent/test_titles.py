@@ -35,7 +35,7 @@ PRICE = Price(Decimal(1), Decimal(10))
         (" \n``` \n", ""),
     ],
 )
-def test_a_name_is_one_clean_line(answer: str, title: str) -> None:
+def test_title_is_one_clean_line(answer: str, title: str) -> None:
     assert title_of(answer) == title
 
 
@@ -50,7 +50,7 @@ def named_by(
         text_reply("More."),
         model=Model(provider=own),
         small=(small, Model(model, facts=ModelFacts(price=PRICE))),
-        options=Options(keeps_session=is_kept),
+        options=Options(no_session=not is_kept),
     )
     return it, small
 
@@ -72,7 +72,7 @@ def stored_title(it: Talk) -> str:
     return summary.title
 
 
-def test_the_small_model_names_the_session_and_its_cost_is_counted(tmp_path: Path) -> None:
+def test_small_model_writes_the_title_and_its_cost_counts(tmp_path: Path) -> None:
     it, small = named_by(tmp_path, text_reply("Dates in the parser", usage=Usage(100, 10)))
     used = make(it)
     assert it.sessions.title == "Dates in the parser"
@@ -86,14 +86,14 @@ def test_the_small_model_names_the_session_and_its_cost_is_counted(tmp_path: Pat
     assert (len(request.messages), request.tools, request.max_tokens) == (1, (), 2_000)
 
 
-def test_what_the_person_called_it_stays(tmp_path: Path) -> None:
+def test_title_set_by_the_user_is_kept(tmp_path: Path) -> None:
     it, small = named_by(tmp_path, text_reply("Dates in the parser"))
     assert make(it, lambda: it.sessions.rename(it.conversation.session_id, "Mine")) is None
     assert it.sessions.title == "Mine"
     assert small.requests == []
 
 
-def test_a_name_given_while_the_model_thinks_stays(tmp_path: Path) -> None:
+def test_title_set_during_the_request_is_kept(tmp_path: Path) -> None:
     hang = Hang()
     it, _ = named_by(tmp_path, (hang, *text_reply("Dates in the parser")))
 
@@ -110,7 +110,7 @@ def test_a_name_given_while_the_model_thinks_stays(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_a_session_that_was_left_meanwhile_gets_no_name_and_nor_does_the_next(tmp_path: Path) -> None:
+def test_title_that_arrives_after_a_session_change_is_dropped(tmp_path: Path) -> None:
     hang = Hang()
     it, _ = named_by(tmp_path, (hang, *text_reply("Dates in the parser")))
 
@@ -137,14 +137,14 @@ def test_a_session_that_was_left_meanwhile_gets_no_name_and_nor_does_the_next(tm
     ],
     ids=["fails", "cut", "refused", "empty"],
 )
-def test_without_a_name_the_first_words_stand(reply: object, tmp_path: Path) -> None:
+def test_first_words_are_shown_without_a_title(reply: object, tmp_path: Path) -> None:
     it, small = named_by(tmp_path, reply)
     assert make(it) is not None
     assert it.sessions.title == "Fix the dates in parse.py, please"
     assert len(small.requests) == 1
 
 
-def test_nothing_is_asked_where_no_session_is_kept_no_model_set_or_the_demo_answers(tmp_path: Path) -> None:
+def test_no_title_is_requested_without_a_saved_session_or_model(tmp_path: Path) -> None:
     it, small = named_by(tmp_path, text_reply("x"), is_kept=False)
     assert make(it) is None
     assert small.requests == []

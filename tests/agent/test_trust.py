@@ -23,20 +23,20 @@ def store(tmp_path: Path) -> TrustStore:
     return TrustStore(tmp_path / "state")
 
 
-def test_a_folder_is_unknown_until_it_is_remembered(store: TrustStore, root: Path) -> None:
+def test_folder_is_unknown_until_it_is_remembered(store: TrustStore, root: Path) -> None:
     assert not store.is_trusted(root)
     store.remember(root)
     assert TrustStore(store.state_dir).is_trusted(root)
 
 
-def test_the_file_is_for_its_owner_only(store: TrustStore, root: Path) -> None:
+def test_trust_file_is_private(store: TrustStore, root: Path) -> None:
     store.remember(root)
     assert store.path.stat().st_mode & 0o777 == 0o600
     assert store.state_dir.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in store.state_dir.iterdir()] == ["trust.json"]
 
 
-def test_what_is_put_in_the_place_of_a_folder_is_not_trusted(store: TrustStore, root: Path) -> None:
+def test_folder_that_replaced_a_trusted_one_is_not_trusted(store: TrustStore, root: Path) -> None:
     store.remember(root)
     root.rename(root.with_name("moved"))
     assert not store.is_trusted(root)
@@ -45,7 +45,7 @@ def test_what_is_put_in_the_place_of_a_folder_is_not_trusted(store: TrustStore, 
     assert not store.is_trusted(root)
 
 
-def test_a_folder_that_is_trusted_again_replaces_the_one_before(store: TrustStore, root: Path) -> None:
+def test_folder_trusted_again_replaces_its_earlier_entry(store: TrustStore, root: Path) -> None:
     store.remember(root)
     root.rename(root.with_name("moved"))
     root.mkdir()
@@ -54,7 +54,7 @@ def test_a_folder_that_is_trusted_again_replaces_the_one_before(store: TrustStor
     assert len(json.loads(store.path.read_text())["folders"]) == 1
 
 
-def test_neither_parents_nor_folders_inside_are_covered(store: TrustStore, root: Path) -> None:
+def test_trust_covers_neither_parents_nor_subfolders(store: TrustStore, root: Path) -> None:
     inside = root / "vendor"
     inside.mkdir()
     store.remember(root)
@@ -62,7 +62,7 @@ def test_neither_parents_nor_folders_inside_are_covered(store: TrustStore, root:
     assert not store.is_trusted(root.parent)
 
 
-def test_a_link_is_the_folder_it_leads_to(store: TrustStore, root: Path, tmp_path: Path) -> None:
+def test_link_is_trusted_as_its_target(store: TrustStore, root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
     store.remember(link)
@@ -71,13 +71,13 @@ def test_a_link_is_the_folder_it_leads_to(store: TrustStore, root: Path, tmp_pat
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_may_write_trusts_nothing(mode: int, store: TrustStore, root: Path) -> None:
+def test_file_writable_by_others_trusts_nothing(mode: int, store: TrustStore, root: Path) -> None:
     store.remember(root)
     store.path.chmod(mode)
     assert not store.is_trusted(root)
 
 
-def test_a_link_in_the_place_of_the_file_trusts_nothing(store: TrustStore, root: Path, tmp_path: Path) -> None:
+def test_linked_trust_file_trusts_nothing(store: TrustStore, root: Path, tmp_path: Path) -> None:
     store.remember(root)
     other = tmp_path / "other.json"
     store.path.rename(other)
@@ -92,7 +92,7 @@ def test_a_link_in_the_place_of_the_file_trusts_nothing(store: TrustStore, root:
         '{"version":9,"folders":[]}', "\xff",
     ],
 )  # fmt: skip
-def test_a_file_that_makes_no_sense_trusts_nothing_and_is_replaced(text: str, store: TrustStore, root: Path) -> None:
+def test_invalid_file_trusts_nothing_and_is_replaced(text: str, store: TrustStore, root: Path) -> None:
     store.state_dir.mkdir()
     store.path.write_bytes(text.encode("latin-1"))
     store.path.chmod(0o600)
@@ -101,14 +101,14 @@ def test_a_file_that_makes_no_sense_trusts_nothing_and_is_replaced(text: str, st
     assert store.is_trusted(root)
 
 
-def test_a_folder_whose_name_is_no_text_can_be_trusted(store: TrustStore, tmp_path: Path) -> None:
+def test_folder_with_a_name_that_is_not_utf_8_can_be_trusted(store: TrustStore, tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     store.remember(folder)
     assert store.is_trusted(folder)
 
 
-def test_an_answer_that_cannot_be_kept_is_an_error(tmp_path: Path, root: Path) -> None:
+def test_answer_that_cannot_be_stored_is_an_error(tmp_path: Path, root: Path) -> None:
     (tmp_path / "state").write_text("a file")
     with pytest.raises(OSError, match="exists"):
         TrustStore(tmp_path / "state").remember(root)
@@ -123,9 +123,7 @@ def put(root: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_a_folder_that_brings_something_else_is_not_trusted_until_that_is_accepted(
-    store: TrustStore, root: Path
-) -> None:
+def test_folder_with_changed_files_is_not_trusted_until_they_are_accepted(store: TrustStore, root: Path) -> None:
     put(root, ".qcode/config.toml", 'model = "demo/demo"\n')
     put(root, ".qcode/commands/gone.toml", 'prompt = "go"\n')
     store.remember(root)
@@ -147,7 +145,7 @@ def test_a_folder_that_brings_something_else_is_not_trusted_until_that_is_accept
     assert store.is_trusted(root)
 
 
-def test_what_changed_after_it_was_shown_is_not_what_was_accepted(store: TrustStore, root: Path) -> None:
+def test_file_changed_after_it_was_shown_is_not_accepted(store: TrustStore, root: Path) -> None:
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
     shown = store.look(root)
     put(root, ".qcode/config.toml", 'model = "c/d"\n')
@@ -172,7 +170,7 @@ def test_what_changed_after_it_was_shown_is_not_what_was_accepted(store: TrustSt
         ("sub/.qcode/config.toml", "x", False),
     ],
 )
-def test_only_what_qcode_would_use_unjudged_is_pinned(
+def test_only_files_that_qcode_uses_without_asking_are_pinned(
     name: str, text: str, is_asked: bool, store: TrustStore, root: Path
 ) -> None:
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
@@ -181,7 +179,7 @@ def test_only_what_qcode_would_use_unjudged_is_pinned(
     assert (store.look(root).kind == "changed") is is_asked
 
 
-def test_links_are_pinned_as_what_they_lead_to(store: TrustStore, root: Path, tmp_path: Path) -> None:
+def test_links_are_pinned_by_their_target(store: TrustStore, root: Path, tmp_path: Path) -> None:
     put(root, "shared/commands/go.toml", 'prompt = "go"\n')
     outside = put(tmp_path, "outside.toml", 'model = "a/b"\n')
     (root / ".qcode").mkdir()
@@ -198,7 +196,7 @@ def test_links_are_pinned_as_what_they_lead_to(store: TrustStore, root: Path, tm
     assert "canary" not in store.path.read_text() + change.shown()
 
 
-def test_what_cannot_be_read_as_a_file_is_no_way_to_wait_or_to_hide(store: TrustStore, root: Path) -> None:
+def test_special_file_neither_blocks_nor_hides_a_change(store: TrustStore, root: Path) -> None:
     (root / ".qcode").mkdir()
     os.mkfifo(root / ".qcode/config.toml")
     store.remember(root)
@@ -208,7 +206,7 @@ def test_what_cannot_be_read_as_a_file_is_no_way_to_wait_or_to_hide(store: Trust
     assert store.look(root).kind == "changed"
 
 
-def test_more_than_can_be_kept_is_never_taken_for_trusted(store: TrustStore, root: Path) -> None:
+def test_folder_with_too_much_to_pin_is_never_trusted(store: TrustStore, root: Path) -> None:
     store.remember(root)
     put(root, ".qcode/commands/large.toml", "x" * (MAX_FILE_BYTES + 1))
     status = store.look(root)
@@ -218,7 +216,7 @@ def test_more_than_can_be_kept_is_never_taken_for_trusted(store: TrustStore, roo
         store.remember(root)
 
 
-def test_a_long_text_is_kept_as_its_hash_alone(store: TrustStore, root: Path) -> None:
+def test_long_file_is_stored_only_as_a_hash(store: TrustStore, root: Path) -> None:
     put(root, ".qcode/notes/long", "x\n" * 50_000)
     store.remember(root)
     assert len(store.path.read_text()) < 2_000
@@ -226,9 +224,7 @@ def test_a_long_text_is_kept_as_its_hash_alone(store: TrustStore, root: Path) ->
     assert "so no diff is shown" in store.look(root).differences()
 
 
-def test_trust_of_earlier_versions_holds_where_nothing_is_brought_and_is_asked_about_elsewhere(
-    store: TrustStore, root: Path
-) -> None:
+def test_trust_of_earlier_versions_applies_only_without_project_files(store: TrustStore, root: Path) -> None:
     store.remember(root)
     rows = json.loads(store.path.read_text())
     del rows["folders"][0]["pieces"]
@@ -239,7 +235,7 @@ def test_trust_of_earlier_versions_holds_where_nothing_is_brought_and_is_asked_a
     assert not store.is_trusted(root)
 
 
-def test_a_home_of_qcode_in_the_folder_is_the_persons_own(root: Path) -> None:
+def test_qcode_home_inside_the_folder_belongs_to_the_user(root: Path) -> None:
     store = TrustStore(root / ".qcode/state")
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
     store.remember(root)
@@ -247,7 +243,7 @@ def test_a_home_of_qcode_in_the_folder_is_the_persons_own(root: Path) -> None:
     assert store.is_trusted(root)
 
 
-def test_a_change_that_was_approved_is_pinned_and_nothing_beside_it(store: TrustStore, root: Path) -> None:
+def test_approved_change_is_pinned_alone(store: TrustStore, root: Path) -> None:
     mine, other = put(root, ".qcode/commands/a.toml", "1"), put(root, ".qcode/commands/b.toml", "1")
     store.remember(root)
     with store.accepting(root, frozenset({str(mine), str(root / ".qcode/new")})):
@@ -257,7 +253,7 @@ def test_a_change_that_was_approved_is_pinned_and_nothing_beside_it(store: Trust
     assert [change.name for change in store.look(root).changes] == [".qcode/commands/b.toml"]
 
 
-def test_an_approved_change_does_not_cover_what_had_changed_before(store: TrustStore, root: Path) -> None:
+def test_approved_change_does_not_cover_earlier_changes(store: TrustStore, root: Path) -> None:
     mine = put(root, ".qcode/commands/a.toml", "1")
     store.remember(root)
     mine.write_text("from elsewhere")
@@ -266,7 +262,7 @@ def test_an_approved_change_does_not_cover_what_had_changed_before(store: TrustS
     assert store.look(root).kind == "changed"
 
 
-def test_an_approved_change_trusts_no_folder(store: TrustStore, root: Path) -> None:
+def test_approved_change_does_not_trust_the_folder(store: TrustStore, root: Path) -> None:
     mine = put(root, ".qcode/commands/a.toml", "1")
     with store.accepting(root, frozenset({str(mine)})):
         mine.write_text("2")
@@ -274,7 +270,7 @@ def test_an_approved_change_trusts_no_folder(store: TrustStore, root: Path) -> N
     assert not store.path.exists()
 
 
-def test_trust_can_be_taken_back(store: TrustStore, root: Path) -> None:
+def test_trust_can_be_revoked(store: TrustStore, root: Path) -> None:
     store.remember(root)
     assert store.folders() == [root.resolve()]
     assert store.forget(root)
@@ -283,7 +279,7 @@ def test_trust_can_be_taken_back(store: TrustStore, root: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["a", "x" * 4_000], ids=["in a circle", "too long to follow"])
-def test_a_link_that_leads_nowhere_stops_nothing(target: str, store: TrustStore, root: Path) -> None:
+def test_broken_link_is_ignored(target: str, store: TrustStore, root: Path) -> None:
     (root / ".qcode").mkdir()
     (root / ".qcode/a").symlink_to(target)
     store.remember(root)
@@ -292,14 +288,14 @@ def test_a_link_that_leads_nowhere_stops_nothing(target: str, store: TrustStore,
     assert store.look(root).kind == "changed"
 
 
-def test_a_project_folder_that_leads_to_itself_brings_nothing(store: TrustStore, root: Path) -> None:
+def test_project_folder_that_links_to_itself_is_empty(store: TrustStore, root: Path) -> None:
     (root / ".qcode").symlink_to(".qcode")
     assert store.look(root).kind == "unknown"
     store.remember(root)
     assert store.is_trusted(root)
 
 
-def test_settings_of_any_depth_are_kept(store: TrustStore, root: Path) -> None:
+def test_settings_of_any_depth_are_pinned(store: TrustStore, root: Path) -> None:
     (root / ".qcode").mkdir()
     deep = root / ".qcode/config.toml"
     deep.write_text(f"a{'.a' * 3_000} = 1\n")

@@ -135,6 +135,8 @@ def test_broad_except_occurs_only_at_the_edges() -> None:
 
 
 EDGES = (
+    "qcode.acp.session",
+    "qcode.acp.wire",
     "qcode.agent.driver",
     "qcode.tui.app",
     "qcode.tui.failures",

@@ -85,6 +85,18 @@ def test_pipe_mode_loads_no_app_engine_provider_or_sdk() -> None:
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "qcode.engine", "qcode.providers", "qcode.tui") == set()
 
 
+def test_editors_get_their_first_answer_without_the_library(tmp_path: Path) -> None:
+    loaded = loaded_after(
+        "import os, sys; read, write = os.pipe(); os.dup2(read, 0); sys.argv = ['qcode', 'acp']\n"
+        'os.write(write, b\'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\\n\')\n'
+        "os.close(write); os.close(read)\n"
+        "from qcode.__main__ import main\nassert main() == 0"
+    )
+    assert "qcode.acp.server" in loaded
+    later = ("agent.agent", "agent.trust", "acp.session", "acp.cards", "engine", "tools", "tui", "headless")
+    assert among(loaded, *SDKS, *HEAVY, "textual", "rich", *(f"qcode.{name}" for name in later)) == set()
+
+
 def test_demo_run_loads_only_what_it_needs() -> None:
     loaded = loaded_after(
         "import sys; sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo', '--no-session']; sys.stdin = None\n"

@@ -30,8 +30,10 @@ def policy(root: Path, *, is_trusted: bool = True) -> Policy:
 def again(before: Policy, flags: str) -> Policy:
     """Return the policy of a run with `flags`, read as the program reads them."""
     given = parse(["-p", "x", *shlex.split(flags)])
-    rules = Rules.of(allow=given.allowed)
-    return replace(before, is_trusted=before.is_trusted or given.is_trusted, mode=given.mode or "default", rules=rules)
+    rules = Rules.of(allow=given.allowed_tools)
+    return replace(
+        before, is_trusted=before.is_trusted or given.trust, mode=given.permission_mode or "default", rules=rules
+    )
 
 
 WRITE = call("write", path="new.txt", content="x")

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.options import LATEST
-from qcode.cli.arguments import CommandLineError, parse, pipe_flags, wanted_format
+from qcode.agent.options import CHOOSE, LATEST
+from qcode.cli.arguments import CommandLineError, parse, parse_subcommand, pipe_flags, wanted_format
+from qcode.cli.flags import help_text
 
 
 @pytest.mark.parametrize(
@@ -24,12 +25,12 @@ from qcode.cli.arguments import CommandLineError, parse, pipe_flags, wanted_form
 )
 def test_prompt_may_be_anywhere_on_the_command_line(argv: list[str]) -> None:
     arguments = parse(argv)
-    assert (arguments.prompt, arguments.is_pipe) == ("say hi", True)
+    assert (arguments.prompt, arguments.print) == ("say hi", True)
 
 
 def test_prompt_alone_opens_the_app() -> None:
     arguments = parse(["say hi"])
-    assert (arguments.prompt, arguments.is_pipe) == ("say hi", False)
+    assert (arguments.prompt, arguments.print) == ("say hi", False)
 
 
 def test_after_two_dashes_a_prompt_may_begin_with_one() -> None:
@@ -40,22 +41,21 @@ def test_sessions_are_named_or_the_latest() -> None:
     assert parse([]).resume is None
     assert parse(["-c"]).resume == LATEST
     assert parse(["-r", "2026"]).resume == "2026"
-    assert not parse(["-c"]).chooses_session
-    assert parse(["-r"]).chooses_session
+    assert parse(["-r"]).resume == CHOOSE
 
 
 def test_rules_are_split_at_commas_outside_brackets() -> None:
     arguments = parse(["--allowed-tools", "shell(git log -n {1,2}), edit(src/**)", "--allowed-tools", "read(a,b)"])
-    assert arguments.allowed == ("shell(git log -n {1,2})", "edit(src/**)", "read(a,b)")
+    assert arguments.allowed_tools == ("shell(git log -n {1,2})", "edit(src/**)", "read(a,b)")
 
 
 def test_quotes_inside_a_shell_rule_hide_brackets_and_commas() -> None:
-    rules = parse(["--allowed-tools", "shell(echo '), x'), edit(it's.txt), read"]).allowed
+    rules = parse(["--allowed-tools", "shell(echo '), x'), edit(it's.txt), read"]).allowed_tools
     assert rules == ("shell(echo '), x')", "edit(it's.txt)", "read")
 
 
 def test_rule_with_an_open_bracket_is_kept() -> None:
-    assert parse(["--disallowed-tools", "read, shell(rm"]).disallowed == ("read", "shell(rm")
+    assert parse(["--disallowed-tools", "read, shell(rm"]).disallowed_tools == ("read", "shell(rm")
 
 
 def test_undecodable_argument_is_read_as_utf_8() -> None:
@@ -149,3 +149,10 @@ def test_a_suggestion_never_names_a_flag_that_lowers_safety(flag: str) -> None:
 def test_a_mistyped_flag_names_the_nearest() -> None:
     with pytest.raises(CommandLineError, match=r"did you mean --model\?"):
         parse(["--modle", "x"])
+
+
+@pytest.mark.parametrize("typed", [["--permission-mode", "ask"], ["--permission-mode=ask"]])
+def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
+    assert parse(typed).permission_mode == "default"
+    assert parse_subcommand("permissions", typed, "usage")[0].permission_mode == "default"
+    assert "ask is another name for default" in " ".join(help_text().split())

@@ -46,7 +46,7 @@ def test_flag_sets_its_field_and_no_other(flag: Flag) -> None:
     if flag.takes_value:
         argv.append(flag.choices[-1] if flag.choices else VALUES[flag.kind])
     # A format is not taken alone.
-    beside = {"include_partial_messages": "output_format", "input_format": "output_format", "forks": "resume"}
+    beside = {"include_partial_messages": "output_format", "input_format": "output_format", "fork_session": "resume"}
     needed = {"output_format": ["-o", "stream-json"], "resume": ["-c"]}.get(beside.get(flag.field, ""), [])
     changed = {name for name, value in dataclasses.asdict(parse([*argv, *needed])).items() if value != default[name]}
     assert changed - {beside.get(flag.field)} == {flag.field}

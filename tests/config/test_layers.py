@@ -23,10 +23,45 @@ def test_flags_beat_environment_beats_project_beats_user(folders: Folders, tmp_p
     assert folders.load(env).origin("model") == Origin("env", "QCODE_MODEL")
     extra = tmp_path / "extra.toml"
     extra.write_text("model = 'extra'")
-    assert folders.load(env, settings_file=extra).model == "extra"
-    found = folders.load(env, {"model": "flag"}, settings_file=extra)
+    assert folders.load(env, extra=extra).model == "extra"
+    found = folders.load(env, {"model": "flag"}, extra=extra)
     assert found.model == "flag"
     assert found.origin("model") == Origin("flag", "--model")
+
+
+def test_program_gives_settings_as_a_mapping(folders: Folders) -> None:
+    folders.user("model = 'user'\n[permissions]\nallow = ['read']")
+    given = {"model": "given", "permissions": {"allow": ["shell(make test)"]}, "network": {"idle_timeout_s": 90}}
+    settings = folders.load({"QCODE_MODEL": "env"}, extra=given)
+    assert (settings.model, settings.network.idle_timeout_s) == ("given", 90)
+    assert settings.permissions.allow == ("read", "shell(make test)")
+    assert str(settings.origin("model")) == "Options(settings=...)"
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"modell": "x"}, r"^Options\(settings=\.\.\.\): unknown key modell; the nearest is model"),
+        ({"network": 3}, r"network must be a table"),
+        ({"output": {"max_tokens": "many"}}, r"output\.max_tokens must be a whole number of at least 1"),
+        ({"permissions": {"mode": "bypass"}}, r"`bypass` cannot be set"),
+    ],
+)
+def test_invalid_mapping_is_one_line_with_the_key(folders: Folders, given: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as raised:
+        folders.load(extra=given)
+    assert "\n" not in str(raised.value)
+
+
+def test_without_the_user_configuration_models_and_providers_stay(folders: Folders) -> None:
+    folders.user(
+        "model = 'user'\n[providers.local]\ntype = 'openai'\nbase_url = 'http://h'\n"
+        "[permissions]\nallow = ['read']\n[mcp_servers.s]\ncommand = 'c'\n[output]\nmax_tokens = 7"
+    )
+    settings = folders.load(user_config=False)
+    assert (settings.model, settings.output.max_tokens, list(settings.providers)) == ("user", 7, ["local"])
+    assert settings.permissions.allow == ()
+    assert dict(settings.mcp_servers) == {}
 
 
 def test_default_has_the_origin_default(folders: Folders) -> None:

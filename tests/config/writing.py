@@ -35,6 +35,7 @@ class Folders:
         flags: Mapping[str, object] | None = None,
         *,
         is_trusted: bool = True,
-        settings_file: Path | None = None,
+        extra: Path | Mapping[str, object] | None = None,
+        user_config: bool = True,
     ) -> Settings:
-        return load(self.paths, env or {}, flags or {}, self.project, is_trusted, settings_file=settings_file)
+        return load(self.paths, env or {}, flags or {}, self.project, is_trusted, extra=extra, user_config=user_config)

@@ -50,14 +50,14 @@ def call_shape(raw: str, stop: StopReason, output: int | None, name: str = "writ
 
 @pytest.mark.parametrize("whole", OBJECTS)
 @pytest.mark.parametrize("stop", [StopReason.MAX_TOKENS, StopReason.TOOL_USE, StopReason.UNKNOWN])
-def test_a_call_cut_anywhere_at_the_cap_is_incomplete(whole: str, stop: StopReason) -> None:
+def test_call_cut_anywhere_at_the_cap_is_incomplete(whole: str, stop: StopReason) -> None:
     for at in range(len(whole.rstrip())):
         assert call_shape(whole[:at], stop, CAP).calls == ("incomplete",), whole[:at]
     assert call_shape(whole, stop, CAP).calls == ("complete",)
 
 
 @pytest.mark.parametrize("whole", OBJECTS)
-def test_a_call_that_simply_ends_is_a_cut_where_no_usage_came(whole: str) -> None:
+def test_call_that_stops_without_reported_usage_counts_as_truncated(whole: str) -> None:
     for at in range(1, len(whole.rstrip())):
         assert ends_early(whole[:at]), whole[:at]
         shape = call_shape(whole[:at], StopReason.TOOL_USE, None)
@@ -66,7 +66,7 @@ def test_a_call_that_simply_ends_is_a_cut_where_no_usage_came(whole: str) -> Non
 
 
 @pytest.mark.parametrize("whole", OBJECTS)
-def test_a_call_that_ends_early_well_below_the_cap_is_malformed(whole: str) -> None:
+def test_call_that_ends_early_well_below_the_cap_is_malformed(whole: str) -> None:
     for at in range(2, len(whole.rstrip())):
         if whole[:at].strip():
             assert call_shape(whole[:at], StopReason.TOOL_USE, 20).calls == ("malformed",), whole[:at]
@@ -86,7 +86,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("raw", WRONG)
-def test_json_that_is_wrong_before_its_end_is_no_cut(raw: str) -> None:
+def test_json_invalid_before_its_end_is_not_a_truncation(raw: str) -> None:
     assert not ends_early(raw)
     assert call_shape(raw, StopReason.TOOL_USE, None).calls == ("malformed",)
     assert call_shape(raw, StopReason.TOOL_USE, 20).calls == ("malformed",)
@@ -129,7 +129,7 @@ def test_only_the_last_call_can_be_cut() -> None:
     assert shape.arguments_incomplete
 
 
-def test_arguments_of_parallel_calls_may_come_interleaved() -> None:
+def test_arguments_of_parallel_calls_may_be_interleaved() -> None:
     events: list[ReplyEvent] = [
         ToolCallStarted(0, "c0", "read"), ToolCallStarted(1, "c1", "read"), ToolArgsDelta(0, '{"path"'),
         ToolArgsDelta(1, '{"path": '), ToolArgsDelta(0, ': "a"}'), ToolArgsDelta(1, '"b"}'),
@@ -140,7 +140,7 @@ def test_arguments_of_parallel_calls_may_come_interleaved() -> None:
     assert [json.loads(draft.text)["path"] for draft in assembler.drafts] == ["a", "b"]
 
 
-def test_a_later_report_of_usage_replaces_an_earlier_one_field_by_field() -> None:
+def test_later_usage_replaces_earlier_usage_field_by_field() -> None:
     reports = [Usage(input=10, output=1, cache_read=4), Usage(output=50), Usage(output=80, reasoning=5)]
     assembler = assembled([*(UsageReported(report) for report in reports), ReplyEnded(StopReason.END_TURN, "")])
     assert assembler.usage == Usage(input=10, output=80, cache_read=4, reasoning=5)
@@ -154,7 +154,7 @@ HITS: list[tuple[StopReason, int | None, bool]] = [
 
 
 @pytest.mark.parametrize(("stop", "output", "is_hit"), HITS)
-def test_the_cap_is_hit_by_the_reason_or_by_the_count(stop: StopReason, output: int | None, is_hit: bool) -> None:
+def test_cap_is_hit_by_stop_reason_or_token_count(stop: StopReason, output: int | None, is_hit: bool) -> None:
     usage = [UsageReported(Usage(output=output))] if output is not None else []
     shape = assembled([TextDelta(0, "x"), *usage, ReplyEnded(stop, "")]).shape(CAP)
     assert shape.hit_cap is is_hit
@@ -172,14 +172,14 @@ def test_the_cap_is_hit_by_the_reason_or_by_the_count(stop: StopReason, output: 
         ([], False, False, None),
     ],
 )
-def test_what_the_reply_holds_and_ends_with(
+def test_reply_has_its_blocks_and_stop_reason(
     events: list[ReplyEvent], has_text: bool, has_reasoning: bool, last: str | None
 ) -> None:
     shape = assembled([*events, ReplyEnded(StopReason.MAX_TOKENS, "")]).shape(CAP)
     assert (shape.has_text, shape.has_reasoning, shape.last) == (has_text, has_reasoning, last)
 
 
-def test_a_signature_belongs_to_its_block_even_where_that_had_no_text() -> None:
+def test_signature_belongs_to_its_block_even_without_text() -> None:
     signature = Opaque("anthropic", "{}")
     assembler = assembled([ReasoningDelta(0, "hm"), BlockEnded(0, signature), BlockEnded(1, signature)])
     assert [(draft.kind, draft.text, draft.opaque) for draft in assembler.drafts] == [

@@ -34,20 +34,20 @@ def states(played: Played) -> list[str]:
     return [event.state for event in played.events if isinstance(event, ToolFinished)]
 
 
-def test_two_malformed_calls_in_one_reply_are_one_try() -> None:
+def test_two_malformed_calls_in_one_reply_count_as_one_repair() -> None:
     played = play(calls(BAD_READ, BAD_READ), text("Sorry."))
     assert states(played) == ["rejected", "rejected"]
     assert played.end.outcome is Outcome.END_TURN
 
 
-def test_a_call_that_runs_resets_the_budget_of_repairs() -> None:
+def test_executed_call_resets_the_repair_budget() -> None:
     played = play(calls(BAD_READ), calls(READ), calls(BAD_READ), calls(READ), text("Done."))
     assert states(played) == ["rejected", "done", "rejected", "done"]
     assert played.end.outcome is Outcome.END_TURN
 
 
 @pytest.mark.parametrize("attempts", [0, 1, 2])
-def test_the_budget_of_repairs_is_the_one_that_was_set(attempts: int) -> None:
+def test_repair_budget_is_configurable(attempts: int) -> None:
     output = OutputSettings(override=64_000, max_tool_repair_attempts=attempts)
     played = play(*[cut_call("shell", '{"command": "ec')] * (attempts + 1), output=output)
     assert played.end.outcome is Outcome.MAX_TOKENS
@@ -55,19 +55,19 @@ def test_the_budget_of_repairs_is_the_one_that_was_set(attempts: int) -> None:
     assert any(isinstance(event, Notice) and "truncated by the output limit" in event.text for event in played.events)
 
 
-def test_a_cut_call_whose_name_was_cut_as_well_counts_as_a_repair() -> None:
+def test_call_truncated_inside_its_name_counts_as_a_repair() -> None:
     played = play(cut_call("wri", ""), cut_call("wri", ""), output=FIXED)
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert states(played) == ["rejected", "rejected"]
 
 
-def test_rejections_of_other_files_are_no_row() -> None:
+def test_rejections_for_different_files_are_not_consecutive() -> None:
     scripts = [cut_call("write", f'{{"path": "{name}", "content": "x') for name in "abababa"]
     played = play(*scripts, text("Done."), output=FIXED)
     assert played.end.outcome is Outcome.END_TURN
 
 
-def test_the_row_of_one_file_goes_on_whatever_its_content_and_over_calls_that_only_read() -> None:
+def test_rejections_for_one_file_stay_consecutive_across_contents_and_read_calls() -> None:
     scripts: list[Script] = []
     for number in range(5):
         scripts += [cut_call("write", f'{{"path": "a", "content": "{number}'), calls(READ)]
@@ -76,21 +76,21 @@ def test_the_row_of_one_file_goes_on_whatever_its_content_and_over_calls_that_on
     assert states(played).count("rejected") == 5
 
 
-def test_a_write_that_succeeds_ends_the_row_of_rejections() -> None:
+def test_successful_write_resets_the_rejection_count() -> None:
     cut_write = cut_call("write", '{"path": "a", "content": "x')
     whole = calls(("write", '{"path": "a", "content": "x"}'))
     played = play(*[cut_write] * 4, whole, *[cut_write] * 4, text("Done."), output=FIXED)
     assert played.end.outcome is Outcome.END_TURN
 
 
-def test_a_call_that_lacks_an_argument_below_the_cap_is_told_which() -> None:
+def test_call_missing_an_argument_below_the_cap_gets_its_name() -> None:
     played = play(calls(("write", '{"path": "a"}')), text("Oh."))
     (result,) = results_of(played.messages[2])
     assert "`content`" in result.content
     assert "split" not in result.content
 
 
-def test_a_call_that_lacks_an_argument_at_the_cap_gets_split_guidance() -> None:
+def test_call_missing_an_argument_at_the_cap_gets_split_guidance() -> None:
     played = play(cut_call("write", '{"path": "a"}'), text("Oh."), output=FIXED)
     assert "MUST split" in results_of(played.messages[2])[0].content
     assert played.ran == []
@@ -101,7 +101,7 @@ def test_each_rejection_is_reported_once() -> None:
     assert played.of(ToolPayloadRepair) == [ToolPayloadRepair("cut_arguments", attempted=True, succeeded=False)]
 
 
-def test_a_verdict_or_an_outcome_for_another_call_changes_nothing() -> None:
+def test_verdict_or_outcome_for_another_call_is_ignored() -> None:
     player = Player(calls(READ), text("Done."))
     player.give(UserSubmitted(user("go")))
     while not player.played.asked:
@@ -114,7 +114,7 @@ def test_a_verdict_or_an_outcome_for_another_call_changes_nothing() -> None:
     assert [run.call.call_id for run in player.played.ran] == ["c0"]
 
 
-def test_steering_makes_a_turn_of_signals_go_on() -> None:
+def test_steering_continues_a_turn_of_only_signals() -> None:
     player = Player(calls(("note", "{}")), text("As you say."))
     player.give(UserSubmitted(user("go")))
     player.give(SteerQueued("wait"))
@@ -124,7 +124,7 @@ def test_steering_makes_a_turn_of_signals_go_on() -> None:
     assert player.played.of(SteeringAdded) == [SteeringAdded("wait")]
 
 
-def test_a_signal_uses_no_budget_and_a_call_beyond_it_is_told_so() -> None:
+def test_signal_uses_no_budget_and_a_call_beyond_the_budget_is_refused() -> None:
     settings = TurnSettings("s", TOOLS, max_tool_calls=1)
     played = play(calls(("note", '{"n": 1}'), READ, ("note", '{"n": 2}'), READ), settings=settings)
     assert states(played) == ["done", "done", "done", "rejected"]
@@ -139,7 +139,7 @@ def _until_asked(player: Player, count: int) -> None:
     player.drop_queued()
 
 
-def test_calls_that_only_read_run_together_and_their_results_are_in_order() -> None:
+def test_read_calls_run_in_parallel_with_ordered_results() -> None:
     player = Player(calls(READ, READ, READ), text("Done."))
     _until_asked(player, 3)
     assert [asked.call.call_id for asked in player.played.asked] == ["c0", "c1", "c2"]
@@ -161,7 +161,7 @@ def test_calls_that_only_read_run_together_and_their_results_are_in_order() -> N
     assert player.played.end.outcome is Outcome.END_TURN
 
 
-def test_one_call_that_changes_something_makes_all_wait_for_each_other() -> None:
+def test_one_changing_call_makes_all_calls_run_in_sequence() -> None:
     player = Player(calls(READ, ("shell", '{"command": "ls"}'), READ), text("Done."))
     _until_asked(player, 1)
     assert len(player.played.asked) == 1
@@ -171,7 +171,7 @@ def test_one_call_that_changes_something_makes_all_wait_for_each_other() -> None
     assert [asked.call.call_id for asked in player.played.asked] == ["c0", "c1"]
 
 
-def test_a_cancel_reaches_every_call_that_runs_beside_others() -> None:
+def test_cancel_reaches_every_parallel_call() -> None:
     player = Player(calls(READ, READ, READ))
     _until_asked(player, 3)
     player.give(ApprovalAnswered("c0", True))
@@ -182,14 +182,14 @@ def test_a_cancel_reaches_every_call_that_runs_beside_others() -> None:
     assert ["partly done" in text for text in told] == [True, False, True]
 
 
-def test_the_budget_of_calls_counts_those_that_run_together() -> None:
+def test_call_budget_counts_parallel_calls() -> None:
     settings = TurnSettings("s", TOOLS, max_tool_calls=2)
     played = play(calls(READ, READ, READ), settings=settings)
     assert sorted(states(played)) == ["done", "done", "rejected"]
     assert "limit of tool calls" in results_of(played.messages[2])[2].content
 
 
-def test_the_same_call_with_the_same_result_three_times_in_a_row_is_asked_about() -> None:
+def test_third_identical_call_with_the_same_result_asks_the_user() -> None:
     again = ("shell", '{ "command":"ls" }')
     scripts = [calls(again), calls(("shell", '{"command": "ls"}')), calls(again), calls(again), calls(again)]
     played = play(*scripts, text("Done."))
@@ -197,7 +197,7 @@ def test_the_same_call_with_the_same_result_three_times_in_a_row_is_asked_about(
     assert len(played.ran) == 5
 
 
-def test_another_call_or_another_result_begins_a_new_row() -> None:
+def test_different_call_or_result_resets_the_repetition_count() -> None:
     shell = ("shell", '{"command": "ls"}')
     played = play(*[calls(shell)] * 2, calls(READ), *[calls(shell)] * 3, text("."))
     assert [asked.repeats for asked in played.asked] == [0] * 6
@@ -207,13 +207,13 @@ def test_another_call_or_another_result_begins_a_new_row() -> None:
     assert [asked.repeats for asked in player.play().asked] == [0] * 6
 
 
-def test_calls_that_did_not_run_are_no_repetition() -> None:
+def test_calls_that_did_not_run_do_not_count_as_repeated() -> None:
     player = Player(*[calls(("shell", '{"command": "ls"}'))] * 3, text("."))
     player.allows = lambda asked: False
     assert [asked.repeats for asked in player.play().asked] == [0] * 3
 
 
-def test_an_answer_with_a_text_is_the_result_and_the_call_does_not_run() -> None:
+def test_text_answer_is_the_result_and_the_call_does_not_run() -> None:
     player = Player(calls(("shell", '{"command": "ls"}')), text("Done."))
     _until_asked(player, 1)
     player.give(ApprovalAnswered("c0", True, text="Use git instead."))
@@ -226,7 +226,7 @@ def test_an_answer_with_a_text_is_the_result_and_the_call_does_not_run() -> None
 
 
 @pytest.mark.parametrize(("tool", "told"), [("apply_patch", "`apply_patch`"), ("edit", "`edit`")])
-def test_split_guidance_names_the_tool_there_is_to_add_with(tool: str, told: str) -> None:
+def test_split_guidance_names_the_available_append_tool(tool: str, told: str) -> None:
     parameters: JsonObject = {"type": "object", "required": ["path"]}
     write = ToolSpec("write", "d", parameters, safety=WRITES)
     settings = TurnSettings("s", (write, replace(write, name=tool, edits_by="passage")), output=FIXED)
@@ -234,7 +234,7 @@ def test_split_guidance_names_the_tool_there_is_to_add_with(tool: str, told: str
     assert f"with {told} calls" in results_of(played.messages[2])[0].content
 
 
-def test_the_same_cut_patch_is_known_by_its_file_whatever_its_lines() -> None:
+def test_truncated_patch_is_identified_by_its_file() -> None:
     spec = ToolSpec("apply_patch", "d", {"type": "object", "required": ["input"]}, safety=WRITES)
     cuts = [
         cut_call("apply_patch", f'{{"input": "*** Begin Patch\\n*** Update File: a.py\\n@@\\n-{number}')
@@ -248,14 +248,14 @@ def test_the_same_cut_patch_is_known_by_its_file_whatever_its_lines() -> None:
 @pytest.mark.parametrize(
     "raw", ['{"command": "ls", "command": "rm -r x"}', '{"command": "ls", "env": {"A": "1", "A": "2"}}']
 )
-def test_a_call_with_a_key_twice_is_malformed_and_never_run(raw: str) -> None:
+def test_call_with_a_duplicate_key_is_malformed_and_never_runs(raw: str) -> None:
     played = play(calls(("shell", raw)), calls(("shell", '{"command": "ls"}')), text("Done."))
     assert [run.arguments for run in played.ran] == [{"command": "ls"}]
     assert "twice" in results_of(played.messages[2])[0].content
     assert json.loads(played.messages[1].calls[0].arguments) == json.loads(synthetic.marker_arguments(raw))
 
 
-def test_a_key_twice_at_the_cap_is_never_run() -> None:
+def test_call_with_a_duplicate_key_at_the_cap_never_runs() -> None:
     raw = '{"path": "a", "path": "b", "content": "x"}'
     played = play(calls(("write", raw), stop=StopReason.MAX_TOKENS), text("Oh."), output=FIXED)
     assert played.ran == []
@@ -266,7 +266,7 @@ SHORT_OF = ("shell", "{}")
 
 
 @pytest.mark.parametrize("call", [UNKNOWN, SHORT_OF])
-def test_calls_that_cannot_run_are_answered_three_times_and_end_the_turn_if_denied(call: tuple[str, str]) -> None:
+def test_invalid_calls_get_three_errors_and_end_the_turn_if_denied(call: tuple[str, str]) -> None:
     player = Player(*[calls(call)] * 4, text("."))
     player.allows = lambda asked: not asked.obstacle
     played = player.play()
@@ -282,19 +282,19 @@ def test_calls_that_cannot_run_are_answered_three_times_and_end_the_turn_if_deni
     assert len(played.messages) == 1 + 4 + 4
 
 
-def test_other_calls_that_cannot_run_each_time_end_the_turn_as_well() -> None:
+def test_different_invalid_calls_end_the_turn_too() -> None:
     player = Player(*[calls((f"tool_{number}", "{}")) for number in range(4)], text("."))
     player.allows = lambda asked: False
     assert player.play().end.outcome is Outcome.ERROR
 
 
-def test_a_call_that_runs_ends_the_row_of_calls_that_cannot() -> None:
+def test_executed_call_resets_the_count_of_invalid_calls() -> None:
     played = play(*[calls(UNKNOWN)] * 3, calls(READ), *[calls(UNKNOWN)] * 3, calls(UNKNOWN, READ), text("Done."))
     assert played.end.outcome is Outcome.END_TURN
     assert [asked.obstacle for asked in played.asked if asked.obstacle] == ["there is no such tool"]
 
 
-def test_the_user_may_let_the_model_try_again_or_tell_it_something() -> None:
+def test_user_may_allow_another_try_or_send_a_message() -> None:
     player = Player(*[calls(UNKNOWN)] * 7, text("Done."))
     player.play()
     assert player.played.end.outcome is Outcome.END_TURN
@@ -308,7 +308,7 @@ def test_the_user_may_let_the_model_try_again_or_tell_it_something() -> None:
     assert "use grep" in results_of(player.played.messages[8])[0].content
 
 
-def test_signals_between_calls_that_cannot_run_do_not_end_the_row() -> None:
+def test_signals_between_invalid_calls_do_not_reset_the_count() -> None:
     player = Player(*[calls(("note", "{}"), UNKNOWN)] * 4, text("."))
     player.allows = lambda asked: False
     played = player.play()
@@ -316,7 +316,7 @@ def test_signals_between_calls_that_cannot_run_do_not_end_the_row() -> None:
     assert len(played.end.signals) == 4
 
 
-def test_the_rest_of_a_reply_that_ends_the_turn_does_not_run() -> None:
+def test_remaining_calls_of_a_reply_that_ends_the_turn_do_not_run() -> None:
     player = Player(*[calls(UNKNOWN)] * 3, calls(UNKNOWN, ("shell", '{"command": "ls"}')), text("."))
     player.allows = lambda asked: not asked.obstacle
     played = player.play()
@@ -334,7 +334,7 @@ def test_strict_tools_fail_the_turn_and_run_no_call_of_the_reply() -> None:
     assert play(calls(SHORT_OF), text("."), settings=settings).end.outcome is Outcome.END_TURN
 
 
-def test_a_denied_call_repeated_ends_the_turn_as_denied() -> None:
+def test_repeated_denied_call_ends_the_turn_as_denied() -> None:
     player = Player(*[calls(("shell", '{"command": "ls"}'), before="Let me.")] * 4, text("."))
     player.allows = lambda asked: False
     played = player.play()
@@ -350,7 +350,7 @@ def test_different_denied_calls_do_not_end_the_turn() -> None:
     assert player.play().end.text == "Well."
 
 
-def test_a_repeated_call_that_is_never_let_through_ends_the_turn() -> None:
+def test_repeated_call_that_is_never_approved_ends_the_turn() -> None:
     player = Player(*[calls(("shell", '{"command": "ls"}'))] * 7, text("."))
     player.allows = lambda asked: not asked.repeats
     played = player.play()
@@ -360,7 +360,7 @@ def test_a_repeated_call_that_is_never_let_through_ends_the_turn() -> None:
 
 
 @pytest.mark.parametrize("raw", ["{", "[1]", "", '{"a": 1, "a": 2}', "nonsense"])
-def test_a_signal_is_recorded_with_its_arguments_as_they_came(raw: str) -> None:
+def test_signal_is_recorded_with_its_raw_arguments(raw: str) -> None:
     played = play(calls(("note", raw)))
     assert played.end.outcome is Outcome.END_TURN
     assert [signal.arguments for signal in played.end.signals] == [raw or {}]
@@ -384,13 +384,13 @@ def test_only_signals_with_steering_leave_a_valid_history() -> None:
     assert [block.text for block in message.blocks if isinstance(block, Text)] == ["go", "wait"]
 
 
-def test_ids_that_recur_hide_no_other_call() -> None:
+def test_reused_ids_hide_no_other_call() -> None:
     played = play(calls(("note", "{}"), READ), calls(READ), text("Done."))
     history = played.requests[2].messages
     assert [call.name for message in history for call in message.calls] == ["read", "read"]
 
 
-def test_the_model_is_told_what_is_left_of_the_limits_of_the_user() -> None:
+def test_request_states_the_remaining_user_limits() -> None:
     settings = TurnSettings("s", TOOLS, max_turns=4, tells_turns=True, max_tool_calls=2, max_budget_usd=Decimal(1))
     played = play(calls(READ), text("Done."), settings=settings, facts=ModelFacts(price=Price(Decimal(1), Decimal(1))))
     assert [request.note for request in played.requests] == [
@@ -400,12 +400,12 @@ def test_the_model_is_told_what_is_left_of_the_limits_of_the_user() -> None:
     assert "Limits" not in str(played.messages)
 
 
-def test_without_limits_of_the_user_the_model_is_told_nothing() -> None:
+def test_request_has_no_note_without_user_limits() -> None:
     settings = TurnSettings("s", TOOLS, max_turns=100)
     assert [request.note for request in play(calls(READ), text("."), settings=settings).requests] == ["", ""]
 
 
-def test_a_request_that_asks_for_something_else_has_no_note() -> None:
+def test_request_that_continues_a_reply_has_no_limit_note() -> None:
     settings = TurnSettings("s", TOOLS, max_tool_calls=2)
     played = play(cut("one"), cut("two"), text("three"), settings=settings)
     assert [bool(request.note) for request in played.requests] == [True, True, False]

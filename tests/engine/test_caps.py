@@ -24,17 +24,19 @@ ROWS: list[tuple[str, OutputSettings, int | None, tuple[int, int | None, int]]] 
 
 
 @pytest.mark.parametrize(("settings", "limit", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_caps(settings: OutputSettings, limit: int | None, expected: tuple[int, int | None, int]) -> None:
+def test_caps_follow_settings_and_model_facts(
+    settings: OutputSettings, limit: int | None, expected: tuple[int, int | None, int]
+) -> None:
     caps = caps_for(settings, limit)
     assert (caps.first, caps.escalated, caps.continuation) == expected
 
 
-def test_a_host_that_cuts_silently_is_not_escalated_but_continued_at_the_target() -> None:
+def test_silently_truncating_host_is_continued_at_the_target_without_escalation() -> None:
     caps = caps_for(OutputSettings(), None, is_silently_capped=True)
     assert (caps.escalated, caps.continuation) == (None, 64_000)
 
 
-def test_the_budgets_of_a_reply_follow_the_cap_of_a_continuation() -> None:
+def test_reply_budgets_follow_the_continuation_cap() -> None:
     assert caps_for(OutputSettings(), None).total_tokens == 256_000
     assert caps_for(OutputSettings(), None).total_chars == 1_024_000
     assert caps_for(OutputSettings(override=100), None).total_chars == 120_000
@@ -49,14 +51,14 @@ def test_prompt_and_cap_always_fit_the_window(cap: int, prompt: int, window: int
         assert prompt + fitted + 1_024 <= (window or DEFAULT_CONTEXT_WINDOW)
 
 
-def test_no_cap_is_sent_where_no_useful_room_is_left() -> None:
+def test_no_cap_is_sent_without_useful_room() -> None:
     assert fit(8000, prompt_tokens=30_000, window=32_000, is_counted=True) is None
 
 
 LONG = [*[2_000] * 44, *[11_000] * 5, 30_000]
 
 
-def test_a_first_cap_is_learned_from_long_replies() -> None:
+def test_first_cap_is_learned_from_long_replies() -> None:
     assert learn_first_cap(LONG) == FirstCap(11_000, 6, 50)
     assert learn_first_cap(LONG * 4) == FirstCap(11_000, 24, 200)
     assert learn_first_cap([*[30_000] * 200, *LONG * 4]) == FirstCap(11_000, 24, 200), "only the last 200 count"
@@ -75,11 +77,11 @@ def test_a_first_cap_is_learned_from_long_replies() -> None:
         [-64_000] * 50,
     ],
 )
-def test_a_first_cap_stays_without_enough_long_replies(lengths: list[int]) -> None:
+def test_first_cap_stays_without_enough_long_replies(lengths: list[int]) -> None:
     assert learn_first_cap(lengths) is None
 
 
-def test_a_learned_first_cap_changes_no_other_cap() -> None:
+def test_learned_first_cap_changes_no_other_cap() -> None:
     learned = FirstCap(12_000, 30, 200)
     caps = caps_for(OutputSettings(), 64_000, learned=learned)
     assert (caps.first, caps.escalated, caps.continuation) == (12_000, 64_000, 64_000)

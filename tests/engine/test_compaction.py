@@ -46,7 +46,7 @@ def kinds(played: Played) -> list[str]:
     return [event.kind for event in played.events if isinstance(event, Compacted)]
 
 
-def test_old_tool_output_goes_first_without_asking_a_model() -> None:
+def test_old_tool_output_is_dropped_first_without_a_request() -> None:
     history = [user("look"), *(one for number in range(8) for one in step(number)), assistant(Text("Seen."))]
     played = play(text("Now this."), history=history)
     assert kinds(played) == ["output"]
@@ -57,7 +57,7 @@ def test_old_tool_output_goes_first_without_asking_a_model() -> None:
     assert [call.call_id for message in request.messages for call in message.calls] == [f"h{n}" for n in range(8)]
 
 
-def test_then_a_summary_takes_the_place_of_everything_old() -> None:
+def test_summary_replaces_old_messages_if_dropping_output_is_not_enough() -> None:
     played = play(text("Task: questions."), text("Fine."), history=long_talk(16))
     assert kinds(played) == ["summary"]
     asked, request = played.requests
@@ -66,26 +66,26 @@ def test_then_a_summary_takes_the_place_of_everything_old() -> None:
     first = request.messages[0]
     assert first.text.count("<conversation_summary>") == 1
     assert "Task: questions." in first.text
-    assert "- question 11" in first.text, "what the person said stays word for word"
+    assert "- question 11" in first.text, "user text stays word for word"
     assert request.messages[-1].text.endswith("and now?")
     assert played.end.text == "Fine."
     assert (played.end.api_calls.compactions, played.end.api_calls.total, played.end.replies) == (1, 2, 1)
 
 
-def test_the_summary_is_never_part_of_what_is_shown_or_stored_as_a_reply() -> None:
+def test_summary_is_never_shown_or_stored_as_a_reply() -> None:
     played = play(text("SUMMARY WORDS"), text("Fine."), history=long_talk(16))
     assert "SUMMARY" not in played.shown
     assert [message.text for message in played.messages] == ["and now?", "Fine."]
     assert len([event for event in played.events if isinstance(event, ReplyFinished)]) == 1
 
 
-def test_a_small_conversation_is_left_alone() -> None:
+def test_small_conversation_is_not_compacted() -> None:
     played = play(text("Fine."), history=long_talk(3))
     assert not played.of(CompactionStarted)
     assert len(played.requests) == 1
 
 
-def test_a_summary_that_is_no_shorter_is_asked_for_twice_and_then_given_up() -> None:
+def test_summary_that_is_not_shorter_is_requested_twice_and_then_abandoned() -> None:
     endless = text("".join(f"word {number} " for number in range(9_000)))
     played = play(endless, endless, text("Fine."), history=long_talk(16))
     assert kinds(played) == []
@@ -96,14 +96,14 @@ def test_a_summary_that_is_no_shorter_is_asked_for_twice_and_then_given_up() -> 
     assert played.end.text == "Fine."
 
 
-def test_a_provider_that_fails_changes_nothing() -> None:
+def test_provider_that_fails_changes_nothing() -> None:
     played = play(refused("no", ErrorKind.AUTH), text("Fine."), history=long_talk(16))
     assert kinds(played) == []
     assert played.requests[-1].messages[:-1] == tuple(long_talk(16))
     assert played.end.outcome is Outcome.END_TURN
 
 
-def test_a_full_window_while_writing_is_made_room_in_and_the_text_goes_on() -> None:
+def test_window_full_during_a_reply_is_compacted_and_the_text_continued() -> None:
     full = text("The first half", stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
     played = play(full, text("Task."), text(" and the second."), history=long_talk(10))
     assert played.end.outcome is Outcome.END_TURN
@@ -113,7 +113,7 @@ def test_a_full_window_while_writing_is_made_room_in_and_the_text_goes_on() -> N
     assert played.end.replies == 1
 
 
-def test_a_refusal_for_a_full_window_is_made_room_for_and_asked_again() -> None:
+def test_request_refused_for_a_full_window_is_sent_again_after_compaction() -> None:
     played = play(
         refused("the context is too long", ErrorKind.CONTEXT_OVERFLOW),
         text("Task."),
@@ -124,7 +124,7 @@ def test_a_refusal_for_a_full_window_is_made_room_for_and_asked_again() -> None:
     assert kinds(played) == ["summary"]
 
 
-def test_room_is_made_once_and_then_the_text_is_the_answer() -> None:
+def test_second_full_window_ends_with_the_text() -> None:
     full = text("The first half", stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
     again = text(", a bit more", stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
     played = play(full, text("Task."), again, history=long_talk(10))
@@ -133,13 +133,13 @@ def test_room_is_made_once_and_then_the_text_is_the_answer() -> None:
     assert len(played.requests) == 3
 
 
-def test_without_compaction_a_full_window_ends_as_before() -> None:
+def test_full_window_ends_the_turn_without_compaction() -> None:
     full = text("The first half", stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
     played = Player(full, facts=SMALL, history=long_talk(4)).play()
     assert (played.end.outcome, played.end.text) == (Outcome.MAX_TOKENS, "The first half")
 
 
-def test_a_prompt_larger_than_the_window_still_ends_with_the_figures() -> None:
+def test_prompt_larger_than_the_window_ends_with_the_figures() -> None:
     player = Player(facts=ModelFacts(context_window=8_000), settings=SETTINGS)
     player.give(UserSubmitted(user("word " * 20_000)))
     error = player.played.end.error
@@ -149,7 +149,7 @@ def test_a_prompt_larger_than_the_window_still_ends_with_the_figures() -> None:
     assert player.played.requests == []
 
 
-def test_a_person_can_ask_for_it_with_a_focus() -> None:
+def test_user_can_request_compaction_with_a_focus() -> None:
     player = Player(text("Task."), settings=SETTINGS, history=long_talk(10), facts=SMALL)
     player.give(CompactRequested("the parser"))
     while player.step():
@@ -160,7 +160,7 @@ def test_a_person_can_ask_for_it_with_a_focus() -> None:
     assert player.played.messages == []
 
 
-def test_asking_with_nothing_to_shorten_says_so() -> None:
+def test_requested_compaction_with_nothing_to_shorten_says_so() -> None:
     player = Player(settings=SETTINGS, history=[user("hi"), assistant(Text("hello"))])
     player.give(CompactRequested())
     (notice,) = [event for event in player.played.events if isinstance(event, Notice)]
@@ -168,7 +168,7 @@ def test_asking_with_nothing_to_shorten_says_so() -> None:
     assert player.played.is_over
 
 
-def test_a_cancel_while_summarizing_changes_nothing_and_ends_the_turn() -> None:
+def test_cancel_while_summarizing_changes_nothing_and_ends_the_turn() -> None:
     player = Player(text("Task."), facts=SMALL, settings=SETTINGS, history=long_talk(16))
     player.give(UserSubmitted(user("and now?")))
     player.step()
@@ -178,7 +178,7 @@ def test_a_cancel_while_summarizing_changes_nothing_and_ends_the_turn() -> None:
     assert len(player.played.requests) == 1
 
 
-def test_a_cancel_while_making_room_keeps_the_text() -> None:
+def test_cancel_during_compaction_keeps_the_text() -> None:
     full = text("The first half", stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
     player = Player(full, text("Task."), facts=SMALL, settings=SETTINGS, history=long_talk(10))
     player.give(UserSubmitted(user("and now?")))
@@ -189,7 +189,7 @@ def test_a_cancel_while_making_room_keeps_the_text() -> None:
     assert player.played.messages[-1] == assistant(Text("The first half"))
 
 
-def test_another_model_writes_the_summary_where_one_is_set() -> None:
+def test_configured_model_writes_the_summary() -> None:
     writer = KnownModel("other", "small", ModelFacts(context_window=6_000))
     settings = TurnSettings("s", TOOLS, compaction=CompactionSettings(writer))
     player = Player(text("Task."), text("Fine."), facts=SMALL, settings=settings, history=long_talk(16))
@@ -200,7 +200,7 @@ def test_another_model_writes_the_summary_where_one_is_set() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
-def test_calls_and_results_are_never_parted(count: int) -> None:
+def test_calls_and_results_are_never_separated(count: int) -> None:
     history = [user("go"), *(one for number in range(count) for one in step(number, 3_000)), assistant(Text("end"))]
     shape = shape_of(history, 6_000)
     kept = resolved(summarized(shape, "Task.", TOOLS), history)
@@ -209,7 +209,7 @@ def test_calls_and_results_are_never_parted(count: int) -> None:
     assert kept[-1] == history[-1]
 
 
-def test_what_must_not_depend_on_a_model_survives_two_summaries() -> None:
+def test_prompts_changed_files_and_to_dos_survive_two_summaries() -> None:
     write = ToolCall("w1", "write", '{"path": "src/a.py", "content": ""}')
     todo = ToolCall("t1", "todo", '{"todos": ["fix the parser"]}')
     done = Message("user", (ToolResult("w1", "write", "ok"), ToolResult("t1", "todo", "ok")))
@@ -221,7 +221,7 @@ def test_what_must_not_depend_on_a_model_survives_two_summaries() -> None:
         assert twice[0].text.count(needed) == 1, needed
 
 
-def test_a_huge_output_in_the_last_turn_keeps_its_ends() -> None:
+def test_huge_output_in_the_last_turn_keeps_its_start_and_end() -> None:
     huge = Message("user", (ToolResult("h0", "read", "begin " + "x" * 400_000 + " end"),))
     history = [user("go"), step(0)[0], huge]
     (result,) = resolved(without_old_output(shape_of(history, 20_000)), history)[-1].blocks
@@ -231,14 +231,14 @@ def test_a_huge_output_in_the_last_turn_keeps_its_ends() -> None:
     assert len(result.content) < 20_000
 
 
-def test_the_text_to_summarize_fits_what_it_is_given() -> None:
+def test_text_to_summarize_fits_the_given_size() -> None:
     for most in (300, 2_000, 50_000):
         found = compactor.rendered(long_talk(30), most)
         assert estimate_text(found) <= most
     assert "question 0" in compactor.rendered(long_talk(30), 50_000)
 
 
-def test_parts_name_messages_that_stay_by_their_position() -> None:
+def test_compaction_names_kept_messages_by_position() -> None:
     player = Player(text("Task."), text("Fine."), facts=SMALL, settings=SETTINGS, history=long_talk(16))
     (compact,) = player.play("and now?").compacted
     before = [*long_talk(16), user("and now?")]
@@ -247,7 +247,7 @@ def test_parts_name_messages_that_stay_by_their_position() -> None:
     assert all(isinstance(part, int) for part in compact.parts[1:])
 
 
-def test_steps_of_one_long_turn_are_compacted_between_them_never_inside() -> None:
+def test_long_turn_is_compacted_between_steps_never_inside_one() -> None:
     reads = [calls(("read", '{"path": "a"}'), output=None) for _ in range(6)]
     player = Player(*reads, text("Done."), facts=SMALL, settings=SETTINGS)
     player.outcome = lambda run: ToolOutcome("y" * 24_000)
@@ -260,7 +260,7 @@ def test_steps_of_one_long_turn_are_compacted_between_them_never_inside() -> Non
         assert asked == given
 
 
-def test_a_cut_reply_without_room_to_continue_goes_on_after_a_compaction() -> None:
+def test_truncated_reply_without_room_is_continued_after_compaction() -> None:
     history = long_talk(11, 5_400)
     played = play(
         cut("first ", output=None), cut("first ", output=None), text("Task."), text("second."), history=history

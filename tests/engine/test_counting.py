@@ -32,7 +32,7 @@ def test_four_bytes_are_a_token_rounded_up() -> None:
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
-def test_an_estimate_never_falls_when_text_is_added(left: str, right: str) -> None:
+def test_estimate_never_falls_when_text_is_added(left: str, right: str) -> None:
     assert estimate_text(left) <= estimate_text(left + right) <= estimate_text(left) + estimate_text(right)
 
 
@@ -45,7 +45,7 @@ def test_every_block_counts() -> None:
     assert size_messages([Message("user", (result,))]) - size_messages([Message("user", ())]) == 10 + TOKENS_PER_IMAGE
 
 
-def test_system_and_tools_count_where_nothing_was_counted() -> None:
+def test_system_prompt_and_tools_are_estimated_without_a_provider_count() -> None:
     counter = PromptCounter()
     bare = counter.size_of(request(user("hi")))
     assert not bare.is_counted
@@ -53,7 +53,7 @@ def test_system_and_tools_count_where_nothing_was_counted() -> None:
     assert counter.size_of(request(user("hi"), tools=True)).tokens > bare.tokens
 
 
-def test_what_the_provider_counted_is_taken_and_only_the_rest_estimated() -> None:
+def test_provider_count_is_used_and_only_the_rest_is_estimated() -> None:
     counter = PromptCounter()
     first = request(user("hi"))
     counter.record(first, 5_000, 40)
@@ -62,27 +62,27 @@ def test_what_the_provider_counted_is_taken_and_only_the_rest_estimated() -> Non
     assert (size.tokens, size.is_counted) == (5_000 + 108, True)
 
 
-def test_a_prompt_of_which_much_was_added_since_is_no_counted_one() -> None:
+def test_prompt_with_much_new_text_is_not_counted_as_exact() -> None:
     counter = PromptCounter()
     counter.record(request(user("hi")), 5_000)
     size = counter.size_of(request(user("hi"), assistant(Text("y" * 4_000))))
     assert (size.tokens, size.is_counted) == (5_000 + 1_008, False)
 
 
-def test_another_history_is_estimated_again() -> None:
+def test_changed_history_is_estimated_again() -> None:
     counter = PromptCounter()
     counter.record(request(user("hi")), 5_000)
     assert not counter.size_of(request(user("other"))).is_counted
 
 
-def test_a_count_of_none_or_zero_teaches_nothing() -> None:
+def test_missing_or_zero_count_is_ignored() -> None:
     counter = PromptCounter()
     counter.record(request(user("hi")), None)
     counter.record(request(user("hi")), 0)
     assert not counter.size_of(request(user("hi"))).is_counted
 
 
-def test_what_the_first_attempt_counted_holds_for_every_continuation() -> None:
+def test_count_of_the_first_attempt_applies_to_every_continuation() -> None:
     counter = PromptCounter()
     first = ModelRequest("m", "", (user("go"),), (), 8000)
     counter.record(first, 5_000)
@@ -94,7 +94,7 @@ def test_what_the_first_attempt_counted_holds_for_every_continuation() -> None:
     assert 5_000 < size.tokens < 5_100
 
 
-def test_what_goes_back_sealed_counts_as_it_is() -> None:
+def test_opaque_data_counts_at_its_size() -> None:
     sealed = Reasoning("", Opaque("anthropic", "x" * 400))
     shown = Reasoning("y" * 4_000, Opaque("anthropic", "x" * 400))
     bare = size_messages([assistant()])
@@ -113,7 +113,7 @@ class Vocabulary:
         return -(-len(text) // 2) if self.is_loaded else None
 
 
-def test_a_prompt_whose_bytes_fit_is_never_counted() -> None:
+def test_prompt_whose_bytes_fit_is_never_counted() -> None:
     words = Vocabulary()
     counter = PromptCounter(words.count)
     asked = request(user("x" * 400), system="y" * 40, tools=True)
@@ -122,7 +122,7 @@ def test_a_prompt_whose_bytes_fit_is_never_counted() -> None:
     assert words.asked == []
 
 
-def test_a_prompt_that_may_not_fit_is_counted_each_text_once() -> None:
+def test_each_text_of_a_prompt_that_may_not_fit_is_counted_once() -> None:
     words = Vocabulary()
     counter = PromptCounter(words.count)
     asked = request(user("x" * 400), assistant(Text("x" * 400)))
@@ -132,7 +132,7 @@ def test_a_prompt_that_may_not_fit_is_counted_each_text_once() -> None:
     assert words.asked == ["x" * 400]
 
 
-def test_without_a_vocabulary_a_prompt_is_estimated_and_asked_for_again_later() -> None:
+def test_prompt_is_estimated_until_the_vocabulary_is_loaded() -> None:
     words = Vocabulary(is_loaded=False)
     counter = PromptCounter(words.count)
     asked = request(user("x" * 400))
@@ -141,7 +141,7 @@ def test_without_a_vocabulary_a_prompt_is_estimated_and_asked_for_again_later() 
     assert counter.size_of(asked, enough=0).tokens == 208
 
 
-def test_only_what_the_provider_has_not_counted_is_counted_here() -> None:
+def test_only_text_that_the_provider_did_not_count_is_counted_locally() -> None:
     words = Vocabulary()
     counter = PromptCounter(words.count)
     counter.record(request(user("hi")), 5_000)
@@ -151,7 +151,7 @@ def test_only_what_the_provider_has_not_counted_is_counted_here() -> None:
 
 
 @given(st.lists(st.text(max_size=30), max_size=4), st.text(max_size=30))
-def test_no_figure_exceeds_the_bound(texts: list[str], system: str) -> None:
+def test_estimate_never_exceeds_the_bound(texts: list[str], system: str) -> None:
     asked = request(*(user(text) for text in texts), system=system, tools=True)
     counter = PromptCounter(bound_text)
     assert counter.size_of(asked).tokens <= counter.bound_of(asked)
@@ -159,7 +159,7 @@ def test_no_figure_exceeds_the_bound(texts: list[str], system: str) -> None:
 
 
 @given(st.integers(1, 100_000), st.none() | st.integers(1, 400_000), st.booleans())
-def test_a_prompt_in_its_room_leaves_the_whole_cap(cap: int, window: int | None, is_counted: bool) -> None:
+def test_prompt_that_fits_leaves_the_full_cap(cap: int, window: int | None, is_counted: bool) -> None:
     room = room_for_prompt(cap, window)
     if room < 0:
         return

@@ -44,7 +44,7 @@ ROWS = [
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize(("said", "reasoning", "answer"), ROWS)
-def test_thinking_is_told_from_text(said: str, reasoning: str, answer: str, size: int) -> None:
+def test_thinking_is_separated_from_text(said: str, reasoning: str, answer: str, size: int) -> None:
     assert split(said, size) == (reasoning, answer)
 
 
@@ -52,7 +52,7 @@ def test_thinking_is_told_from_text(said: str, reasoning: str, answer: str, size
     st.lists(st.sampled_from(["<think>", "</think>", "<", "think>", "</", "a", " ", "\n"]), max_size=12),
     st.integers(1, 9),
 )
-def test_how_the_text_is_split_never_matters(parts: list[str], size: int) -> None:
+def test_result_does_not_depend_on_how_the_text_is_split(parts: list[str], size: int) -> None:
     said = "".join(parts)
     assert split(said, size) == split(said, max(1, len(said)))
 
@@ -64,13 +64,13 @@ def test_inline_thinking_is_shown_and_stored_as_reasoning() -> None:
     assert "".join(event.text for event in played.events if isinstance(event, ReasoningDelta)) == "hm"
 
 
-def test_a_cut_inside_inline_thinking_is_thinking_alone() -> None:
+def test_reply_truncated_inside_inline_thinking_is_only_thinking() -> None:
     played = play(cut("<think>hm "), cut("<think>hmm "), text("<think>x</think>Answer."), facts=INLINE)
     assert played.end.api_calls.repairs == 1
     assert played.end.text == played.shown == "Answer."
 
 
-def test_a_continuation_may_think_again_before_it_goes_on() -> None:
+def test_continuation_may_think_again_before_its_text() -> None:
     played = play(
         cut("<think>a</think>lost"), cut("<think>a</think>The first half "),
         text("<think>where was I</think>The first half of it and the second."), facts=INLINE,
@@ -78,5 +78,5 @@ def test_a_continuation_may_think_again_before_it_goes_on() -> None:
     assert played.end.text == played.shown == "The first half of it and the second."
 
 
-def test_a_model_not_marked_so_means_what_it_writes() -> None:
+def test_other_model_keeps_thinking_tags_as_text() -> None:
     assert play(text("<think>hm</think>x")).end.text == "<think>hm</think>x"

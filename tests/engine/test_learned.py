@@ -62,21 +62,21 @@ TEACHES_NOTHING = [
 
 
 @pytest.mark.parametrize(("message", "limit"), TEACHES)
-def test_a_limit_that_is_named_is_learned(message: str, limit: LearnedLimit) -> None:
+def test_named_limit_is_learned(message: str, limit: LearnedLimit) -> None:
     assert learn_limit(message) == limit
 
 
 @pytest.mark.parametrize("message", TEACHES_NOTHING)
-def test_a_message_about_something_else_teaches_nothing(message: str) -> None:
+def test_unrelated_message_is_ignored(message: str) -> None:
     assert learn_limit(message) is None
 
 
-def test_a_message_that_repeats_the_cap_speaks_of_it() -> None:
+def test_message_that_repeats_the_cap_is_about_the_cap() -> None:
     assert learn_limit("64000 > 64001 - 24235", cap=64_000) == LearnedLimit("window", 64001, 24235)
     assert learn_limit("65,536 > 64,000, which is the maximum", cap=65_536) == LearnedLimit("output", 64000)
     assert learn_limit("64000 > 64001 - 24235", cap=6_400) is None
 
 
-def test_the_blamed_parameter_counts_where_the_message_is_silent() -> None:
+def test_blamed_parameter_decides_if_the_message_names_none() -> None:
     assert learn_limit("must be at most 16384", "max_tokens") == LearnedLimit("output", 16384)
     assert learn_limit("must be at most 16384", "top_k") is None

@@ -99,7 +99,7 @@ def test_limit_within_the_ordinary_wait_is_an_ordinary_retry() -> None:
     ],
     ids=["never", "too far", "no time", "forbidden", "empty account"],
 )
-def test_limit_that_may_not_be_waited_for_ends_the_turn(script: Script, chosen: TurnSettings) -> None:
+def test_limit_without_permission_to_wait_ends_the_turn(script: Script, chosen: TurnSettings) -> None:
     played = play(script, settings=chosen)
     assert played.end.outcome is Outcome.ERROR
     assert played.waits == []
@@ -128,7 +128,7 @@ def test_sleep_of_the_machine_counts_as_waiting() -> None:
 # Asking
 
 
-def test_user_who_waits_gets_the_reply() -> None:
+def test_choosing_to_wait_gets_the_reply() -> None:
     player = Player(limited(30 * 60), text("done"), settings=settings("ask"))
     player.play()
     (asked,) = player.played.of(ev.LimitReached)
@@ -141,7 +141,7 @@ def test_user_who_waits_gets_the_reply() -> None:
     assert sum(player.played.waits) == pytest.approx(30 * 60 + 15)
 
 
-def test_user_who_does_not_wait_ends_the_turn_with_the_error() -> None:
+def test_choosing_not_to_wait_ends_the_turn_with_the_error() -> None:
     player = Player(limited(), settings=settings("ask"))
     player.play()
     player.give(LimitAnswered(waits=False))
@@ -206,7 +206,7 @@ def test_failed_model_is_replaced_within_the_step(kind: ErrorKind) -> None:
     "kind",
     [ErrorKind.AUTH, ErrorKind.BAD_REQUEST, ErrorKind.UNKNOWN_MODEL, ErrorKind.QUOTA, ErrorKind.CONTEXT_OVERFLOW],
 )
-def test_failure_that_another_model_does_not_help_never_switches(kind: ErrorKind) -> None:
+def test_failure_that_another_model_cannot_fix_never_switches(kind: ErrorKind) -> None:
     player = Switching([ProviderError(kind, "no")])
     assert player.play().end.outcome is Outcome.ERROR
     assert len(player.others) == 1
@@ -256,7 +256,7 @@ def test_without_a_usable_model_the_turn_ends_with_the_first_error() -> None:
     assert (played.end.error.message, played.end.error.resets_at) == ("limit", END)
 
 
-def test_dropped_connection_after_text_is_no_reason_to_switch() -> None:
+def test_dropped_connection_after_text_does_not_switch_the_model() -> None:
     player = Switching(broken(TextDelta(0, "half "), kind=ErrorKind.CONNECTION))
     assert player.play().end.outcome is Outcome.ERROR
     assert len(player.others) == 1

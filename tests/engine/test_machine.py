@@ -47,6 +47,7 @@ outputs = st.builds(
     tool_call_repair=st.sampled_from(["reject", "reject", "resume"]),
     max_total_completion_tokens=st.sampled_from([None, None, 1_000, 20_000]),
     max_total_output_chars=st.sampled_from([None, None, 200]),
+    is_append_only=st.sampled_from([False, False, True]),
 )
 facts = st.builds(
     ModelFacts,

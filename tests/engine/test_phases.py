@@ -97,25 +97,25 @@ def recorded(name: str) -> Recorder:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_no_function_is_stored_in_any_phase_and_each_prints_without_an_address(name: str) -> None:
+def test_phases_store_no_functions_and_print_no_addresses(name: str) -> None:
     player = recorded(name)
     assert isinstance(player.turn.phase, Ended)
     assert [shown for shown in player.printed if " at 0x" in shown] == []
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_same_inputs_lead_through_the_same_phases(name: str) -> None:
+def test_same_inputs_lead_through_the_same_phases(name: str) -> None:
     assert recorded(name).printed == recorded(name).printed
 
 
-def test_the_scenarios_reach_every_phase() -> None:
+def test_scenarios_reach_every_phase() -> None:
     seen = [phase for name in SCENARIOS for phase in recorded(name).phases]
     assert {type(phase) for phase in seen} == {Idle, Replying, Calling, Compacting, Ended}
     then = {type(phase.then) for phase in seen if isinstance(phase, Compacting)}
     assert then == {BeginStep, ResumeReply, EndCompaction}
 
 
-def test_a_turn_tells_what_it_waits_for_step_by_step() -> None:
+def test_turn_passes_from_idle_through_replies_and_calls_to_ended() -> None:
     player = Recorder(calls(("read", '{"path": "a"}')), text("Done.")).run(SPEECH)
     kinds = [type(phase) for phase, _ in groupby(player.phases)]
     assert kinds == [Idle, Replying, Calling, Replying, Ended]
@@ -123,7 +123,7 @@ def test_a_turn_tells_what_it_waits_for_step_by_step() -> None:
     assert (idle, ended) == (Idle(), Ended(Outcome.END_TURN))
     assert isinstance(first, Replying)
     assert first == Replying(first.reply)
-    assert first != second, "each step has a reply of its own"
+    assert first != second, "each step has its own reply"
     assert isinstance(calling, Calling)
     assert [judged.call.name for judged in calling.result.calls] == ["read"]
 
@@ -140,7 +140,7 @@ def reply_of(player: Player) -> Reply:
     return phase.reply
 
 
-def test_a_reply_is_unsent_until_it_begins() -> None:
+def test_reply_is_unsent_until_it_starts() -> None:
     settings = ReplyPlan("s", (user("go"),), TOOLS, output=OutputSettings())
     model = KnownModel("test", "m", ModelFacts())
     reply = Reply(settings, model, PromptCounter(), Ledger(None), turn=1, step=1)
@@ -159,7 +159,7 @@ def test_a_reply_is_unsent_until_it_begins() -> None:
         (broken(ReplyStarted("m", "r")), "replay"),
     ],
 )
-def test_a_reply_whose_stream_breaks_waits_with_the_attempt_that_failed(
+def test_broken_stream_puts_the_reply_in_backoff_with_the_failed_attempt(
     script: Script, then: Literal["continue", "replay"]
 ) -> None:
     player = Recorder(script, text("two."))
@@ -182,7 +182,9 @@ def test_a_reply_whose_stream_breaks_waits_with_the_attempt_that_failed(
         ((OVERFLOW, text("Task."), text("Fine.")), reply_phases.AbortAfter),
     ],
 )
-def test_a_reply_that_needs_room_tells_how_it_ends_without(scripts: tuple[Script, ...], fallback: type[object]) -> None:
+def test_reply_that_needs_room_stores_its_ending_without_room(
+    scripts: tuple[Script, ...], fallback: type[object]
+) -> None:
     player = Recorder(*scripts, history=talk(10))
     player.give(SPEECH)
     attempt = streaming(player).attempt
@@ -202,7 +204,7 @@ def test_a_reply_that_needs_room_tells_how_it_ends_without(scripts: tuple[Script
     assert player.turn.phase == Ended(Outcome.END_TURN)
 
 
-def test_a_prompt_too_large_to_send_needs_room_for_its_request() -> None:
+def test_oversized_prompt_needs_room_for_its_request() -> None:
     plan = ReplyPlan("s", (user("word " * 40_000),), TOOLS, can_make_room=True)
     reply = Reply(plan, KnownModel("test", "m", WINDOW), PromptCounter(), Ledger(None), turn=1, step=1)
     assert reply.begin() == []
@@ -214,7 +216,7 @@ def test_a_prompt_too_large_to_send_needs_room_for_its_request() -> None:
     assert reply.result.ending == "failed"
 
 
-def test_the_search_finds_a_function_wherever_it_is_stored() -> None:
+def test_check_finds_a_function_stored_anywhere_in_a_phase() -> None:
     class Holder:
         __slots__ = ("inner",)
 

@@ -44,7 +44,7 @@ SMALL = OutputSettings(override=500)
 # Thinking, nothing, unreadable calls
 
 
-def test_thinking_is_nudged_with_less_effort() -> None:
+def test_thinking_only_reply_is_nudged_with_less_effort() -> None:
     settings = TurnSettings("s", TOOLS, effort="high")
     played = play(thinking("hm"), thinking("hm"), text("Answer."), settings=settings)
     assert [request.effort for request in played.requests] == ["high", "high", "low"]
@@ -52,14 +52,14 @@ def test_thinking_is_nudged_with_less_effort() -> None:
     assert reasons(played) == ["completed"]
 
 
-def test_an_empty_cut_is_escalated_once_and_then_ends_without_a_nudge() -> None:
+def test_empty_truncated_reply_is_escalated_once_and_not_nudged() -> None:
     played = play(cut(), cut())
     assert played.caps == [8_000, 64_000]
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert "before any text" in finished(played).note
 
 
-def test_a_partial_beats_an_escalated_attempt_of_thinking_alone_and_is_continued() -> None:
+def test_partial_text_is_preferred_to_an_escalated_thinking_only_attempt() -> None:
     played = play(cut("The first half ", output=8_000), thinking("hm"), text("and the second."))
     assert played.shown == played.end.text == "The first half and the second."
     assert [record.is_discarded for record in finished(played).attempts] == [False, True, False]
@@ -67,7 +67,7 @@ def test_a_partial_beats_an_escalated_attempt_of_thinking_alone_and_is_continued
     assert len(played.of(ev.PartialRestored)) == 1
 
 
-def test_a_refusal_with_a_call_does_not_take_the_partial_with_it() -> None:
+def test_refusal_with_a_call_keeps_the_partial() -> None:
     refused_call = calls(("read", '{"path": "a"}'), stop=StopReason.REFUSAL)
     played = play(cut("The partial."), refused_call)
     assert played.end.outcome is Outcome.REFUSAL
@@ -79,7 +79,7 @@ def malformed(*events: ReplyEvent) -> Script:
     return [*events, ReplyEnded(StopReason.MALFORMED_CALL, "MALFORMED_FUNCTION_CALL")]
 
 
-def test_an_unreadable_call_is_asked_for_once_more() -> None:
+def test_unreadable_call_is_requested_once_more() -> None:
     played = play(malformed(TextDelta(0, "Reading.")), calls(("read", '{"path": "a"}')), text("Done."))
     assert "could not be parsed" in played.requests[1].messages[-1].text
     assert played.of(ev.ToolPayloadRepair) == [ev.ToolPayloadRepair("malformed_call", attempted=True, succeeded=True)]
@@ -87,13 +87,13 @@ def test_an_unreadable_call_is_asked_for_once_more() -> None:
     assert played.end.text == "Done."
 
 
-def test_a_second_unreadable_call_ends_the_turn_with_the_text_there_was() -> None:
+def test_second_unreadable_call_ends_the_turn_with_the_text() -> None:
     played = play(malformed(TextDelta(0, "Reading.")), malformed())
     assert played.end.outcome is Outcome.ERROR
     assert played.end.text == played.shown == "Reading."
 
 
-def test_an_unreadable_call_behind_a_continued_text_keeps_that_text() -> None:
+def test_unreadable_call_after_continued_text_keeps_the_text() -> None:
     played = play(
         cut("Let me see. "), malformed(TextDelta(0, "I read it.")), calls(("read", '{"path": "a"}')), text("Done."),
         output=SMALL,
@@ -108,14 +108,14 @@ def test_an_unreadable_call_behind_a_continued_text_keeps_that_text() -> None:
 # Pauses
 
 
-def test_a_pause_is_sent_back_as_it_is_and_both_parts_are_the_answer() -> None:
+def test_paused_reply_is_resumed_and_both_parts_are_the_answer() -> None:
     played = play(text("First, ", stop=StopReason.PAUSED), text("then the rest."))
     assert played.requests[1].messages == (user("go"), assistant(Text("First,")))
     assert played.end.text == "First, then the rest."
     assert played.end.replies == 2
 
 
-def test_a_reply_cut_behind_a_pause_is_continued_without_two_assistant_messages() -> None:
+def test_reply_truncated_after_a_pause_is_continued_in_one_assistant_message() -> None:
     played = play(text("First, ", stop=StopReason.PAUSED), cut("then "), text("the rest."), output=SMALL)
     assert [message.role for message in played.requests[2].messages] == ["user", "assistant", "user"]
     assert played.end.text == "First, then the rest."
@@ -130,20 +130,20 @@ def test_pauses_are_bounded_by_the_turn_limit() -> None:
 # Broken streams
 
 
-def test_thinking_that_was_shown_is_replayed_without_using_the_budget_of_breaks() -> None:
+def test_shown_thinking_is_replayed_without_using_the_budget_of_breaks() -> None:
     thought = broken(ReasoningDelta(0, "hm"))
     played = play(thought, thought, thought, thought, text("Answer."))
     assert played.end.text == "Answer."
     assert retries(played) == [(False, "transport")] * 4
 
 
-def test_a_break_in_white_space_alone_is_replayed() -> None:
+def test_stream_broken_after_only_white_space_is_replayed() -> None:
     played = play(broken(TextDelta(0, "\n\n")), text("Answer."))
     assert played.requests[0].messages == played.requests[1].messages
     assert played.end.text == played.shown == "Answer."
 
 
-def test_text_is_progress_and_ends_a_row_of_failures() -> None:
+def test_text_resets_the_count_of_consecutive_failures() -> None:
     flood = [refused("slow down", ErrorKind.RATE_LIMIT)] * 5
     played = play(*flood, broken(TextDelta(0, "Half ")), *flood[:4], text("and half."))
     assert played.end.text == "Half and half."
@@ -161,14 +161,14 @@ def test_breaks_inside_recovery_use_no_continuation() -> None:
     assert played.end.outcome is Outcome.MAX_TOKENS
 
 
-def test_a_call_under_way_in_a_continuation_is_dropped_and_its_text_goes_on() -> None:
+def test_unfinished_call_in_a_broken_continuation_is_dropped_and_the_text_continued() -> None:
     half = broken(TextDelta(0, "two "), ToolCallStarted(1, "c9", "read"), ToolArgsDelta(1, '{"path": "z"}'))
     played = play(cut("one "), half, calls(("read", '{"path": "a"}'), before="three"), text("Done."), output=SMALL)
     assert [run.arguments["path"] for run in played.ran] == ["a"]
     assert played.messages[1].text == "one two three"
 
 
-def test_when_the_retries_inside_recovery_are_spent_the_text_is_a_cut_answer() -> None:
+def test_text_is_a_truncated_answer_after_the_last_retry_of_a_recovery() -> None:
     played = play(cut("One "), *[refused("busy", ErrorKind.OVERLOADED)] * 6, output=SMALL)
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert played.end.text == "One "
@@ -176,7 +176,7 @@ def test_when_the_retries_inside_recovery_are_spent_the_text_is_a_cut_answer() -
     assert "busy" in finished(played).note
 
 
-def test_a_cancel_in_a_backoff_sends_nothing_and_keeps_what_was_shown() -> None:
+def test_cancel_in_a_backoff_sends_nothing_and_keeps_the_text() -> None:
     player = Player(broken(TextDelta(0, "Half ")), text("never"))
     player.give(UserSubmitted(user("go")))
     while not player.played.waits:
@@ -191,20 +191,20 @@ def test_a_cancel_in_a_backoff_sends_nothing_and_keeps_what_was_shown() -> None:
 # The stored message
 
 
-def test_signed_thinking_keeps_its_place_and_unsigned_is_dropped_where_it_trails() -> None:
+def test_signed_thinking_keeps_its_position_and_trailing_unsigned_is_dropped() -> None:
     signature = Opaque("anthropic", "{}")
     signed: Script = [ReasoningDelta(0, "a"), BlockEnded(0, signature), TextDelta(1, "Text "), ReasoningDelta(2, "b")]
     played = play([*signed, ReplyEnded(StopReason.MAX_TOKENS, "length")], text("end."), output=SMALL)
     assert played.messages[-1] == assistant(Reasoning("a", signature), Text("Text end."))
 
 
-def test_white_space_behind_dropped_thinking_stays_in_the_text() -> None:
+def test_white_space_after_dropped_thinking_stays_in_the_text() -> None:
     begun: Script = [TextDelta(0, "One"), ReasoningDelta(1, "hm"), TextDelta(2, "\n")]
     played = play([*begun, ReplyEnded(StopReason.MAX_TOKENS, "length")], text("two."), output=SMALL)
     assert played.end.text == played.shown == "One\ntwo."
 
 
-def test_unsigned_thinking_before_a_call_stays_and_between_text_and_call_goes() -> None:
+def test_unsigned_thinking_is_kept_before_a_call_and_dropped_between_text_and_call() -> None:
     call: Script = [ToolCallStarted(8, "c", "read"), ToolArgsDelta(8, '{"path": "a"}')]
     end: Script = [ReplyEnded(StopReason.TOOL_USE, "tool_calls")]
     first = play([ReasoningDelta(0, "hm"), *call, *end], text("Done."))
@@ -213,13 +213,13 @@ def test_unsigned_thinking_before_a_call_stays_and_between_text_and_call_goes() 
     assert second.messages[1].blocks == (Text("x"), ToolCall("c", "read", '{"path": "a"}'))
 
 
-def test_white_space_is_stored_as_it_was_shown_and_not_sent() -> None:
+def test_white_space_is_stored_as_shown_and_not_sent() -> None:
     played = play(calls(("read", '{"path": "a"}'), before="\n\n"), text("Done."))
     assert played.messages[1].text == "\n\n"
     assert played.requests[1].messages[1].text == ""
 
 
-def test_a_message_is_stored_once_with_its_attempts() -> None:
+def test_message_is_stored_once_with_its_attempts() -> None:
     played = play(cut("a", output=8_000), cut("One ", output=64_000), text("two.", output=9))
     records = finished(played).attempts
     assert [(r.kind, r.max_tokens, r.stop, r.is_discarded) for r in records] == [
@@ -235,7 +235,7 @@ def test_a_message_is_stored_once_with_its_attempts() -> None:
 # The reason, told truly
 
 
-def test_a_cut_call_of_a_host_that_says_tool_use_ends_as_cut() -> None:
+def test_truncated_call_reported_as_tool_use_ends_as_truncated() -> None:
     half = calls(("write", '{"path": "a", "content": "x'), stop=StopReason.TOOL_USE, output=500)
     played = play(half, text("Smaller."), output=SMALL)
     first = next(event for event in played.events if isinstance(event, ev.ReplyFinished))
@@ -243,7 +243,7 @@ def test_a_cut_call_of_a_host_that_says_tool_use_ends_as_cut() -> None:
     assert reasons(played) == ["retry_limit"]
 
 
-def test_each_stop_reason_is_observed_once_with_its_place() -> None:
+def test_each_stop_reason_is_observed_once_with_turn_and_step() -> None:
     played = play(cut("a"), text("b", raw="stop"))
     seen = [event for event in played.events if isinstance(event, ev.StopReasonObserved)]
     assert [(event.reason, event.raw, event.turn, event.step) for event in seen] == [
@@ -252,7 +252,7 @@ def test_each_stop_reason_is_observed_once_with_its_place() -> None:
     ]
 
 
-def test_an_error_inside_a_reply_that_was_never_cut_keeps_its_text_and_kind() -> None:
+def test_error_in_a_first_attempt_keeps_its_text_and_kind() -> None:
     dies: Script = [TextDelta(0, "Half"), UsageReported(Usage(input=5)), ProviderError(ErrorKind.QUOTA, "no money")]
     played = play(dies)
     assert played.end.error is not None

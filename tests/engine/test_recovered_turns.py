@@ -11,9 +11,19 @@ from qcode.engine.effects import TurnSettings
 from qcode.engine.model_facts import HostKnowledge, KnownModel, Learn, LearnedLimit
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.messages import Text, ToolCall, assistant
+from qcode.protocol.messages import Text, ToolCall, ToolResult, assistant
 from qcode.protocol.model import ModelFacts
-from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, ReplyEnded, StopReason, TextDelta, UsageReported
+from qcode.protocol.reply import (
+    Limit,
+    Outcome,
+    ReasoningDelta,
+    ReplyEnded,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
 from qcode.protocol.usage import Price, Usage
 from tests.engine.play import (
     TOOLS,
@@ -38,7 +48,7 @@ PREFILL = ModelFacts(prefill=True, max_output_tokens=4_096)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_as_many_continuations_as_were_set(count: int) -> None:
+def test_continuations_stop_at_the_configured_count(count: int) -> None:
     output = OutputSettings(override=500, max_continuations=count)
     played = play(*[cut(f"{index} ") for index in range(count + 1)], output=output)
     assert len(played.requests) == count + 1
@@ -46,25 +56,79 @@ def test_as_many_continuations_as_were_set(count: int) -> None:
     assert reasons(played) == ["retry_limit"]
 
 
-def test_without_continuations_a_first_cut_is_still_escalated() -> None:
+def test_first_truncation_is_escalated_without_continuations() -> None:
     played = play(cut("lost"), cut("kept"), output=OutputSettings(max_continuations=0))
     assert played.caps == [8_000, 64_000]
     assert played.end.text == "kept"
 
 
-def test_the_continuing_policy_never_takes_shown_text_back() -> None:
+def test_continue_policy_never_withdraws_shown_text() -> None:
     played = play(cut("One, "), cut("two, "), text("three."), output=OutputSettings(policy="continue"))
     assert played.caps == [8_000, 64_000, 64_000]
     assert played.end.text == "One, two, three."
     assert retries(played) == [(True, "max_tokens")] * 2
 
 
-def test_without_escalation_a_text_is_continued_at_the_first_cap() -> None:
+APPEND_ONLY = OutputSettings(is_append_only=True)
+
+
+def test_append_only_text_is_continued_and_never_taken_back() -> None:
+    played = play(cut("One, "), cut("two, "), text("three."), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000, 64_000]
+    assert played.end.text == "One, two, three."
+    assert retries(played) == [(True, "max_tokens")] * 2
+
+
+def test_append_only_reply_without_text_is_escalated() -> None:
+    played = play(calls(("write", '{"path": "a'), stop=StopReason.MAX_TOKENS), text("done"), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000]
+    assert retries(played) == [(False, "max_tokens")]
+
+
+def test_append_only_text_before_a_truncated_call_stays_and_the_next_request_has_the_larger_cap() -> None:
+    half = calls(("shell", '{"command": "ls"}'), ("write", '{"path": "a'), stop=StopReason.MAX_TOKENS, before="Both.")
+    played = play(half, text("done"), text("again"), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000]
+    assert [run.call.name for run in played.ran] == ["shell"]
+    assert retries(played) == []
+    told = played.requests[1].messages[-1].blocks[-1]
+    assert isinstance(told, ToolResult)
+    assert told.content == (
+        "The `write` call was truncated by the output limit of 8000 tokens; nothing was run. Send it again: the limit "
+        "is higher now."
+    )
+
+
+def test_append_only_call_that_is_truncated_again_gets_split_guidance() -> None:
+    half = calls(("write", '{"path": "a'), stop=StopReason.MAX_TOKENS, before="Now.")
+    played = play(half, half, text("done"), output=APPEND_ONLY)
+    assert played.caps == [8_000, 64_000, 8_000]
+    told = played.requests[2].messages[-1].blocks[-1]
+    assert isinstance(told, ToolResult)
+    assert "You MUST split it" in told.content
+
+
+def test_append_only_text_before_a_broken_call_is_continued_without_the_call() -> None:
+    begun = broken(TextDelta(0, "First. "), ToolCallStarted(1, "c0", "shell"), ToolArgsDelta(1, '{"command": "rm'))
+    played = play(begun, calls(("shell", '{"command": "ls"}')), text("done"), output=APPEND_ONLY)
+    assert [run.arguments for run in played.ran] == [{"command": "ls"}]
+    assert retries(played) == [(True, "transport")]
+    assert played.messages[1].text == "First. "
+
+
+def test_append_only_text_before_an_unreadable_call_is_continued() -> None:
+    unreadable = text("First. ", stop=StopReason.MALFORMED_CALL)
+    played = play(unreadable, text("second."), output=APPEND_ONLY)
+    assert retries(played) == [(True, "call")]
+    assert played.end.text == "First. second."
+
+
+def test_text_is_continued_at_the_first_cap_without_escalation() -> None:
     played = play(cut("One, "), text("two."), output=OutputSettings(can_escalate=False))
     assert played.caps == [8_000, 8_000]
 
 
-def test_the_budget_of_tokens_bounds_the_last_continuation_and_then_ends_it() -> None:
+def test_token_budget_bounds_the_last_continuation_and_then_ends_recovery() -> None:
     output = OutputSettings(override=500, max_total_completion_tokens=800)
     played = play(cut("One ", output=500), cut("two ", output=300), output=output)
     assert played.caps == [500, 300]
@@ -72,27 +136,27 @@ def test_the_budget_of_tokens_bounds_the_last_continuation_and_then_ends_it() ->
     assert [e.tokens_left for e in played.events if isinstance(e, ev.ContinuationAttempt)] == [300]
 
 
-def test_tokens_that_nobody_reported_are_estimated() -> None:
+def test_unreported_tokens_are_estimated() -> None:
     output = OutputSettings(override=500, max_total_completion_tokens=100)
     played = play(cut("x" * 400), output=output)
     assert len(played.requests) == 1
     assert reasons(played) == ["budget_exhausted"]
 
 
-def test_the_discarded_attempt_is_not_in_the_budget() -> None:
+def test_discarded_attempt_does_not_count_in_the_budget() -> None:
     output = OutputSettings(max_total_completion_tokens=70_000)
     played = play(cut("lost", output=8_000), cut("kept ", output=64_000), text("end"), output=output)
     assert played.caps == [8_000, 64_000, 6_000]
 
 
-def test_the_budget_of_characters_is_checked_before_a_continuation_and_cuts_no_stream() -> None:
+def test_character_budget_is_checked_before_a_continuation_not_during_one() -> None:
     output = OutputSettings(override=500, max_total_output_chars=10)
     played = play(cut("0123456789 and more"), output=output)
     assert played.end.text == "0123456789 and more"
     assert reasons(played) == ["budget_exhausted"]
 
 
-def test_a_restored_partial_counts_in_the_budget_and_what_replaced_it_does_not() -> None:
+def test_restored_partial_counts_in_the_budget_and_its_replacement_does_not() -> None:
     output = OutputSettings(max_total_completion_tokens=10_000)
     thought: Script = [
         ReasoningDelta(0, "hm"),
@@ -104,14 +168,14 @@ def test_a_restored_partial_counts_in_the_budget_and_what_replaced_it_does_not()
     assert played.end.text == "One two."
 
 
-def test_a_reply_is_escalated_once_however_small_the_gain_may_be() -> None:
+def test_reply_is_escalated_only_once() -> None:
     output = OutputSettings(min_escalation_gain=1.0)
     played = play(cut("lost", output=8_000), cut("One ", output=64_000), text("two."), output=output)
     assert played.end.api_calls.escalations == 1
     assert played.end.text == "One two."
 
 
-def test_each_reply_has_fresh_budgets() -> None:
+def test_each_reply_has_new_budgets() -> None:
     played = play(
         cut("a"), calls(("read", '{"path": "x"}'), before="b"), cut("c"), text("d"), output=OutputSettings(override=64)
     )
@@ -119,7 +183,7 @@ def test_each_reply_has_fresh_budgets() -> None:
     assert [e.index for e in played.events if isinstance(e, ev.ContinuationAttempt)] == [1, 1]
 
 
-def test_a_money_budget_holds_although_a_host_reports_no_usage() -> None:
+def test_cost_budget_applies_without_reported_usage() -> None:
     price = Price(Decimal(1_000), Decimal(1_000))
     settings = TurnSettings("s", TOOLS, max_budget_usd=Decimal("0.01"))
     played = play(calls(("read", '{"path": "x"}'), output=None), settings=settings, facts=ModelFacts(price=price))
@@ -130,7 +194,7 @@ def test_a_money_budget_holds_although_a_host_reports_no_usage() -> None:
 @pytest.mark.parametrize(
     ("limit", "caps"), [("0.001", [8_000]), ("0.02", [8_000, 64_000]), ("0.05", [8_000, *[64_000] * 2])]
 )
-def test_a_money_budget_ends_a_recovery_and_the_text_stays(limit: str, caps: list[int]) -> None:
+def test_cost_budget_ends_a_recovery_and_keeps_the_text(limit: str, caps: list[int]) -> None:
     price = Price(Decimal(0), Decimal(1))
     settings = TurnSettings("s", TOOLS, max_budget_usd=Decimal(limit))
     replies = (cut("one", output=8_000), cut("one two", output=20_000), cut(" three", output=40_000), text(" four"))
@@ -142,7 +206,7 @@ def test_a_money_budget_ends_a_recovery_and_the_text_stays(limit: str, caps: lis
     assert limit in finished(played).note
 
 
-def test_a_broken_stream_is_not_replayed_for_money_that_is_spent() -> None:
+def test_broken_stream_is_not_replayed_if_the_cost_budget_is_spent() -> None:
     price = Price(Decimal(0), Decimal(1))
     settings = TurnSettings("s", TOOLS, max_budget_usd=Decimal("0.000001"))
     played = play(broken(TextDelta(0, "some text")), text("more"), settings=settings, facts=ModelFacts(price=price))
@@ -150,7 +214,7 @@ def test_a_broken_stream_is_not_replayed_for_money_that_is_spent() -> None:
     assert played.end.text == "some text"
 
 
-def test_a_request_that_never_reached_the_host_costs_nothing() -> None:
+def test_request_that_never_reached_the_host_costs_nothing() -> None:
     facts = ModelFacts(price=Price(Decimal(1), Decimal(1)))
     played = play(broken(kind=ErrorKind.UNREACHABLE), text("Hi."), facts=facts)
     assert played.end.cost == Decimal("0.00011")
@@ -159,7 +223,7 @@ def test_a_request_that_never_reached_the_host_costs_nothing() -> None:
 # The window
 
 
-def test_a_prompt_without_room_is_refused_before_any_request() -> None:
+def test_prompt_without_room_is_refused_before_any_request() -> None:
     player = Player(facts=ModelFacts(context_window=5_000))
     played = player.play("word " * 3_000)
     assert played.requests == []
@@ -170,7 +234,7 @@ def test_a_prompt_without_room_is_refused_before_any_request() -> None:
     assert (played.end.replies, played.end.api_calls.total) == (0, 0)
 
 
-def test_every_request_is_clamped_anew_as_the_text_grows() -> None:
+def test_every_request_is_clamped_again_as_the_text_grows() -> None:
     long = "".join(f"line {index} of many\n" for index in range(300))
     played = play(cut(long), text("end"), facts=ModelFacts(context_window=12_000, max_output_tokens=9_000))
     first, second = played.caps
@@ -178,7 +242,7 @@ def test_every_request_is_clamped_anew_as_the_text_grows() -> None:
     assert second < 9_000
 
 
-def test_no_room_to_continue_keeps_the_text_and_names_the_figures() -> None:
+def test_reply_without_room_to_continue_keeps_its_text_and_names_the_figures() -> None:
     long = "".join(f"line {index} of many\n" for index in range(1_200))
     played = play(cut(long), output=SMALL, facts=ModelFacts(context_window=8_000))
     assert played.end.outcome is Outcome.MAX_TOKENS
@@ -187,7 +251,7 @@ def test_no_room_to_continue_keeps_the_text_and_names_the_figures() -> None:
     assert reasons(played) == ["budget_exhausted"]
 
 
-def test_a_break_with_no_room_to_continue_keeps_the_text() -> None:
+def test_broken_stream_without_room_to_continue_keeps_the_text() -> None:
     long = "".join(f"line {index} of many\n" for index in range(1_200))
     played = play(broken(TextDelta(0, long)), facts=ModelFacts(context_window=8_000))
     assert played.end.outcome is Outcome.MAX_TOKENS
@@ -195,7 +259,7 @@ def test_a_break_with_no_room_to_continue_keeps_the_text() -> None:
 
 
 @pytest.mark.parametrize("before", [[], ["Some text."]])
-def test_a_full_context_keeps_the_text(before: list[str]) -> None:
+def test_full_context_keeps_the_text(before: list[str]) -> None:
     played = play(text(*before, stop=StopReason.CONTEXT_WINDOW_EXCEEDED))
     assert played.end.text == "".join(before)
     assert played.end.outcome is (Outcome.MAX_TOKENS if before else Outcome.ERROR)
@@ -205,7 +269,7 @@ def test_a_full_context_keeps_the_text(before: list[str]) -> None:
 # Learned limits
 
 
-def test_an_escalation_that_turns_out_to_gain_nothing_is_skipped() -> None:
+def test_escalation_without_a_gain_is_skipped() -> None:
     played = play(cut("The first half "), refused("Range of max_tokens should be [1, 8192]"), text("and the second."))
     assert played.caps == [8_000, 64_000, 8_192]
     assert played.shown == played.end.text == "The first half and the second."
@@ -214,7 +278,7 @@ def test_an_escalation_that_turns_out_to_gain_nothing_is_skipped() -> None:
     assert (counts.escalations, counts.continuations, counts.retries) == (1, 1, 0)
 
 
-def test_a_cut_call_whose_escalation_gains_nothing_is_rejected() -> None:
+def test_cut_call_whose_escalation_gains_nothing_is_rejected() -> None:
     half = calls(("write", '{"path": "a", "content": "x'), stop=StopReason.MAX_TOKENS, output=8_000, before="Now:")
     played = play(half, refused("Range of max_tokens should be [1, 8192]"), text("Smaller, then."))
     assert [block.call_id for block in played.messages[1].blocks if isinstance(block, ToolCall)] == ["c0"]
@@ -222,25 +286,25 @@ def test_a_cut_call_whose_escalation_gains_nothing_is_rejected() -> None:
     assert played.ran == []
 
 
-def test_an_escalation_is_sent_again_under_a_limit_that_is_worth_it() -> None:
+def test_escalation_is_retried_at_a_learned_limit_that_is_large_enough() -> None:
     played = play(cut("lost"), refused("supports at most 16384 completion tokens"), text("whole"))
     assert played.caps == [8_000, 64_000, 16_384]
     assert played.end.text == "whole"
     assert retries(played) == [(False, "max_tokens")]
 
 
-def test_a_window_named_by_a_refusal_is_learned_with_the_size_of_the_prompt() -> None:
+def test_window_named_by_a_refusal_is_learned_with_the_size_of_the_prompt() -> None:
     played = play(refused("max_total_tokens (33802) must be <= max_seq_len (32768)"), text("Hi."))
     assert played.learned == [Learn(LearnedLimit("window", 32_768, total=33_802))]
     assert played.caps == [8_000, 32_768 - 25_802 - 1_024]
 
 
-def test_a_window_that_our_count_fits_in_is_believed_over_our_count() -> None:
+def test_named_window_is_trusted_over_the_local_count() -> None:
     played = play(refused("This model's maximum context length is 9000 tokens."), text("Hi."))
     assert played.caps[1] < 8_000 - 1_024
 
 
-def test_a_prompt_larger_than_the_learned_window_ends_with_the_figures_and_is_remembered() -> None:
+def test_prompt_larger_than_the_learned_window_ends_with_the_figures_and_is_remembered() -> None:
     played = play(refused("prompt is too long: 210000 tokens > 200000 maximum", ErrorKind.CONTEXT_OVERFLOW))
     assert len(played.learned) == 1
     assert played.end.error is not None
@@ -248,21 +312,21 @@ def test_a_prompt_larger_than_the_learned_window_ends_with_the_figures_and_is_re
     assert "210,000" in played.end.error.message
 
 
-def test_a_limit_is_learned_once_for_a_request() -> None:
+def test_limit_is_learned_once_per_request() -> None:
     message = "supports at most 4096 completion tokens"
     played = play(refused(message), refused(message))
     assert played.caps == [8_000, 4_096]
     assert played.end.outcome is Outcome.ERROR
 
 
-def test_a_refusal_that_names_no_limit_is_an_ordinary_error() -> None:
+def test_refusal_that_names_no_limit_is_an_ordinary_error() -> None:
     played = play(refused("tools: too many"))
     assert played.learned == []
     assert played.end.error is not None
     assert played.end.error.message == "tools: too many"
 
 
-def test_a_host_that_cuts_silently_is_remembered_and_not_escalated_again() -> None:
+def test_silently_truncating_host_is_remembered_and_not_escalated_again() -> None:
     short = "word " * 400
     played = play(cut(short, output=2_000), cut(short, output=2_000), text("end"))
     assert played.learned == [Learn("silently_capped")]
@@ -270,12 +334,12 @@ def test_a_host_that_cuts_silently_is_remembered_and_not_escalated_again() -> No
     assert play(cut("One "), text("two."), model=model).caps == [8_000, 64_000]
 
 
-def test_a_host_that_reports_no_usage_is_not_suspected() -> None:
+def test_host_that_reports_no_usage_is_not_suspected() -> None:
     played = play(cut("word " * 400), cut("word " * 400), text("end"))
     assert played.learned == []
 
 
-def test_an_escalated_attempt_that_gave_more_teaches_nothing() -> None:
+def test_longer_escalated_attempt_does_not_mark_the_host() -> None:
     played = play(cut("x", output=2_000), cut("x", output=20_000), text("end"))
     assert played.learned == []
 
@@ -283,7 +347,7 @@ def test_an_escalated_attempt_that_gave_more_teaches_nothing() -> None:
 # Prefill
 
 
-def test_a_host_that_continues_a_message_is_asked_to_and_the_seam_is_left_alone() -> None:
+def test_host_that_continues_a_message_gets_a_prefill_and_its_seam_is_unchanged() -> None:
     played = play(cut("The end, the end,"), text(" the end, the end."), facts=PREFILL)
     resumed = played.requests[1]
     assert resumed.is_prefill
@@ -291,7 +355,7 @@ def test_a_host_that_continues_a_message_is_asked_to_and_the_seam_is_left_alone(
     assert played.end.text == "The end, the end, the end, the end."
 
 
-def test_a_host_that_refuses_it_is_remembered_and_asked_in_words() -> None:
+def test_host_that_refuses_a_prefill_is_remembered_and_gets_a_resume_message() -> None:
     played = play(cut("One, two,"), refused("prefill is not supported"), text("two, three."), facts=PREFILL)
     assert played.learned == [Learn("refuses_prefill")]
     assert not played.requests[2].is_prefill

@@ -34,6 +34,7 @@ EMPTY = replace(CUT, has_text=False, last=None)
 
 FRESH = Budget(escalation_cap=64000, continuation_cap=64000, continuations_left=3, tokens_left=9000, chars_left=9000)
 ESCALATED = replace(FRESH, escalation_cap=None)
+APPEND_ONLY = replace(FRESH, is_append_only=True)
 CONTINUED = replace(ESCALATED, continuations_left=2, is_continuation=True)
 
 SPENT = replace(FRESH, is_affordable=False)
@@ -49,12 +50,20 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
     ("a first empty cut is escalated", EMPTY, FRESH, Escalate(64000)),
     ("a cap reached under another reason is a cut", replace(CUT, stop=StopReason.END_TURN), FRESH, Escalate(64000)),
     ("a cap reached within its tolerance is a cut", replace(TEXT, output_tokens=7961), FRESH, Escalate(64000)),
-    ("a count below the tolerance is no cut", replace(TEXT, output_tokens=7959), FRESH, Done()),
+    ("a count below the tolerance is not a truncation", replace(TEXT, output_tokens=7959), FRESH, Done()),
     ("far above the cap the reason decides", replace(TEXT, output_tokens=9000), FRESH, Done()),
     ("an unclosed call is a cut whatever was reported", replace(CUT_CALL, stop=StopReason.TOOL_USE), FRESH,
      Escalate(64000)),
     ("the policy continues plain text instead", CUT, replace(FRESH, prefers_continuing=True), Continue(64000)),
     ("the policy does not spare a cut call", CUT_CALL, replace(FRESH, prefers_continuing=True), Escalate(64000)),
+    ("append-only text is continued", CUT, APPEND_ONLY, Continue(64000)),
+    ("append-only thinking is escalated", THOUGHT, APPEND_ONLY, Escalate(64000)),
+    ("a cut call without text is escalated", replace(CUT_CALL, has_text=False), APPEND_ONLY, Escalate(64000)),
+    ("a cut call after append-only text is answered", CUT_CALL, APPEND_ONLY, RunCalls(escalates_next=True)),
+    ("a cut write after append-only text may be resumed", CUT_CALL, replace(APPEND_ONLY, resumed_calls_left=3),
+     ResumeCall()),
+    ("an append-only call at the last cap gets no larger one", CUT_CALL, replace(APPEND_ONLY, escalation_cap=None),
+     RunCalls()),
     ("a text cut again is continued", CUT, ESCALATED, Continue(64000)),
     ("a closed call at the cap runs", replace(CUT_CALL, calls=("complete",)), FRESH, RunCalls()),
     ("a call cut at the last cap is answered", CUT_CALL, ESCALATED, RunCalls()),
@@ -69,7 +78,7 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
     ("no room is left in the window", CUT, replace(ESCALATED, continuation_cap=None), Done(True, "budget_exhausted")),
     ("a continuation that adds nothing ends it", replace(CUT, has_progress=False), CONTINUED,
      Done(True, "no_progress")),
-    ("a continuation that adds something goes on", CUT, CONTINUED, Continue(64000)),
+    ("a continuation that adds text is continued", CUT, CONTINUED, Continue(64000)),
     ("a cut that cannot be paid for stays cut", CUT, SPENT, Done(True, "budget_exhausted")),
     ("cut thinking that cannot be paid for stays cut", THOUGHT, SPENT, Done(True, "budget_exhausted")),
     ("a cut call that cannot be paid for is answered", CUT_CALL, replace(SPENT, resumed_calls_left=3), RunCalls()),
@@ -91,7 +100,7 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
 
 
 @pytest.mark.parametrize(("shape", "budget", "decision"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_decide(shape: ReplyShape, budget: Budget, decision: Decision) -> None:
+def test_decision_table(shape: ReplyShape, budget: Budget, decision: Decision) -> None:
     assert decide(shape, budget) == decision
 
 
@@ -117,6 +126,7 @@ BUDGETS = st.builds(
     nudges_left=st.integers(0, 1),
     resumed_calls_left=st.integers(0, 3),
     prefers_continuing=st.booleans(),
+    is_append_only=st.booleans(),
     is_continuation=st.booleans(),
     is_affordable=st.booleans(),
 )
@@ -151,7 +161,7 @@ def test_every_decision_that_sends_a_request_spends_a_budget_that_was_there(shap
 
 
 @given(SHAPES.filter(_is_possible), BUDGETS)
-def test_a_reply_that_hit_its_cap_is_never_called_complete(shape: ReplyShape, budget: Budget) -> None:
+def test_reply_that_hit_its_cap_is_never_complete(shape: ReplyShape, budget: Budget) -> None:
     decision = decide(shape, budget)
     if shape.hit_cap and not shape.calls and shape.stop is not StopReason.REFUSAL:
         assert decision != Done()

@@ -28,7 +28,7 @@ SIGNED = [user("Think."), assistant(Reasoning("Hm.", MARK), Text("Thought."))]
         "Invalid content type. image_url is only supported by certain models.: image_url not supported",
     ],
 )
-def test_a_model_that_takes_no_images_is_told_that_one_was_there(message: str) -> None:
+def test_model_without_image_input_gets_a_note_instead_of_the_image(message: str) -> None:
     played = play(refused(message), text("A picture I cannot see."), history=SHOWN)
     assert played.end.outcome is Outcome.END_TURN
     assert has_images(played.requests[0].messages)
@@ -48,7 +48,7 @@ def test_a_model_that_takes_no_images_is_told_that_one_was_there(message: str) -
         (ErrorKind.BAD_REQUEST, "image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes", False),
     ],
 )
-def test_a_refused_image_is_left_out_and_only_a_lasting_refusal_is_remembered(
+def test_refused_image_is_left_out_and_only_a_permanent_refusal_is_remembered(
     kind: ErrorKind, message: str, learned: bool
 ) -> None:
     played = play(refused(message, kind), text("So."), history=SHOWN)
@@ -56,7 +56,7 @@ def test_a_refused_image_is_left_out_and_only_a_lasting_refusal_is_remembered(
     assert bool(played.learned) is learned
 
 
-def test_what_was_left_out_stays_out_for_the_rest_of_the_turn() -> None:
+def test_refused_part_stays_out_for_the_rest_of_the_turn() -> None:
     played = play(refused("images are not supported"), calls(("read", "{}")), text("Done."), history=SHOWN)
     assert [has_images(request.messages) for request in played.requests] == [True, False, False]
 
@@ -68,12 +68,12 @@ def test_what_was_left_out_stays_out_for_the_rest_of_the_turn() -> None:
         KnownModel("test", "m", ModelFacts(images=True), HostKnowledge(refuses_images=True)),
     ],
 )
-def test_a_model_known_to_see_nothing_is_never_sent_an_image(model: KnownModel) -> None:
+def test_model_known_to_refuse_images_is_never_sent_one(model: KnownModel) -> None:
     played = play(text("So."), history=SHOWN, model=model)
     assert not has_images(played.requests[0].messages)
 
 
-def test_a_result_keeps_its_text_where_its_image_goes() -> None:
+def test_result_keeps_its_text_without_its_image() -> None:
     (message,) = without_part([Message("user", (ToolResult("c", "read", "a.png", images=(PICTURE,)),))], "images")
     (result,) = message.blocks
     assert isinstance(result, ToolResult)
@@ -88,7 +88,7 @@ def test_a_result_keeps_its_text_where_its_image_goes() -> None:
         "Encrypted content could not be verified: encrypted_content",
     ],
 )
-def test_signatures_a_host_no_longer_knows_are_left_out_for_the_turn(message: str) -> None:
+def test_expired_signatures_are_left_out_for_the_turn(message: str) -> None:
     played = play(refused(message), calls(("read", "{}")), text("Done."), history=SIGNED)
     assert played.end.text == "Done."
     assert [has_marks(request.messages) for request in played.requests] == [True, False, False]
@@ -96,7 +96,7 @@ def test_signatures_a_host_no_longer_knows_are_left_out_for_the_turn(message: st
     assert len(played.requests) == 3
 
 
-def test_a_refusal_is_answered_once() -> None:
+def test_refused_request_is_reduced_only_once() -> None:
     message = "images are not supported"
     played = play(refused(message), refused(message), history=SHOWN)
     assert played.end.outcome is Outcome.ERROR
@@ -112,18 +112,18 @@ def test_a_refusal_is_answered_once() -> None:
         (ErrorKind.RATE_LIMIT, "too many images"),
     ],
 )
-def test_a_failure_about_something_else_leaves_the_images_in(kind: ErrorKind, message: str) -> None:
+def test_unrelated_failure_keeps_the_images(kind: ErrorKind, message: str) -> None:
     request = ModelRequest("m", "", (Message("user", (PICTURE,)),), (), 100)
     assert refused_part(ProviderError(kind, message), request) is None
 
 
-def test_a_request_without_the_part_is_not_sent_again() -> None:
+def test_request_without_the_refused_part_is_not_sent_again() -> None:
     request = ModelRequest("m", "", (user("hi"), assistant(ToolCall("c", "f", "{}"))), (), 100)
     for message in ("images are not supported", "invalid signature"):
         assert refused_part(ProviderError(ErrorKind.BAD_REQUEST, message), request) is None
 
 
-def test_a_limit_in_the_same_words_is_learned_first() -> None:
+def test_limit_in_a_similar_message_is_learned_first() -> None:
     message = "vision models support at most 4096 completion tokens (max_tokens)"
     played = play(refused(message), text("So."), history=SHOWN)
     assert played.caps == [8_000, 4_096]

@@ -56,7 +56,7 @@ PASSED: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize("size", [1, 64, 100_000])
 @pytest.mark.parametrize(("said", "first", "last"), [row[1:] for row in NOTICED], ids=[row[0] for row in NOTICED])
-def test_repetition_is_noticed(said: str, first: int, last: int, size: int) -> None:
+def test_repetition_is_detected(said: str, first: int, last: int, size: int) -> None:
     at = stopped_at(said, size)
     assert at is not None
     assert first <= at <= last
@@ -83,13 +83,13 @@ def ends_in_repetition(said: str) -> bool:
         "Intro, a bit longer.\n" + "short line here, yes\n" * 96,
     ],
 )
-def test_repetition_that_ends_with_the_text_is_noticed_at_its_end(said: str) -> None:
+def test_repetition_that_ends_with_the_text_is_detected_at_its_end(said: str) -> None:
     assert ends_in_repetition(said) != (stopped_at(said) is not None)
     assert not ends_in_repetition(said[: len(said) // 2])
 
 
 @given(st.integers(0, 130), st.integers(40, 44), st.booleans())
-def test_forty_equal_lines_are_noticed_wherever_the_text_ends(before: int, times: int, has_end: bool) -> None:
+def test_forty_equal_lines_are_detected_wherever_the_text_ends(before: int, times: int, has_end: bool) -> None:
     said = "." * before + "\n" + LINE * times
     said = said if has_end else said.removesuffix("\n")
     assert stopped_at(said) is not None or ends_in_repetition(said)
@@ -103,7 +103,7 @@ def test_arguments_repeat_more_than_prose_may() -> None:
     assert 20_000 <= at <= 20_200
 
 
-def test_a_fence_open_where_the_text_begins_counts() -> None:
+def test_fence_open_before_the_text_counts() -> None:
     assert stopped_at(LINE * 200, fence="```") is None
     assert stopped_at("```\n" + LINE * 60, fence="```") is not None
 
@@ -113,7 +113,7 @@ def test_a_fence_open_where_the_text_begins_counts() -> None:
     st.integers(1, 60),
     st.integers(1, 300),
 )
-def test_how_the_text_is_split_never_matters(parts: list[str], times: int, size: int) -> None:
+def test_result_does_not_depend_on_how_the_text_is_split(parts: list[str], times: int, size: int) -> None:
     said = "".join(parts) * times
     assert stopped_at(said, size) == stopped_at(said, max(1, len(said)))
 
@@ -122,7 +122,7 @@ def endless(*before: str) -> Script:
     return cut(*before, *[LINE] * 300)
 
 
-def test_a_reply_that_repeats_is_stopped_and_its_text_kept() -> None:
+def test_repeating_reply_is_stopped_and_its_text_kept() -> None:
     player = Player(endless("Well. "))
     player.give(UserSubmitted(user("go")))
     while player.step():
@@ -138,7 +138,7 @@ def test_a_reply_that_repeats_is_stopped_and_its_text_kept() -> None:
 
 
 @pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.MAX_TOKENS])
-def test_a_reply_that_repeats_up_to_its_own_end_fails(stop: StopReason) -> None:
+def test_reply_that_repeats_to_its_end_fails(stop: StopReason) -> None:
     played = play(text("Well.\n", *[LINE] * 39, LINE.removesuffix("\n"), stop=stop))
     assert (played.end.outcome, len(played.requests)) == (Outcome.ERROR, 1)
     assert played.end.error is not None
@@ -147,7 +147,7 @@ def test_a_reply_that_repeats_up_to_its_own_end_fails(stop: StopReason) -> None:
 
 
 @pytest.mark.parametrize("size", [7, 100, 100_000])
-def test_thinking_that_repeats_is_stopped(size: int) -> None:
+def test_repeating_thinking_is_stopped(size: int) -> None:
     said = LINE * 300
     pieces = [ReasoningDelta(0, said[at : at + size]) for at in range(0, len(said), size)]
     played = play([ReplyStarted("m", "r1"), *pieces, *cut()[1:]])
@@ -157,19 +157,19 @@ def test_thinking_that_repeats_is_stopped(size: int) -> None:
     assert "before it answered" in played.end.error.message
 
 
-def test_inline_thinking_that_repeats_is_stopped() -> None:
+def test_repeating_inline_thinking_is_stopped() -> None:
     facts = ModelFacts(inline_thinking=True)
     played = play(cut("<think>", *[LINE] * 300), model=KnownModel("p", "m", facts))
     assert played.end.error is not None
     assert played.end.error.kind == ErrorKind.REPETITION
 
 
-def test_thinking_with_code_may_repeat_as_code_does() -> None:
+def test_thinking_with_code_may_repeat_as_code_may() -> None:
     played = play([ReplyStarted("m", "r1"), ReasoningDelta(0, "```\n" + LINE * 200), *text("Done.")[1:]])
     assert played.end.outcome is Outcome.END_TURN
 
 
-def test_a_stopped_attempt_is_closed_and_its_late_events_change_nothing() -> None:
+def test_stopped_attempt_is_closed_and_its_late_events_change_nothing() -> None:
     player = Player(endless())
     player.give(UserSubmitted(user("go")))
     effects = [effect for _ in range(60) for effect in player.turn.handle(TextDelta(0, LINE))]
@@ -178,7 +178,7 @@ def test_a_stopped_attempt_is_closed_and_its_late_events_change_nothing() -> Non
     assert player.turn.handle(ReplyEnded(StopReason.MAX_TOKENS, "length")) == []
 
 
-def test_a_continuation_that_repeats_is_no_progress() -> None:
+def test_repeating_continuation_is_not_progress() -> None:
     played = play(cut("lost"), cut("The beginning. "), endless())
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert [event.reason for event in played.of(ContinuationTerminated)] == ["no_progress"]
@@ -186,7 +186,7 @@ def test_a_continuation_that_repeats_is_no_progress() -> None:
     assert played.end.text.startswith("The beginning. " + LINE)
 
 
-def test_an_escalated_attempt_that_repeats_keeps_the_longer_text() -> None:
+def test_repeating_escalated_attempt_keeps_the_longer_text() -> None:
     long = "".join(f"{number}. A different line each time it is written.\n" for number in range(200))
     played = play(cut(long), endless())
     assert played.end.outcome is Outcome.ERROR
@@ -194,7 +194,7 @@ def test_an_escalated_attempt_that_repeats_keeps_the_longer_text() -> None:
     assert len(played.of(PartialRestored)) == 1
 
 
-def test_arguments_that_repeat_end_the_reply_and_are_not_run() -> None:
+def test_repeating_arguments_end_the_reply_and_do_not_run() -> None:
     raw = '{"path": "a", "content": "' + LINE.replace("\n", "\\n") * 400
     played = play(calls(("write", raw), before="Writing."))
     assert played.end.outcome is Outcome.ERROR

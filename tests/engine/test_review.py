@@ -8,13 +8,13 @@ def check(answer: str) -> InvalidAnswer | None:
     return None if answer == "good" else InvalidAnswer(f"{answer} is not good", f"Not {answer}.")
 
 
-def test_without_a_check_any_answer_does() -> None:
+def test_any_answer_is_accepted_without_a_check() -> None:
     review = Review(None)
     assert not review.asks_again("bad")
     assert review.error is None
 
 
-def test_a_good_answer_ends_the_tries() -> None:
+def test_accepted_answer_ends_the_retries() -> None:
     review = Review(check)
     assert review.asks_again("bad")
     assert "2 of 3" in review.notice
@@ -22,7 +22,7 @@ def test_a_good_answer_ends_the_tries() -> None:
     assert review.error is None
 
 
-def test_the_last_try_ends_in_an_error_that_says_why() -> None:
+def test_last_rejected_try_is_an_error_with_the_reason() -> None:
     review = Review(check)
     assert [review.asks_again("bad") for _ in range(MAX_ANSWER_TRIES)] == [True, True, False]
     assert review.error is not None

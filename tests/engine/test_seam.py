@@ -77,7 +77,7 @@ KEPT: list[tuple[str, str, str]] = [
     ("the next column of a table's second row", "| a | b |\n|---", "|---|\n| 1 | 2 |"),
     ("the next wide column", "| a | b |\n|" + "-" * 24, "|" + "-" * 24 + "|\n| 1 | 2 |"),
     ("a fence inside a longer one", "````markdown\nLike:\n\n", "```js\nlet a;\n```\n````\n"),
-    ("a fence inside a text of its own", "```markdown\n# T\n\n", "```sh\nls\n```\n"),
+    ("a fence inside a separate text", "```markdown\n# T\n\n", "```sh\nls\n```\n"),
     ("a bare fence that closes, and prose", CODE + "\n", "```\nThat is all."),
     ("a bare fence that closes behind a line", CODE, "```\n\nThat is all."),
     ("a first chapter", "", "Continuing from where I left off:\n"),
@@ -93,13 +93,13 @@ KEPT: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize(("before", "continuation", "added"), [row[1:] for row in CLEANED], ids=[r[0] for r in CLEANED])
-def test_a_replay_is_taken_away(before: str, continuation: str, added: str, size: int) -> None:
+def test_replayed_text_is_removed(before: str, continuation: str, added: str, size: int) -> None:
     assert join(before, continuation, size) == before + added
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize(("before", "continuation"), [row[1:] for row in KEPT], ids=[row[0] for row in KEPT])
-def test_what_could_be_meant_is_kept(before: str, continuation: str, size: int) -> None:
+def test_possibly_intended_repetition_is_kept(before: str, continuation: str, size: int) -> None:
     assert join(before, continuation, size) == before + continuation
 
 
@@ -131,7 +131,7 @@ BEGINNINGS = ("", "- x", "-x", "| a |\n|---|\n| 3 |", "Then", "then", "#", "``",
     *(st.sampled_from(part) for part in (OPENINGS, BLANKS, OPENINGS, BLANKS, BEGINNINGS)),
     SIZES,
 )
-def test_how_an_opening_is_split_never_matters(
+def test_result_does_not_depend_on_how_an_opening_is_split(
     before: str, first: str, blank: str, second: str, more: str, rest: str, size: int
 ) -> None:
     continuation = first + blank + second + more + rest
@@ -139,23 +139,23 @@ def test_how_an_opening_is_split_never_matters(
     assert join(before, continuation, size).endswith(rest.strip()) or rest.startswith(("|", "`"))
 
 
-def test_a_restart_that_goes_another_way_is_marked() -> None:
+def test_restart_with_other_text_is_marked() -> None:
     joined = join(TITLED, "# Title\n\nThe quick brown cat sat down.")
     assert joined == TITLED + RESTART_MARK + "cat sat down."
 
 
-def test_nothing_held_back_flashes() -> None:
+def test_possible_replay_is_held_back() -> None:
     seam = Seam(TITLED)
     assert [seam.feed(piece) for piece in ("Then ", "the ", "par")] == ["", "", ""]
     assert seam.feed("ser") == "ser"
 
 
-def test_no_line_break_comes_into_the_middle_of_json() -> None:
+def test_no_line_break_is_added_inside_json() -> None:
     seam = Seam('{"content": "One.', is_json=True)
     assert seam.feed('Continuing from where I left off:\n\n\n- two"}') + seam.flush() == '- two"}'
 
 
-def test_a_filter_for_nothing_passes_everything() -> None:
+def test_filter_without_earlier_text_passes_everything() -> None:
     seam = Seam("")
     assert seam.feed("Continuing from where I left off:\n") == "Continuing from where I left off:\n"
 
@@ -167,15 +167,13 @@ LINES = st.lists(
 
 
 @given(LINES, st.data(), SIZES)
-def test_a_text_split_anywhere_joins_exactly_when_nothing_is_replayed(
-    text: str, data: st.DataObject, size: int
-) -> None:
+def test_text_split_anywhere_joins_exactly_without_a_replay(text: str, data: st.DataObject, size: int) -> None:
     at = data.draw(st.integers(0, len(text)))
     assert join(text[:at], text[at:], size) == text
 
 
 @given(LINES, st.data(), SIZES)
-def test_a_text_whose_tail_is_replayed_joins_exactly(text: str, data: st.DataObject, size: int) -> None:
+def test_text_whose_tail_is_replayed_joins_exactly(text: str, data: st.DataObject, size: int) -> None:
     at = data.draw(st.integers(0, len(text)))
     back = data.draw(st.integers(0, at))
     replayed = text[at - back : at]
@@ -185,12 +183,12 @@ def test_a_text_whose_tail_is_replayed_joins_exactly(text: str, data: st.DataObj
 
 
 @given(st.text(max_size=60), st.text(max_size=60), SIZES)
-def test_how_a_continuation_is_split_never_matters(before: str, continuation: str, size: int) -> None:
+def test_result_does_not_depend_on_how_a_continuation_is_split(before: str, continuation: str, size: int) -> None:
     assert join(before, continuation, size) == join(before, continuation, max(1, len(continuation)))
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_what_is_taken_away_stands_in_the_text_before_or_is_an_opening(before: str, continuation: str) -> None:
+def test_removed_text_is_in_the_earlier_text_or_an_opening(before: str, continuation: str) -> None:
     joined = join(before, continuation)
     assert joined.startswith(before)
     added = joined[len(before) :].removeprefix(RESTART_MARK)

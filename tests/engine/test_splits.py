@@ -60,7 +60,7 @@ def joined(played: Played) -> list[TurnEvent]:
 
 @settings(deadline=None)
 @given(PARTS, st.sampled_from([1, 2, 3, 7, 64]), st.booleans(), st.booleans())
-def test_the_same_turn_comes_of_the_same_text(
+def test_same_text_gives_the_same_turn(
     parts: list[tuple[str, str]], size: int, thinks_inline: bool, is_fixed: bool
 ) -> None:
     def played_in(pieces: int) -> Played:

@@ -17,7 +17,7 @@ fragments = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=20)), 
 
 @given(fragments)
 @pytest.mark.parametrize("make", [synthetic.resume_text, synthetic.broken_stream_text])
-def test_the_fence_around_a_text_has_one_end(make: object, text: str) -> None:
+def test_fence_around_a_text_has_one_end(make: object, text: str) -> None:
     assert callable(make)
     message = make(text)
     assert len(re.findall(r"<\s*/?\s*text_so_far", message, re.IGNORECASE)) == 2
@@ -25,13 +25,13 @@ def test_the_fence_around_a_text_has_one_end(make: object, text: str) -> None:
 
 
 @given(fragments)
-def test_the_fence_around_arguments_has_one_end(raw: str) -> None:
+def test_fence_around_arguments_has_one_end(raw: str) -> None:
     message = synthetic.resumed_call_text("write", raw)
     assert len(re.findall(r"<\s*/?\s*json_so_far", message, re.IGNORECASE)) == 2
     assert message.endswith("\n</json_so_far>")
 
 
-def test_a_resume_message_carries_the_last_characters_and_no_more() -> None:
+def test_resume_message_contains_only_the_last_characters() -> None:
     text = "".join(chr(ord("a") + index % 26) for index in range(5_000))
     message = synthetic.resume_text(text)
     assert text[-1_200:] in message
@@ -47,11 +47,11 @@ def test_a_resume_message_carries_the_last_characters_and_no_more() -> None:
         assert asked in message
 
 
-def test_the_marker_is_one_valid_json_object() -> None:
+def test_marker_is_one_valid_json_object() -> None:
     assert json.loads(synthetic.marker_arguments('{"a": "')) == {"_qcode_truncated": True, "received_characters": 7}
 
 
-def test_split_guidance_says_what_happened_and_how_to_go_on() -> None:
+def test_split_guidance_states_the_event_and_the_next_step() -> None:
     raw = '{"path": "a.py", "content": "def one():\\n    return \\"1\\"\\ndef tw'
     told = synthetic.split_guidance("write", raw, 64_000, 1)
     for said in (
@@ -69,11 +69,11 @@ def test_split_guidance_says_what_happened_and_how_to_go_on() -> None:
     assert "3 times in a row: stop and change the approach" in synthetic.split_guidance("write", raw, 64_000, 3)
 
 
-def test_split_guidance_counts_characters_where_no_line_was_complete() -> None:
+def test_split_guidance_counts_characters_if_no_line_was_complete() -> None:
     assert "13 characters" in synthetic.split_guidance("write", '{"path": "a.p', 64_000, 1)
 
 
-def test_the_other_answers_never_ask_to_split() -> None:
+def test_other_error_results_never_ask_to_split() -> None:
     for told in (synthetic.cut_call_text("shell", 100), synthetic.malformed_call_text("shell", "{")):
         assert "split" not in told
         assert "not" in told

@@ -54,7 +54,7 @@ def test_any_sequence_of_messages_becomes_a_valid_history(messages: list[Message
 
 
 @given(MESSAGES, st.lists(st.integers(0, 3), max_size=4))
-def test_history_prepared_piece_by_piece_equals_the_history_prepared_at_once(
+def test_history_prepared_incrementally_equals_the_history_prepared_at_once(
     messages: list[Message], sizes: list[int]
 ) -> None:
     history, given_so_far = PreparedHistory(), list[Message]()
@@ -66,7 +66,7 @@ def test_history_prepared_piece_by_piece_equals_the_history_prepared_at_once(
     assert history.of(messages[:1]) == prepared(messages[:1]), "another history"
 
 
-def test_history_prepared_before_is_not_prepared_again() -> None:
+def test_prepared_history_is_not_prepared_again() -> None:
     messages = [message for number in range(50) for message in (user(f"{number}"), assistant(Text("answer")))]
     history = PreparedHistory()
     before = history.of(messages)
@@ -82,7 +82,7 @@ def test_preparing_twice_changes_nothing(messages: list[Message]) -> None:
 
 
 @given(MESSAGES)
-def test_no_text_of_a_person_is_lost(messages: list[Message]) -> None:
+def test_no_user_text_is_lost(messages: list[Message]) -> None:
     typed = [
         block for m in messages if m.role == "user" for block in m.blocks if isinstance(block, Text) and block.text
     ]
@@ -93,7 +93,7 @@ def test_no_text_of_a_person_is_lost(messages: list[Message]) -> None:
 CALL = ToolCall("c1", "read", "{}")
 
 
-def test_a_valid_history_comes_back_as_the_same_messages() -> None:
+def test_valid_history_stays_the_same_messages() -> None:
     valid = (
         user("a"),
         assistant(Text("b"), CALL),
@@ -103,41 +103,41 @@ def test_a_valid_history_comes_back_as_the_same_messages() -> None:
     assert all(left is right for left, right in zip(prepared(valid), valid, strict=True))
 
 
-def test_a_dangling_call_gets_a_result_that_says_so() -> None:
+def test_unanswered_call_gets_a_result_that_says_so() -> None:
     result = ToolResult("c1", "read", INTERRUPTED_RESULT, is_error=True)
     assert prepared([user("a"), assistant(CALL)])[-1] == Message("user", (result,))
     assert prepared([user("a"), assistant(CALL), user("b")])[-1] == Message("user", (result, Text("b")))
     assert prepared([user("a"), assistant(CALL), assistant(Text("x"))])[2] == Message("user", (result,))
 
 
-def test_results_stand_first_in_the_order_of_the_calls() -> None:
+def test_results_come_first_in_the_order_of_the_calls() -> None:
     other = ToolCall("c2", "read", "{}")
     first, second = ToolResult("c1", "read", "1"), ToolResult("c2", "read", "2")
     sent = prepared([user("a"), assistant(CALL, other), Message("user", (Text("go on"), second, first))])
     assert sent[-1] == Message("user", (first, second, Text("go on")))
 
 
-def test_what_stands_before_the_first_prompt_falls_away_with_its_results() -> None:
+def test_messages_before_the_first_prompt_are_dropped_with_their_results() -> None:
     result = Message("user", (ToolResult("c1", "read", "1"),))
     assert prepared([assistant(CALL), result, assistant(Text("x")), user("hi")]) == (user("hi"),)
 
 
-def test_a_result_nobody_asked_for_falls_away() -> None:
+def test_result_without_a_call_is_dropped() -> None:
     assert prepared([user("a"), assistant(Text("b")), Message("user", (ToolResult("c9", "read", "1"), Text("c")))]) == (
         user("a"), assistant(Text("b")), user("c"),
     )  # fmt: skip
 
 
-def test_where_a_message_falls_away_its_neighbours_become_one() -> None:
+def test_neighbors_of_a_dropped_message_are_merged() -> None:
     orphan = Message("user", (ToolResult("c9", "read", "1"),))
     sent = prepared([user("a"), assistant(Text("b")), orphan, assistant(Text("c")), user("d")])
     assert sent == (user("a"), assistant(Text("b"), Text("c")), user("d"))
 
 
-def test_a_message_of_thinking_alone_is_not_sent() -> None:
+def test_thinking_only_message_is_not_sent() -> None:
     assert prepared([user("a"), assistant(Reasoning("hm")), user("b")]) == (Message("user", (Text("a"), Text("b"))),)
 
 
-def test_a_signed_empty_text_keeps_its_place() -> None:
+def test_signed_empty_text_keeps_its_position() -> None:
     signed = Text("", Opaque("gemini", "{}"))
     assert prepared([user("a"), assistant(Text("b"), signed)])[-1].blocks == (Text("b"), signed)

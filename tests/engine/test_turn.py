@@ -29,7 +29,7 @@ def results_of(message: Message) -> list[ToolResult]:
     return [block for block in message.blocks if isinstance(block, ToolResult)]
 
 
-def test_a_plain_reply_costs_one_request_at_the_capped_default() -> None:
+def test_plain_reply_costs_one_request_at_the_capped_default() -> None:
     played = play(text("Hello", " there"))
     assert played.caps == [8000]
     assert played.messages == [user("go"), assistant(Text("Hello there"))]
@@ -38,7 +38,7 @@ def test_a_plain_reply_costs_one_request_at_the_capped_default() -> None:
     assert played.end.api_calls.total == 1
 
 
-def test_a_reply_cut_five_times_costs_exactly_five_requests() -> None:
+def test_reply_truncated_five_times_costs_exactly_five_requests() -> None:
     played = play(cut("lost "), cut("one "), cut("two "), cut("three "), cut("four"))
     assert played.caps == [8000, 64000, 64000, 64000, 64000]
     assert played.shown == played.end.text == "one two three four"
@@ -53,7 +53,7 @@ def test_a_reply_cut_five_times_costs_exactly_five_requests() -> None:
     assert [event.reason for event in played.of(ContinuationTerminated)] == ["retry_limit"]
 
 
-def test_the_resume_message_is_sent_and_never_stored() -> None:
+def test_resume_message_is_sent_and_never_stored() -> None:
     played = play(cut("a"), cut("The first part "), text("and the second."))
     resumed = played.requests[2].messages
     assert [message.role for message in resumed] == ["user", "assistant", "user"]
@@ -62,20 +62,20 @@ def test_the_resume_message_is_sent_and_never_stored() -> None:
     assert played.messages == [user("go"), assistant(Text("The first part and the second."))]
 
 
-def test_an_override_is_never_escalated_but_continued_at_the_same_cap() -> None:
+def test_explicit_cap_is_never_escalated_but_continued_at_the_same_cap() -> None:
     played = play(cut("One, "), cut("two, "), text("three."), output=OutputSettings(override=500))
     assert played.caps == [500, 500, 500]
     assert played.end.text == "One, two, three."
     assert played.end.api_calls.escalations == 0
 
 
-def test_a_known_limit_below_the_default_goes_straight_to_continuing() -> None:
+def test_known_limit_below_the_default_skips_escalation() -> None:
     played = play(cut("One, "), text("two."), facts=ModelFacts(max_output_tokens=4096))
     assert played.caps == [4096, 4096]
     assert played.end.api_calls.continuations == 1
 
 
-def test_a_failed_escalation_gives_the_partial_back() -> None:
+def test_failed_escalation_restores_the_partial() -> None:
     script = [refused("no", ErrorKind.QUOTA)]
     played = play(cut("The partial."), *script)
     restored = played.of(PartialRestored)
@@ -85,7 +85,7 @@ def test_a_failed_escalation_gives_the_partial_back() -> None:
     assert played.messages[-1] == assistant(Text("The partial."))
 
 
-def test_a_cut_write_is_escalated_then_rejected_with_split_guidance_and_never_run() -> None:
+def test_truncated_write_is_escalated_then_rejected_with_split_guidance_and_never_runs() -> None:
     whole = json.dumps({"path": "a.py", "content": "line one\nline two\nline three"})
     half = whole[:-12]
     played = play(
@@ -106,7 +106,7 @@ def test_a_cut_write_is_escalated_then_rejected_with_split_guidance_and_never_ru
     assert [event.state for event in finished] == ["rejected"]
 
 
-def test_the_fifth_identical_rejection_ends_the_turn() -> None:
+def test_fifth_identical_rejection_ends_the_turn() -> None:
     half = '{"path": "a.py", "content": "line'
     cut_write = calls(("write", half), stop=StopReason.MAX_TOKENS, output=64000)
     first = calls(("write", half), stop=StopReason.MAX_TOKENS, output=8000)
@@ -117,7 +117,7 @@ def test_the_fifth_identical_rejection_ends_the_turn() -> None:
     assert played.end.outcome is Outcome.MAX_TOKENS
 
 
-def test_complete_calls_before_a_cut_one_run_in_order() -> None:
+def test_complete_calls_before_a_truncated_one_run_in_order() -> None:
     played = play(
         calls(("read", '{"path": "a"}'), ("shell", '{"command": "ec'), stop=StopReason.MAX_TOKENS, output=64000),
         text("Done."),
@@ -130,7 +130,7 @@ def test_complete_calls_before_a_cut_one_run_in_order() -> None:
     assert "one complete call" in second.content
 
 
-def test_malformed_json_below_the_cap_is_no_truncation() -> None:
+def test_malformed_json_below_the_cap_is_not_a_truncation() -> None:
     played = play(calls(("read", '{"path": }'), output=20), text("Sorry."))
     assert played.caps == [8000, 8000]
     (result,) = results_of(played.messages[2])
@@ -138,13 +138,13 @@ def test_malformed_json_below_the_cap_is_no_truncation() -> None:
     assert "split" not in result.content
 
 
-def test_a_second_malformed_call_in_a_row_ends_the_turn_with_an_error() -> None:
+def test_second_malformed_call_in_a_row_ends_the_turn_with_an_error() -> None:
     played = play(calls(("read", '{"path": }')), calls(("read", '{"path": }')))
     assert played.end.outcome is Outcome.ERROR
     assert played.end.error is not None
 
 
-def test_a_call_cut_by_a_server_that_says_tool_use_is_still_cut() -> None:
+def test_truncated_call_reported_as_tool_use_is_still_truncated() -> None:
     half = '{"path": "a.py", "content": "li'
     played = play(
         calls(("write", half), stop=StopReason.TOOL_USE, output=8000),
@@ -155,7 +155,7 @@ def test_a_call_cut_by_a_server_that_says_tool_use_is_still_cut() -> None:
     assert [run.arguments["content"] for run in played.ran] == ["line"]
 
 
-def test_thinking_only_is_escalated_once_nudged_once_and_then_named() -> None:
+def test_thinking_only_reply_is_escalated_once_nudged_once_and_then_reported() -> None:
     played = play(thinking("hm "), thinking("hmm "), thinking("hmmm "))
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert played.end.text == ""
@@ -168,13 +168,13 @@ def test_thinking_only_is_escalated_once_nudged_once_and_then_named() -> None:
     assert "answer now" in nudge[0].text.lower()
 
 
-def test_a_refusal_during_recovery_keeps_the_longer_partial() -> None:
+def test_refusal_during_recovery_keeps_the_longer_partial() -> None:
     played = play(cut("A long partial text."), text("No", stop=StopReason.REFUSAL, raw="content_filter"))
     assert played.end.outcome is Outcome.REFUSAL
     assert played.end.text == played.shown == "A long partial text."
 
 
-def test_a_limit_named_by_a_refusal_is_learned_and_the_request_sent_once_more() -> None:
+def test_limit_named_by_a_refusal_is_learned_and_the_request_sent_once_more() -> None:
     played = play(refused("max_tokens: this model supports at most 4096 completion tokens"), text("Hi."))
     assert played.caps == [8000, 4096]
     assert [learn.fact.tokens for learn in played.learned] == [4096]  # type: ignore[union-attr]  # a limit
@@ -183,7 +183,7 @@ def test_a_limit_named_by_a_refusal_is_learned_and_the_request_sent_once_more() 
     assert not played.of(Retry)
 
 
-def test_a_stream_that_breaks_before_anything_is_shown_is_replayed_silently() -> None:
+def test_stream_broken_before_any_text_is_replayed_silently() -> None:
     played = play(broken(ReplyStarted("m", "r")), text("Hello."))
     assert played.requests[0] == played.requests[1]
     assert not played.of(Retry)
@@ -191,7 +191,7 @@ def test_a_stream_that_breaks_before_anything_is_shown_is_replayed_silently() ->
     assert played.end.text == "Hello."
 
 
-def test_a_stream_that_breaks_in_text_is_continued() -> None:
+def test_stream_broken_inside_text_is_continued() -> None:
     played = play(broken(TextDelta(0, "The first half of it ")), text("first half of it and the second."))
     assert played.end.text == "The first half of it and the second."
     assert played.end.api_calls.retries == 1
@@ -200,7 +200,7 @@ def test_a_stream_that_breaks_in_text_is_continued() -> None:
     assert (retry.is_continuation, retry.reason) == (True, "transport")
 
 
-def test_a_stream_that_breaks_in_a_call_is_replayed_and_the_call_not_run() -> None:
+def test_stream_broken_inside_a_call_is_replayed_and_the_call_not_run() -> None:
     played = play(
         broken(TextDelta(0, "Reading."), ToolCallStarted(1, "c0", "read"), ToolArgsDelta(1, '{"path": "a"}')),
         calls(("read", '{"path": "b"}'), before="Reading it."),
@@ -210,7 +210,7 @@ def test_a_stream_that_breaks_in_a_call_is_replayed_and_the_call_not_run() -> No
     assert played.messages[1].text == "Reading it."
 
 
-def test_a_first_reply_that_dies_is_an_error_with_its_text() -> None:
+def test_failed_first_reply_is_an_error_with_its_text() -> None:
     dies = broken(TextDelta(0, "Half"))
     played = play(dies, *[broken(TextDelta(0, f" {n} and")) for n in range(3)])
     assert played.end.outcome is Outcome.ERROR
@@ -220,7 +220,7 @@ def test_a_first_reply_that_dies_is_an_error_with_its_text() -> None:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_cancel_keeps_what_was_shown_and_sends_nothing_more(after: int) -> None:
+def test_cancel_keeps_the_shown_text_and_sends_nothing_more(after: int) -> None:
     player = Player(cut("one ", "two ", "three "), text("never"))
     player.give(UserSubmitted(user("go")))
     for _ in range(after + 1):
@@ -233,7 +233,7 @@ def test_a_cancel_keeps_what_was_shown_and_sends_nothing_more(after: int) -> Non
     assert player.played.end.text == player.played.shown
 
 
-def test_a_cancel_while_escalating_brings_the_partial_back() -> None:
+def test_cancel_while_escalating_restores_the_partial() -> None:
     player = Player(cut("The partial text"), text("The", " partial text and more."))
     player.give(UserSubmitted(user("go")))
     while len(player.played.requests) < 2:
@@ -245,7 +245,7 @@ def test_a_cancel_while_escalating_brings_the_partial_back() -> None:
     assert player.played.messages[-1] == assistant(Text("The partial text"))
 
 
-def test_a_cancel_while_tools_run_gives_every_call_a_result() -> None:
+def test_cancel_while_tools_run_gives_every_call_a_result() -> None:
     player = Player(calls(("read", '{"path": "a"}'), ("read", '{"path": "b"}')))
     player.give(UserSubmitted(user("go")))
     while not player.played.asked:
@@ -255,7 +255,7 @@ def test_a_cancel_while_tools_run_gives_every_call_a_result() -> None:
     assert player.played.end.outcome is Outcome.CANCELLED
 
 
-def test_a_denied_call_is_answered_and_reported() -> None:
+def test_denied_call_is_answered_and_reported() -> None:
     player = Player(calls(("shell", '{"command": "rm x"}')), text("I could not."))
     player.allows = lambda asked: False
     played = player.play()
@@ -264,7 +264,7 @@ def test_a_denied_call_is_answered_and_reported() -> None:
     assert played.end.outcome is Outcome.END_TURN
 
 
-def test_the_turn_limit_ends_after_the_results_are_in() -> None:
+def test_turn_limit_ends_the_turn_after_the_results() -> None:
     settings = TurnSettings("s", TOOLS, max_turns=1)
     played = play(calls(("read", '{"path": "a"}')), settings=settings)
     assert played.end.outcome is Outcome.MAX_TURN_REQUESTS
@@ -280,14 +280,14 @@ def test_calls_beyond_the_budget_are_answered_and_end_the_turn() -> None:
     assert "limit of tool calls" in results_of(played.messages[-1])[1].content
 
 
-def test_one_way_calls_are_recorded_and_cost_no_round_trip() -> None:
+def test_signal_calls_are_recorded_and_cost_no_request() -> None:
     played = play(calls(("note", '{"n": 1}'), before="Done."))
     assert [signal.arguments for signal in played.end.signals] == [{"n": 1}]
     assert played.end.outcome is Outcome.END_TURN
     assert len(played.requests) == 1
 
 
-def test_an_unknown_tool_is_answered_with_the_nearest_name() -> None:
+def test_unknown_tool_is_answered_with_the_nearest_name() -> None:
     played = play(calls(("raed", '{"path": "a"}')), text("Sorry."))
     assert "`read`" in results_of(played.messages[2])[0].content
 
@@ -303,7 +303,7 @@ def test_steering_joins_before_the_next_step() -> None:
     assert len(player.played.of(SteeringAdded)) == 1
 
 
-def test_a_tool_that_fails_goes_on() -> None:
+def test_failed_tool_continues_the_turn() -> None:
     player = Player(calls(("read", '{"path": "a"}')), text("It is not there."))
     player.outcome = lambda run: ToolOutcome("no such file", is_error=True)
     played = player.play()

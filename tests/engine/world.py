@@ -317,10 +317,12 @@ class World:
                 assert step.finished is None, "8"
                 step.repairs += event.reason in ("thinking", "call")
                 if not event.is_continuation:
+                    assert not (self.settings.output.is_append_only and step.shown.strip()), "8: text taken back"
                     step.taken_back.append((step.shown, len(step.attempts)))
                     step.shown = ""
             case ev.PartialRestored():
                 assert step.finished is None, "8"
+                assert not (self.settings.output.is_append_only and event.text.strip()), "8: text put back"
                 step.shown = event.text
             case ev.OutputEscalated():
                 step.escalations += 1

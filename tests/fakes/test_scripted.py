@@ -63,7 +63,7 @@ def _text(events: list[ReplyEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def test_a_text_reply_is_a_healthy_stream() -> None:
+def test_text_reply_is_a_complete_stream() -> None:
     provider = ScriptedProvider([text_reply("Hel", "lo", reasoning="hm", usage=Usage(1, 2))])
     events = _all(provider)
     assert _text(events) == "Hello"
@@ -72,7 +72,7 @@ def test_a_text_reply_is_a_healthy_stream() -> None:
     assert (provider.broken_off, provider.left) == (0, 0)
 
 
-def test_calls_come_whole_and_in_order() -> None:
+def test_calls_are_complete_and_in_order() -> None:
     events = _all(ScriptedProvider([calls_reply(Call("a", {"x": 1}, "c1"), Call("b", "{}", "c2"), text="both")]))
     started = [event for event in events if isinstance(event, ToolCallStarted)]
     assert [(event.block, event.call_id, event.name) for event in started] == [(1, "c1", "a"), (2, "c2", "b")]
@@ -85,14 +85,14 @@ def test_calls_come_whole_and_in_order() -> None:
 @pytest.mark.parametrize(
     "steps", [cut_text("so"), cut_call("write", '{"pa', text="so"), cut_thinking("hm"), cut_empty()]
 )
-def test_a_cut_reply_used_the_whole_cap_of_its_request(steps: Any) -> None:
+def test_truncated_reply_uses_the_full_cap_of_its_request(steps: Any) -> None:
     events = _all(ScriptedProvider([steps]), cap=77)
     usage = next(event.usage for event in events if isinstance(event, UsageReported))
     assert usage.output == 77
     assert events[-1] == ReplyEnded(StopReason.MAX_TOKENS, "max_tokens")
 
 
-def test_failures_come_where_they_were_written() -> None:
+def test_failures_are_raised_at_their_position() -> None:
     provider = ScriptedProvider(
         [
             fails(ErrorKind.RATE_LIMIT, status=429, retry_after=2.0),
@@ -111,13 +111,13 @@ def test_failures_come_where_they_were_written() -> None:
     assert provider.broken_off == 0
 
 
-def test_a_reply_can_be_made_from_the_request() -> None:
+def test_reply_can_be_computed_from_the_request() -> None:
     provider = ScriptedProvider([lambda request: text_reply(str(request.max_tokens))])
     assert _text(_all(provider, cap=5)) == "5"
     assert provider.caps == [5]
 
 
-def test_a_hang_holds_the_stream_until_it_is_let_go() -> None:
+def test_hang_blocks_the_stream_until_released() -> None:
     async def run() -> str:
         hang = Hang()
         provider = ScriptedProvider([(*begun("one "), hang, TextDelta(0, "two"), ReplyEnded(StopReason.END_TURN, ""))])
@@ -130,7 +130,7 @@ def test_a_hang_holds_the_stream_until_it_is_let_go() -> None:
     assert asyncio.run(run()) == "one two"
 
 
-def test_a_cancelled_stream_is_counted() -> None:
+def test_cancelled_stream_is_counted() -> None:
     async def run() -> ScriptedProvider:
         hang = Hang()
         provider = ScriptedProvider([(*begun("one "), hang)])
@@ -146,7 +146,7 @@ def test_a_cancelled_stream_is_counted() -> None:
     assert (provider.broken_off, provider.closed) == (1, True)
 
 
-def test_a_request_beyond_the_script_fails_loudly() -> None:
+def test_request_beyond_the_script_fails_loudly() -> None:
     with pytest.raises(AssertionError, match="request 1 came"):
         _all(ScriptedProvider([]))
 
@@ -162,7 +162,7 @@ def test_splitting_changes_no_text() -> None:
     ]
 
 
-def test_the_same_seed_makes_the_same_trouble() -> None:
+def test_same_seed_gives_the_same_faults() -> None:
     rates = Rates(split=0.5, fail=0.3, drop=0.3, no_usage=0.5, unknown_stop=0.3, wrong_stop=0.3)
 
     def run(seed: int) -> list[Any]:
@@ -184,7 +184,7 @@ def test_the_same_seed_makes_the_same_trouble() -> None:
         (Rates(wrong_stop=1), ["wrong_stop"]),
     ],
 )
-def test_each_trouble_is_what_it_says(rates: Rates, injected: list[str]) -> None:
+def test_each_fault_has_its_effect(rates: Rates, injected: list[str]) -> None:
     provider = ChaosProvider(ScriptedProvider([text_reply("text")]), 1, rates)
     events, error = asyncio.run(_collect(provider))
     assert provider.injected == injected
@@ -198,7 +198,7 @@ def test_each_trouble_is_what_it_says(rates: Rates, injected: list[str]) -> None
         assert any(isinstance(event, UsageReported) for event in events) == (not rates.no_usage)
 
 
-def test_trouble_ends_after_the_most_that_was_allowed() -> None:
+def test_faults_end_after_the_allowed_number() -> None:
     provider = ChaosProvider(ScriptedProvider([text_reply("text")]), 1, Rates(fail=1, drop=1), most=3)
     errors = [asyncio.run(_collect(provider))[1] for _ in range(4)]
     assert [error is None for error in errors] == [False, False, False, True]

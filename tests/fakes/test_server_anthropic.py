@@ -32,7 +32,7 @@ async def _message(server: FakeServer, messages: Sequence[Any] = (), cap: int = 
         return await stream.get_final_message()
 
 
-def test_text_thinking_reason_and_usage_arrive() -> None:
+def test_text_thinking_stop_reason_and_usage_are_received() -> None:
     turn = Turn(text=["Hel", "lo"], reasoning=["h", "m"], usage=Usage(20, 7, cache_read=4, cache_write=3, reasoning=2))
     with FakeServer("anthropic", [turn]) as server:
         reply = asyncio.run(_message(server))
@@ -44,7 +44,7 @@ def test_text_thinking_reason_and_usage_arrive() -> None:
     assert (usage.output_tokens, usage.output_tokens_details.thinking_tokens) == (7, 2)
 
 
-def test_two_parallel_calls_arrive_whole() -> None:
+def test_two_parallel_calls_are_received_completely() -> None:
     turn = Turn(text="both", calls=[Call("read", '{"path": "a.py"}'), Call("read", "{}", "mine")])
     with FakeServer("anthropic", [turn]) as server:
         reply = asyncio.run(_message(server))
@@ -55,7 +55,7 @@ def test_two_parallel_calls_arrive_whole() -> None:
     assert reply.stop_reason == "tool_use"
 
 
-def test_a_cut_reply_says_max_tokens() -> None:
+def test_truncated_reply_reports_max_tokens() -> None:
     turn = Turn(text="Hel", stop=StopReason.MAX_TOKENS, usage=Usage(input=5, output=20))
     with FakeServer("anthropic", [turn]) as server:
         reply = asyncio.run(_message(server, cap=20))
@@ -63,13 +63,13 @@ def test_a_cut_reply_says_max_tokens() -> None:
     assert (reply.stop_reason, reply.usage.output_tokens) == ("max_tokens", 20)
 
 
-def test_late_usage_comes_after_the_reason() -> None:
+def test_late_usage_follows_the_stop_reason() -> None:
     turn = Turn(text="hi", usage=Usage(input=5, output=33), faults=Faults(late_usage=True))
     with FakeServer("anthropic", [turn]) as server:
         assert asyncio.run(_message(server)).usage.output_tokens == 33
 
 
-def test_a_rate_limit_is_one_with_its_wait() -> None:
+def test_rate_limit_error_has_its_wait() -> None:
     with (
         FakeServer("anthropic", [refused(429, "slow down", retry_after=7)]) as server,
         pytest.raises(anthropic.RateLimitError) as caught,
@@ -80,13 +80,13 @@ def test_a_rate_limit_is_one_with_its_wait() -> None:
     assert "rate_limit_error" in str(caught.value)
 
 
-def test_a_cut_socket_is_a_protocol_error() -> None:
+def test_closed_socket_is_a_protocol_error() -> None:
     turn = Turn(text=["one", "two"], faults=Faults(cut_after=4))
     with FakeServer("anthropic", [turn]) as server, pytest.raises(httpx2.RemoteProtocolError):
         asyncio.run(_message(server))
 
 
-def test_an_overload_inside_the_stream_is_a_status_error() -> None:
+def test_overload_inside_the_stream_is_a_status_error() -> None:
     turn = Turn(text=["one", "two"], faults=Faults(error_after=4))
     with FakeServer("anthropic", [turn]) as server, pytest.raises(anthropic.APIStatusError, match="overloaded_error"):
         asyncio.run(_message(server))
@@ -101,7 +101,7 @@ def test_models_are_listed_with_their_limits() -> None:
         assert asyncio.run(limits()) == [("a", 64_000)]
 
 
-def test_what_the_protocol_forbids_is_refused() -> None:
+def test_requests_that_the_protocol_forbids_are_refused() -> None:
     use = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "text"}
     hello, calling = {"role": "user", "content": "hi"}, {"role": "assistant", "content": [use]}
@@ -122,7 +122,7 @@ def test_what_the_protocol_forbids_is_refused() -> None:
         assert len(server.complaints) == len(forbidden)
 
 
-def test_a_host_without_prefill_refuses_one() -> None:
+def test_host_without_prefill_refuses_one() -> None:
     prefill = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "so"}]
     with (
         FakeServer(AnthropicWire(prefill=False), [Turn(text="good")]) as server,

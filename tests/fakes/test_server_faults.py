@@ -66,7 +66,7 @@ def _data(stream: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_way_to_frame_the_bytes_says_the_same(protocol: ProtocolName) -> None:
+def test_every_framing_gives_the_same_reply(protocol: ProtocolName) -> None:
     plain = _serve(protocol, Faults())
     ways = [
         Faults(split_every=1),
@@ -84,7 +84,7 @@ def test_every_way_to_frame_the_bytes_says_the_same(protocol: ProtocolName) -> N
     assert b"\r" not in streams[2]
 
 
-def test_split_bytes_leave_one_at_a_time() -> None:
+def test_split_bytes_are_sent_one_at_a_time() -> None:
     turn = Turn(text="hi", faults=Faults(split_every=1))
     with (
         FakeServer("openai", [turn]) as server,
@@ -97,7 +97,7 @@ def test_split_bytes_leave_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_stream_may_end_without_its_end(protocol: ProtocolName) -> None:
+def test_stream_may_end_without_its_end_event(protocol: ProtocolName) -> None:
     whole = _data(_serve(protocol, Faults()))
     ended = _data(_serve(protocol, Faults(without_end=True)))
     undone = _data(_serve(protocol, Faults(without_done=True)))
@@ -112,7 +112,7 @@ def test_bytes_can_be_inserted_before_an_event() -> None:
 
 
 @pytest.mark.parametrize("cut_inside", [True, False])
-def test_a_cut_stream_breaks_the_http_framing(cut_inside: bool) -> None:
+def test_truncated_stream_breaks_the_http_framing(cut_inside: bool) -> None:
     turn = Turn(text=["one", "two"], faults=Faults(cut_after=2, cut_inside=cut_inside))
     with FakeServer("openai", [turn]) as server, _open(server) as response:
         with pytest.raises(http.client.IncompleteRead) as caught:
@@ -120,7 +120,7 @@ def test_a_cut_stream_breaks_the_http_framing(cut_inside: bool) -> None:
         assert (caught.value.partial.count(b"\n\n"), caught.value.partial.endswith(b"\n\n")) == (2, not cut_inside)
 
 
-def test_a_stall_lasts_until_it_is_released() -> None:
+def test_stall_lasts_until_it_is_released() -> None:
     turn = Turn(text=["one", "two"], faults=Faults(stall_after=2))
     with FakeServer("openai", [turn]) as server, _open(server) as response:
         server.wait_until(lambda each: each.stalls == 1)
@@ -134,7 +134,7 @@ def test_a_stall_lasts_until_it_is_released() -> None:
     assert server.hangups == 0
 
 
-def test_a_client_that_leaves_is_counted() -> None:
+def test_disconnected_client_is_counted() -> None:
     with FakeServer("openai", [Turn(text="one", faults=Faults(stall_after=1))]) as server:
         response = _open(server)
         server.wait_until(lambda each: each.stalls == 1)
@@ -144,7 +144,7 @@ def test_a_client_that_leaves_is_counted() -> None:
             server.wait_until(lambda each: each.hangups == 2, timeout_s=0.01)
 
 
-def test_a_server_stops_in_the_middle_of_a_stall() -> None:
+def test_server_can_stop_during_a_stall() -> None:
     with FakeServer("openai", [Turn(text="one", faults=Faults(stall_after=1))]) as server:
         response = _open(server)
         server.wait_until(lambda each: each.stalls == 1)
@@ -156,13 +156,13 @@ def test_a_server_stops_in_the_middle_of_a_stall() -> None:
             _open(server)
 
 
-def test_the_first_byte_can_be_late() -> None:
+def test_first_byte_can_be_late() -> None:
     before = time.monotonic()
     _serve("openai", Faults(first_byte_delay=0.05))
     assert time.monotonic() - before >= 0.05
 
 
-def test_usage_stands_where_the_script_puts_it() -> None:
+def test_usage_is_sent_at_its_position_in_the_script() -> None:
     events = _data(_serve("openai", Faults(late_usage=False)))
     assert events[-2]["usage"]["completion_tokens"] == 5
     assert events[-2]["choices"][0]["finish_reason"] == "stop"
@@ -170,13 +170,13 @@ def test_usage_stands_where_the_script_puts_it() -> None:
         assert b"usage" not in _fetch(server)
 
 
-def test_any_stop_word_and_null_are_sent_as_they_are() -> None:
+def test_any_stop_reason_and_null_are_sent_unchanged() -> None:
     with FakeServer("openai", [Turn(text="a", stop="odd"), Turn(text="a", stop=None)]) as server:
         words = [_data(_fetch(server))[-3]["choices"][0]["finish_reason"] for _ in range(2)]
     assert words == ["odd", None]
 
 
-def test_a_refusal_can_have_any_body() -> None:
+def test_refusal_can_have_any_body() -> None:
     page = refused(502, body="<html><title>Bad gateway</title></html>", headers={"x-proxy": "yes"})
     with FakeServer("openai", [page]) as server, _open(server) as response:
         assert (response.status, response.headers["x-proxy"]) == (502, "yes")
@@ -184,7 +184,7 @@ def test_a_refusal_can_have_any_body() -> None:
         assert response.read() == b"<html><title>Bad gateway</title></html>"
 
 
-def test_one_request_too_many_is_refused_and_noted() -> None:
+def test_request_beyond_the_script_is_refused_and_recorded() -> None:
     with FakeServer("openai", [Turn(text="only")]) as server:
         _fetch(server)
         assert b"over after 1 turns" in _fetch(server)
@@ -192,7 +192,7 @@ def test_one_request_too_many_is_refused_and_noted() -> None:
         assert server.complaints == ["the script of the fake server is over after 1 turns"]
 
 
-def test_nothing_else_is_served() -> None:
+def test_unknown_paths_are_not_served() -> None:
     with FakeServer("openai", []) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
         connection.request("GET", "/v1/chat/completions")
@@ -201,7 +201,7 @@ def test_nothing_else_is_served() -> None:
         assert server.requests == []
 
 
-def test_an_error_in_the_script_reaches_the_test() -> None:
+def test_exception_in_the_script_is_raised_in_the_test() -> None:
     def script(_: Any) -> Turn:
         raise LookupError("a mistake in the test")
 
@@ -211,18 +211,18 @@ def test_an_error_in_the_script_reaches_the_test() -> None:
         server.stop()
 
 
-def test_a_taken_port_is_an_error() -> None:
+def test_taken_port_is_an_error() -> None:
     with FakeServer("openai", []) as server, pytest.raises(OSError, match="in use"):
         FakeServer("openai", [], port=server.port).start()
 
 
-def test_a_lenient_host_takes_what_a_strict_one_refuses() -> None:
+def test_lenient_host_accepts_requests_that_a_strict_one_refuses() -> None:
     dangling: list[dict[str, Any]] = [{"role": "assistant", "content": "first"}]
     with FakeServer("openai", [Turn(text="fine")], is_strict=False) as server:
         assert b"fine" in _fetch(server, dangling)
 
 
-def test_the_docstring_scenario_reads_edits_and_answers() -> None:
+def test_docstring_scenario_reads_edits_and_answers() -> None:
     said = {"role": "assistant", "tool_calls": []}
 
     def with_result(events: list[Any], content: str) -> list[dict[str, Any]]:
@@ -241,14 +241,14 @@ def test_the_docstring_scenario_reads_edits_and_answers() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_every_scenario_by_hand_answers(name: str) -> None:
+def test_every_scenario_of_the_command_line_answers(name: str) -> None:
     with FakeServer("anthropic", SCENARIOS[name].make()) as server:
         answers = [_fetch(server), _fetch(server)]
         assert b"message_stop" in answers[1]
         assert (b"rate_limit_error" in answers[0]) == (name == "rate-limit")
 
 
-def test_the_command_line_prints_its_address_and_serves_until_told_to_stop() -> None:
+def test_command_line_prints_its_address_and_serves_until_stopped() -> None:
     command = [sys.executable, "-m", "tests.fakes.server", "--protocol", "gemini", "--scenario", "plain"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -263,7 +263,7 @@ def test_the_command_line_prints_its_address_and_serves_until_told_to_stop() -> 
         assert process.wait(10) == 0
 
 
-def test_a_call_streams_in_pieces_that_join_to_it() -> None:
+def test_call_is_streamed_in_parts_that_join_to_it() -> None:
     call = Call("read", '{"path": "a"}')
     assert (len(call.pieces), "".join(call.pieces)) == (3, call.arguments)
     assert Call("read", "").pieces == ()

@@ -31,7 +31,7 @@ def _parts(chunks: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta"])
-def test_text_thinking_reason_and_usage_arrive(version: str) -> None:
+def test_text_thinking_stop_reason_and_usage_are_received(version: str) -> None:
     turn = Turn(text=["Hel", "lo"], reasoning=["hm"], usage=Usage(input=12, output=7, cache_read=4, reasoning=2))
     with FakeServer("gemini", [turn]) as server:
         chunks = asyncio.run(_chunks(server, version=version, cap=99))
@@ -46,7 +46,7 @@ def test_text_thinking_reason_and_usage_arrive(version: str) -> None:
     assert usage.cached_content_token_count == 4
 
 
-def test_two_parallel_calls_arrive_whole_and_a_cut_one_never_does() -> None:
+def test_parallel_calls_are_received_completely_and_a_truncated_one_is_not() -> None:
     calls = [Call("read", '{"path": "a.py"}'), Call("read", '{"path": "b.py"}', "mine"), Call("write", '{"path": "c')]
     with FakeServer("gemini", [Turn(calls=calls, stop=StopReason.MAX_TOKENS)]) as server:
         chunks = asyncio.run(_chunks(server))
@@ -56,7 +56,7 @@ def test_two_parallel_calls_arrive_whole_and_a_cut_one_never_does() -> None:
     assert chunks[-1].candidates[0].finish_reason.value == "MAX_TOKENS"
 
 
-def test_late_usage_comes_after_the_reason() -> None:
+def test_late_usage_follows_the_stop_reason() -> None:
     turn = Turn(text="hi", usage=Usage(input=5, output=33), faults=Faults(late_usage=True))
     with FakeServer("gemini", [turn]) as server:
         chunks = asyncio.run(_chunks(server))
@@ -65,7 +65,7 @@ def test_late_usage_comes_after_the_reason() -> None:
     assert (chunks[-1].candidates, chunks[-1].usage_metadata.candidates_token_count) == (None, 33)
 
 
-def test_a_rate_limit_is_one_with_its_wait() -> None:
+def test_rate_limit_error_has_its_wait() -> None:
     turn = refused(429, "slow down", retry_after=7)
     with FakeServer("gemini", [turn]) as server, pytest.raises(errors.ClientError) as caught:
         asyncio.run(_chunks(server))
@@ -73,13 +73,13 @@ def test_a_rate_limit_is_one_with_its_wait() -> None:
     assert caught.value.response.headers["retry-after"] == "7"
 
 
-def test_a_cut_socket_is_a_protocol_error() -> None:
+def test_closed_socket_is_a_protocol_error() -> None:
     turn = Turn(text=["one", "two"], faults=Faults(cut_after=1, cut_inside=True))
     with FakeServer("gemini", [turn]) as server, pytest.raises(httpx2.RemoteProtocolError):
         asyncio.run(_chunks(server))
 
 
-def test_an_overload_inside_the_stream_is_a_server_error() -> None:
+def test_overload_inside_the_stream_is_a_server_error() -> None:
     turn = Turn(text=["one", "two"], faults=Faults(error_after=1, error=refused(503, "busy").refusal or Faults().error))
     with FakeServer("gemini", [turn]) as server, pytest.raises(errors.ServerError, match="busy"):
         asyncio.run(_chunks(server))
@@ -95,7 +95,7 @@ def test_models_are_listed() -> None:
         assert asyncio.run(names()) == ["models/a"]
 
 
-def test_a_call_without_a_response_is_refused_and_an_answered_one_is_read() -> None:
+def test_unanswered_call_is_refused_and_an_answered_one_is_accepted() -> None:
     asked = types.Content(role="user", parts=[types.Part(text="hi")])
     calling = types.Content(role="model", parts=[types.Part(function_call=types.FunctionCall(name="read", args={}))])
     answer = types.FunctionResponse(name="read", response={"output": "text"})

@@ -39,7 +39,7 @@ async def _complete(server: FakeServer, messages: Sequence[Any] = (), cap: int =
         return await stream.get_final_completion()
 
 
-def test_text_reasoning_reason_and_usage_arrive() -> None:
+def test_text_reasoning_stop_reason_and_usage_are_received() -> None:
     turn = Turn(text=["Hel", "lo"], reasoning=["hm"], usage=Usage(input=12, output=7, cache_read=4, reasoning=2))
     with FakeServer("openai", [turn]) as server:
         reply = asyncio.run(_complete(server))
@@ -51,7 +51,7 @@ def test_text_reasoning_reason_and_usage_arrive() -> None:
     assert reply.usage.completion_tokens_details.reasoning_tokens == 2
 
 
-def test_two_parallel_calls_arrive_whole() -> None:
+def test_two_parallel_calls_are_received_completely() -> None:
     turn = Turn(calls=[Call("read", '{"path": "a.py"}'), Call("read", '{"path": "b.py"}', "mine")])
     with FakeServer("openai", [turn]) as server:
         reply = asyncio.run(_complete(server))
@@ -63,13 +63,13 @@ def test_two_parallel_calls_arrive_whole() -> None:
     assert reply.choices[0].finish_reason == "tool_calls"
 
 
-def test_a_cut_reply_says_length() -> None:
+def test_truncated_reply_reports_length() -> None:
     turn = Turn(calls=[Call("read", '{"path": "a')], stop=StopReason.MAX_TOKENS)
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.LengthFinishReasonError):
         asyncio.run(_complete(server))
 
 
-def test_usage_comes_only_where_it_was_asked_for() -> None:
+def test_usage_is_sent_only_on_request() -> None:
     async def last_usage() -> Any:
         async with _client(server) as client:
             stream = await client.chat.completions.create(
@@ -81,7 +81,7 @@ def test_usage_comes_only_where_it_was_asked_for() -> None:
         assert asyncio.run(last_usage()) is None
 
 
-def test_a_rate_limit_is_one_with_its_wait_and_code() -> None:
+def test_rate_limit_error_has_its_wait_and_code() -> None:
     turn = refused(429, "slow down", retry_after=7)
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.RateLimitError) as caught:
         asyncio.run(_complete(server))
@@ -90,13 +90,13 @@ def test_a_rate_limit_is_one_with_its_wait_and_code() -> None:
     assert caught.value.request_id == "req_fake"
 
 
-def test_a_cut_socket_is_a_connection_error() -> None:
+def test_closed_socket_is_a_connection_error() -> None:
     turn = Turn(text=["one", "two"], faults=Faults(cut_after=2, cut_inside=True))
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.APIConnectionError):
         asyncio.run(_complete(server))
 
 
-def test_an_error_inside_the_stream_is_an_api_error() -> None:
+def test_error_inside_the_stream_is_an_api_error() -> None:
     turn = Turn(text=["one", "two"], faults=Faults(error_after=2))
     with FakeServer("openai", [turn]) as server, pytest.raises(openai.APIError, match="overloaded"):
         asyncio.run(_complete(server))
@@ -116,7 +116,7 @@ def test_both_names_of_the_cap_are_recorded() -> None:
         assert server.caps == [21, 43]
 
 
-def test_models_are_listed_and_a_wrong_key_is_not_let_in() -> None:
+def test_models_are_listed_and_a_wrong_key_is_refused() -> None:
     async def names(key: str) -> list[str]:
         async with _client(server, key) as client:
             return [model.id async for model in client.models.list()]
@@ -127,7 +127,7 @@ def test_models_are_listed_and_a_wrong_key_is_not_let_in() -> None:
             asyncio.run(names("wrong"))
 
 
-def test_a_call_without_a_result_is_refused() -> None:
+def test_call_without_a_result_is_refused() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     dangling = [
         {"role": "user", "content": "hi"},
@@ -143,7 +143,7 @@ def test_a_call_without_a_result_is_refused() -> None:
         assert [result.content for result in server.requests[-1].results] == ["text"]
 
 
-def test_a_truthful_host_cuts_at_the_cap_and_goes_on_from_there() -> None:
+def test_realistic_host_truncates_at_the_cap_and_continues_from_there() -> None:
     text = "".join(f"line {number}\n" for number in range(40))
     said = ""
     with FakeServer("openai", truthful(text)) as server:
@@ -163,6 +163,6 @@ def test_a_truthful_host_cuts_at_the_cap_and_goes_on_from_there() -> None:
     assert said == text
 
 
-def test_a_host_with_a_limit_names_it() -> None:
+def test_host_with_a_limit_names_it() -> None:
     with FakeServer("openai", truthful("x", limit=100)) as server, pytest.raises(openai.BadRequestError, match="100"):
         asyncio.run(_complete(server, cap=101))

@@ -48,7 +48,7 @@ def _text(events: Sequence[ReplyEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def test_the_sdk_reads_text_reasoning_calls_and_usage() -> None:
+def test_sdk_reads_text_reasoning_calls_and_usage() -> None:
     async def response() -> Any:
         async with openai.AsyncOpenAI(api_key="key", base_url=server.base_url, max_retries=0) as client:
             stream = await client.responses.create(model="fake-1", input="hi", store=False, stream=True)
@@ -71,7 +71,7 @@ def test_the_sdk_reads_text_reasoning_calls_and_usage() -> None:
     assert usage.output_tokens_details.reasoning_tokens == 2
 
 
-def test_our_client_reads_the_same() -> None:
+def test_qcode_client_reads_the_same() -> None:
     turn = Turn(text=["Hel", "lo"], reasoning=["hm"], calls=[Call("read", '{"path": "a.py"}', "mine")])
     with FakeServer("openai-responses", [turn]) as server:
         events = _ask(server)
@@ -81,7 +81,7 @@ def test_our_client_reads_the_same() -> None:
     assert events[-1] == ReplyEnded(StopReason.TOOL_USE, "completed")
 
 
-def test_reasoning_of_the_item_that_is_done_comes_back_and_is_accepted() -> None:
+def test_reasoning_of_a_finished_item_is_returned_and_accepted() -> None:
     turn = Turn(reasoning=["hm"], calls=[Call("read", "{}", "mine")], signature="c2VjcmV0")
     with FakeServer("openai-responses", [turn, Turn(text="good")]) as server:
         events = _ask(server)
@@ -104,7 +104,7 @@ def test_reasoning_of_the_item_that_is_done_comes_back_and_is_accepted() -> None
         (None, StopReason.UNKNOWN, "incomplete"),
     ],
 )
-def test_a_reply_that_stopped_early_says_why(stop: StopReason | None, expected: StopReason, raw: str) -> None:
+def test_incomplete_reply_has_its_reason(stop: StopReason | None, expected: StopReason, raw: str) -> None:
     with FakeServer("openai-responses", [Turn(text="a", stop=stop)]) as server:
         assert _ask(server)[-1] == ReplyEnded(expected, raw)
 
@@ -140,7 +140,7 @@ def test_every_fault_is_an_error_of_its_kind(turn: Turn, kind: ErrorKind) -> Non
         Faults(inserted={2: b"data: {broken\n\n"}),
     ],
 )
-def test_any_framing_of_the_bytes_says_the_same(faults: Faults) -> None:
+def test_every_framing_gives_the_same_reply(faults: Faults) -> None:
     turns = [Turn(text=["Grüße ", "an alle"]), Turn(text=["Grüße ", "an alle"], faults=faults)]
     with FakeServer("openai-responses", turns) as server:
         plain, framed = _ask(server), _ask(server)
@@ -148,7 +148,7 @@ def test_any_framing_of_the_bytes_says_the_same(faults: Faults) -> None:
     assert _text(plain) == "Grüße an alle"
 
 
-def test_cancelling_is_seen_by_the_host_at_once() -> None:
+def test_cancel_disconnects_from_the_host_at_once() -> None:
     async def leave() -> None:
         task = asyncio.create_task(_events(server))
         await asyncio.to_thread(server.wait_until, lambda each: each.stalls == 1)
@@ -161,7 +161,7 @@ def test_cancelling_is_seen_by_the_host_at_once() -> None:
         server.wait_until(lambda each: each.hangups == 1, timeout_s=0.2)
 
 
-def test_what_a_stateless_host_cannot_take_is_refused() -> None:
+def test_stateless_host_refuses_stored_items() -> None:
     def refused_for(**changes: Any) -> str:
         body = {"model": "m", "input": [], "stream": True, "store": False, "max_output_tokens": 16, **changes}
         with FakeServer("openai-responses", []) as server:
@@ -177,7 +177,7 @@ def test_what_a_stateless_host_cannot_take_is_refused() -> None:
     assert refused_for(input=[hello]) == ""
 
 
-def test_a_truthful_host_cuts_at_the_cap_and_goes_on_from_there() -> None:
+def test_realistic_host_truncates_at_the_cap_and_continues_from_there() -> None:
     text = "".join(f"line {number}\n" for number in range(40))
     said = ""
     with FakeServer("openai-responses", truthful(text)) as server:
@@ -191,7 +191,7 @@ def test_a_truthful_host_cuts_at_the_cap_and_goes_on_from_there() -> None:
     assert set(server.caps) == {20}
 
 
-def test_models_are_listed_and_a_wrong_key_is_not_let_in() -> None:
+def test_models_are_listed_and_a_wrong_key_is_refused() -> None:
     async def names() -> tuple[str, ...]:
         provider = connect(PROVIDERS["openai-responses"], base_url=server.base_url, api_key="right")
         try:

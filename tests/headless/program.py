@@ -21,7 +21,7 @@ from tests.headless.scripted import Scripted, Step, UntilCancelled, agent_of, en
 
 
 def steps(script: str) -> tuple[Step, ...]:
-    """Return what a named script plays; the wait of a deaf one never hears that it was cancelled."""
+    """Return the events of a named script; the wait of a deaf one never hears that it was cancelled."""
     if script == "long":
         return (reply("x" * 1_000_000), ended("x" * 1_000_000))
     return (StepStarted(1), TextDelta(0, "so far"), UntilCancelled("so far", is_deaf=script != "waiting"))

@@ -12,7 +12,7 @@ def shell(command: str = "npm test", rule: str = "shell(npm test)", call_id: str
     return ApprovalRequested(ToolApproval(call(call_id=call_id), f"Run {command}?", command, rule))
 
 
-def test_a_call_that_needs_approval_is_denied_with_a_reason_for_the_model() -> None:
+def test_call_that_needs_approval_is_denied_with_a_reason_for_the_model() -> None:
     conversation = Scripted(reply("t", call()), shell(), ended("an answer anyway"))
     ran = run(conversation)
     decision = conversation.answers["c1"]
@@ -21,7 +21,7 @@ def test_a_call_that_needs_approval_is_denied_with_a_reason_for_the_model() -> N
     assert (ran.code, ran.stdout) == (0, b"an answer anyway\n")
 
 
-def test_denials_without_an_answer_are_55_and_say_so() -> None:
+def test_denials_without_an_answer_exit_with_55_and_a_message() -> None:
     denials = (Denial(call(), "no"),)
     ran = run(Scripted(shell(), ended("earlier", denials=denials, is_answered=False)), "json")
     assert ran.code == 55
@@ -57,20 +57,20 @@ def test_stderr_ends_with_the_flags_that_would_have_allowed_it() -> None:
         (1, "--trust", 0, "to allow it: --trust"),
     ],
 )
-def test_what_no_flag_would_allow_is_not_promised(asked: int, flags: str, hopeless: int, ending: str) -> None:
+def test_no_flag_is_proposed_for_a_call_that_no_flag_allows(asked: int, flags: str, hopeless: int, ending: str) -> None:
     assert denial_line(asked, flags, hopeless).endswith(f"did not run (non-interactive mode); {ending}")
 
 
-def test_without_a_denial_there_is_no_line() -> None:
+def test_no_line_is_printed_without_a_denial() -> None:
     assert denial_line(0, "", 0) == ""
 
 
-def test_a_call_denied_by_a_rule_has_no_flag_to_offer() -> None:
+def test_call_denied_by_a_rule_has_no_flag_to_offer() -> None:
     ran = run(Scripted(ended("x", denials=(Denial(call(), "a rule"),))))
     assert ran.stderr == ""
 
 
-def test_what_a_rule_said_is_told_where_there_is_no_answer() -> None:
+def test_reason_of_a_rule_is_printed_without_an_answer() -> None:
     ran = run(Scripted(ended("", denials=(Denial(call(), "outside the workspace"),), is_answered=False)))
     assert ran.stderr == "qcode: the turn ended on denied calls, without an answer: outside the workspace\n"
 
@@ -82,7 +82,7 @@ def test_what_a_rule_said_is_told_where_there_is_no_answer() -> None:
         (RepeatedCall(call(), "Which?", ""), "Try a different approach"),
     ],
 )
-def test_what_only_a_person_could_say_is_answered_and_is_no_denial(approval: CallApproval, said: str) -> None:
+def test_question_for_the_user_gets_an_answer_and_is_not_a_denial(approval: CallApproval, said: str) -> None:
     conversation = Scripted(reply("t", call()), ApprovalRequested(approval), ended("an answer"))
     ran = run(conversation, "json")
     decision = conversation.answers["c1"]
@@ -93,7 +93,7 @@ def test_what_only_a_person_could_say_is_answered_and_is_no_denial(approval: Cal
     assert ran.stderr == ""
 
 
-def test_calls_that_cannot_run_are_not_let_through_without_a_user() -> None:
+def test_invalid_calls_are_not_approved_without_a_user() -> None:
     conversation = Scripted(ApprovalRequested(ImpossibleCall(call(), "Again?", "{}")), ended("an answer"))
     ran = run(conversation, "json")
     assert conversation.answers["c1"] == Deny()

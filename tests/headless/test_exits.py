@@ -36,7 +36,7 @@ def failed(kind: str, text: str = "") -> TurnEnded:
         ({"outcome": Outcome.ERROR, "error": None}, 1, "error_during_execution"),
     ],
 )
-def test_an_outcome_has_its_code_and_subtype(changes: dict[str, Any], code: int, kind: str) -> None:
+def test_outcome_has_its_exit_code_and_subtype(changes: dict[str, Any], code: int, kind: str) -> None:
     turn = ended(**{"text": "t", **changes})
     assert (exit_code(turn), subtype(turn)) == (code, kind)
 
@@ -63,22 +63,22 @@ def test_an_outcome_has_its_code_and_subtype(changes: dict[str, Any], code: int,
         ("never heard of", 1),
     ],
 )
-def test_a_failure_has_the_code_of_its_kind(kind: str, code: int) -> None:
+def test_failure_has_the_exit_code_of_its_kind(kind: str, code: int) -> None:
     assert exit_code(failed(kind)) == code
 
 
-def test_every_kind_of_provider_error_has_a_decided_code() -> None:
+def test_every_kind_of_provider_error_has_an_exit_code() -> None:
     codes = {kind: exit_code(failed(kind)) for kind in ErrorKind}
     assert set(codes.values()) == {1, 41, 42, 75}
     assert all(codes[kind] == 75 for kind in ErrorKind if kind.is_transient)
 
 
-def test_a_full_context_is_bad_input_without_text_and_an_incomplete_answer_with_it() -> None:
+def test_full_context_is_bad_input_without_text_and_an_incomplete_answer_with_it() -> None:
     assert exit_code(failed("context_overflow")) == 42
     assert exit_code(failed("context_overflow", "half an answer")) == 56
 
 
-def test_a_transient_failure_with_text_stays_transient() -> None:
+def test_transient_failure_with_text_stays_transient() -> None:
     assert exit_code(failed("connection", "half an answer")) == 75
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta
+from qcode.streams import OutputLostError, Pipe
 from tests.headless.scripted import Scripted, UntilCancelled, agent_of, ended, reply, run
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def wait_until_ready(process: subprocess.Popen[bytes]) -> None:
     ids=lambda value: str(value),
 )
 @pytest.mark.parametrize("script", ["waiting", "deaf"])
-def test_a_signal_ends_the_turn_within_a_second_and_keeps_the_text(script: str, number: int, code: int) -> None:
+def test_signal_ends_the_turn_within_a_second_and_keeps_the_text(script: str, number: int, code: int) -> None:
     with program(script) as process:
         wait_until_ready(process)
         began = time.monotonic()
@@ -75,7 +75,7 @@ def test_json_has_its_result_after_a_signal(script: str) -> None:
     assert lines[-1]["result"] == "so far"
 
 
-def test_a_second_ctrl_c_exits_at_once_with_a_result() -> None:
+def test_second_ctrl_c_exits_at_once_with_a_result() -> None:
     with program("patient", "json") as process:
         wait_until_ready(process)
         process.send_signal(signal.SIGINT)
@@ -87,7 +87,7 @@ def test_a_second_ctrl_c_exits_at_once_with_a_result() -> None:
     assert json.loads(stdout)["subtype"] == "error_cancelled"
 
 
-def test_ctrl_c_gets_through_to_a_run_whose_reader_has_stalled() -> None:
+def test_ctrl_c_ends_a_run_with_a_stalled_reader() -> None:
     with program("long", "stream-json") as process:
         assert process.stdout is not None
         first = process.stdout.readline()
@@ -99,7 +99,7 @@ def test_ctrl_c_gets_through_to_a_run_whose_reader_has_stalled() -> None:
     assert b'"type":"result"' not in rest
 
 
-def test_a_reader_that_goes_away_ends_the_run_quietly() -> None:
+def test_closed_reader_ends_the_run_silently() -> None:
     with program("long") as process:
         assert process.stdout is not None
         process.stdout.read(10)
@@ -111,7 +111,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly() -> None:
     assert stderr == b"asked\n"
 
 
-def test_a_reader_that_is_gone_cancels_the_turn() -> None:
+def test_closed_reader_cancels_the_turn() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     conversation = Scripted(reply("a"), UntilCancelled("a"))
@@ -121,7 +121,7 @@ def test_a_reader_that_is_gone_cancels_the_turn() -> None:
     assert conversation.is_cancelled
 
 
-def test_a_full_disk_is_one_line_and_a_failure() -> None:
+def test_full_disk_is_one_line_and_a_failure() -> None:
     stderr = io.BytesIO()
     with Path("/dev/full").open("wb") as stdout:
         code = asyncio.run(run_headless(agent_of(Scripted(ended("x")), "text"), "p", stdout=stdout, stderr=stderr))
@@ -129,14 +129,14 @@ def test_a_full_disk_is_one_line_and_a_failure() -> None:
     assert stderr.getvalue() == b"qcode: cannot write to standard output: No space left on device\n"
 
 
-def test_a_broken_stderr_does_not_hurt_the_answer() -> None:
+def test_broken_stderr_does_not_change_the_answer() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     stdout = io.BytesIO()
     with os.fdopen(write_end, "wb") as stderr:
         code = asyncio.run(
             run_headless(
-                agent_of(Scripted(ended("x", raw_stop="stop")), is_verbose=True),
+                agent_of(Scripted(ended("x", raw_stop="stop")), verbose=True),
                 "p",
                 stdout=stdout,
                 stderr=stderr,
@@ -145,7 +145,7 @@ def test_a_broken_stderr_does_not_hurt_the_answer() -> None:
     assert (code, stdout.getvalue()) == (0, b"x\n")
 
 
-def test_what_the_process_did_on_a_signal_before_comes_back() -> None:
+def test_earlier_signal_handlers_are_restored() -> None:
     def own(number: int, frame: object) -> None: ...
 
     before = {number: signal.signal(number, own) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -157,7 +157,7 @@ def test_what_the_process_did_on_a_signal_before_comes_back() -> None:
             signal.signal(number, previous)
 
 
-def test_a_signal_that_is_ignored_stays_ignored() -> None:
+def test_ignored_signal_stays_ignored() -> None:
     class Hanging(Scripted):
         async def submit(
             self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
@@ -176,7 +176,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     assert not conversation.is_cancelled
 
 
-def test_outside_the_main_thread_a_run_works_without_watching_signals() -> None:
+def test_run_outside_the_main_thread_installs_no_signal_handlers() -> None:
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(run(Scripted(ended("x"))).code))
     thread.start()
@@ -184,7 +184,7 @@ def test_outside_the_main_thread_a_run_works_without_watching_signals() -> None:
     assert codes == [0]
 
 
-def test_a_run_that_is_cancelled_from_outside_writes_its_result_and_stays_cancelled() -> None:
+def test_externally_cancelled_run_writes_its_result_and_stays_cancelled() -> None:
     stdout = io.BytesIO()
     conversation = Scripted(StepStarted(1), TextDelta(0, "so far"), UntilCancelled(is_deaf=True))
 
@@ -205,7 +205,7 @@ def test_a_run_that_is_cancelled_from_outside_writes_its_result_and_stays_cancel
     assert conversation.is_closed
 
 
-def test_a_result_that_was_being_written_is_finished_and_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_write_of_the_result_is_completed_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.headless.run.RESULT_TIMEOUT_S", 30)
     read_end, write_end = os.pipe()
     room = select.poll()
@@ -237,7 +237,7 @@ def _read_all(descriptor: int) -> bytes:
         return stream.read()
 
 
-def test_a_fault_of_the_conversation_is_raised_after_the_one_result() -> None:
+def test_exception_of_the_conversation_is_raised_after_the_result() -> None:
     stdout = io.BytesIO()
     conversation = Scripted(StepStarted(1), TextDelta(0, "so far"), RuntimeError("boom"))
     with pytest.raises(RuntimeError, match="boom"):
@@ -248,7 +248,7 @@ def test_a_fault_of_the_conversation_is_raised_after_the_one_result() -> None:
     assert lines[-1]["result"] == "so far"
 
 
-def test_a_turn_without_an_end_is_an_internal_error() -> None:
+def test_turn_without_an_end_event_is_an_internal_error() -> None:
     ran = run(Scripted(StepStarted(1), TextDelta(0, "so far"), reply("so far")), "json")
     assert ran.code == 1
     assert ran.result["subtype"] == "error_during_execution"
@@ -256,13 +256,13 @@ def test_a_turn_without_an_end_is_an_internal_error() -> None:
     assert ran.stderr == "qcode: the turn stopped unexpectedly\n"
 
 
-def test_the_iterator_of_a_turn_is_always_closed() -> None:
+def test_iterator_of_a_turn_is_always_closed() -> None:
     conversation = Scripted(ended("x"), UntilCancelled())
     assert run(conversation).code == 0
     assert conversation.is_closed
 
 
-def test_a_cancelled_write_leaves_no_torn_line() -> None:
+def test_cancelled_write_leaves_no_torn_line() -> None:
     read_end, write_end = os.pipe()
     line = b"a" * 300_000 + b"\n"
 
@@ -290,7 +290,7 @@ def _drain(descriptor: int, size: int) -> bytes:
     return data
 
 
-def test_a_pipe_says_whether_its_reader_left_or_writing_failed() -> None:
+def test_closed_pipe_and_failed_write_are_distinguished() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "wb") as stream, pytest.raises(OutputLostError) as lost:

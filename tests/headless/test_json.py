@@ -29,7 +29,7 @@ def ticking(step: float) -> Iterator[float]:
     return (number * step for number in count())
 
 
-def test_json_is_one_object_with_the_whole_result() -> None:
+def test_json_is_one_object_with_the_complete_result() -> None:
     clock = ticking(0.5)
     ran = run(Scripted(ended("hello")), "json", clock=lambda: next(clock))
     assert ran.code == 0
@@ -65,7 +65,7 @@ def test_json_is_one_object_with_the_whole_result() -> None:
     }
 
 
-def test_the_events_of_a_turn_have_their_lines_in_order() -> None:
+def test_events_of_a_turn_have_ordered_lines() -> None:
     message = assistant(Reasoning("hm", Opaque("anthropic", "{}")), Text("look"), call())
     results = Message("user", (ToolResult("c1", "shell", "ok"),))
     conversation = Scripted(
@@ -162,7 +162,7 @@ def test_the_events_of_a_turn_have_their_lines_in_order() -> None:
     assert lines[-1]["type"] == "result"
 
 
-def test_deltas_are_streamed_only_when_asked_for() -> None:
+def test_deltas_are_streamed_only_on_request() -> None:
     def script() -> Scripted:
         return Scripted(ReasoningDelta(0, "hm"), TextDelta(1, "hi"), reply("hi"), ended("hi"))
 
@@ -184,7 +184,7 @@ def test_deltas_are_streamed_only_when_asked_for() -> None:
     ]
 
 
-def test_a_discarded_attempt_never_appears_as_an_assistant_line() -> None:
+def test_discarded_attempt_never_appears_as_an_assistant_line() -> None:
     conversation = Scripted(
         TextDelta(0, "discarded"),
         ev.Retry(False, "max_tokens", 1, 64_000),
@@ -196,12 +196,12 @@ def test_a_discarded_attempt_never_appears_as_an_assistant_line() -> None:
     assert kinds(ran.lines) == ["init", "retry", "assistant", "result"]
 
 
-def test_a_reply_that_committed_nothing_has_no_line() -> None:
+def test_empty_reply_has_no_line() -> None:
     ran = run(Scripted(reply(""), ended("")), "stream-json")
     assert kinds(ran.lines) == ["init", "result"]
 
 
-def test_each_line_is_there_before_the_turn_goes_on() -> None:
+def test_each_line_is_written_before_the_turn_continues() -> None:
     stdout = io.BytesIO()
     seen: list[int] = []
 
@@ -230,7 +230,7 @@ def test_each_line_is_there_before_the_turn_goes_on() -> None:
         ({"outcome": Outcome.ERROR, "stop": None}, "error_during_execution", None),
     ],
 )
-def test_an_ending_that_falls_short_is_an_error_with_the_text_so_far(
+def test_incomplete_answer_is_an_error_with_the_text_so_far(
     changes: dict[str, object], subtype: str, stop_reason: str | None
 ) -> None:
     result = run(Scripted(ended("so far", **changes)), "stream-json").result
@@ -240,7 +240,7 @@ def test_an_ending_that_falls_short_is_an_error_with_the_text_so_far(
     assert result["stop_reason"] == stop_reason
 
 
-def test_an_error_is_named_in_the_result_and_in_one_line_on_stderr() -> None:
+def test_error_is_in_the_result_and_in_one_line_on_stderr() -> None:
     error = ErrorInfo("auth", "OPENAI_API_KEY was refused", 401, "req_9")
     ran = run(Scripted(ended("", outcome=Outcome.ERROR, stop=None, error=error)), "json")
     assert ran.code == 41
@@ -254,19 +254,19 @@ def test_an_error_is_named_in_the_result_and_in_one_line_on_stderr() -> None:
     assert ran.stderr == "qcode: OPENAI_API_KEY was refused (request req_9)\n"
 
 
-def test_what_was_not_reported_is_null_and_not_zero() -> None:
+def test_unreported_usage_is_null_and_not_zero() -> None:
     result = run(Scripted(ended("x", usage=Usage(), cost=None)), "json").result
     assert set(result["usage"].values()) == {None}
     assert result["total_cost_usd"] is None
 
 
-def test_signals_are_listed_as_they_came() -> None:
+def test_signals_are_listed_in_order_with_their_arguments() -> None:
     sent = ev.Signal("report", {"grade": 3}, 1.25)
     result = run(Scripted(ended("x", signals=(sent,))), "json").result
     assert result["signals"] == [{"tool_name": "report", "arguments": {"grade": 3}, "emitted_at": 1.25}]
 
 
-def test_a_result_with_an_image_keeps_it() -> None:
+def test_result_with_an_image_keeps_it() -> None:
     results = Message("user", (ToolResult("c1", "read", "a picture", images=(Image("image/png", "AAAA"),)),))
     lines = run(Scripted(ev.ResultsCommitted(results), ended()), "stream-json").lines
     assert lines[1]["message"]["content"][0]["content"] == [
@@ -275,7 +275,7 @@ def test_a_result_with_an_image_keeps_it() -> None:
     ]
 
 
-def test_arguments_that_json_cannot_hold_are_kept_as_text() -> None:
+def test_arguments_that_json_cannot_represent_are_kept_as_text() -> None:
     message = assistant(call(arguments='{"n": 1e999}'), replace(call(arguments="not json"), call_id="c2"))
     lines = run(Scripted(ev.ReplyFinished(StopReason.TOOL_USE, "t", 1, message), ended()), "stream-json").lines
     assert [block["input"] for block in lines[1]["message"]["content"]] == [{"raw": "{'n': inf}"}, {"raw": "not json"}]
@@ -307,7 +307,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text(st.characters(codec=None), max_size=9), json_values, max_size=4))
-def test_any_value_is_one_line_of_utf8_that_reads_back_the_same(value: dict[str, Json]) -> None:
+def test_any_value_is_one_line_of_utf8_and_survives_a_round_trip(value: dict[str, Json]) -> None:
     line = encode(value)
     text = line.decode("utf-8")
     assert len(text.splitlines()) == 1
@@ -319,7 +319,7 @@ def _with_pairs_joined(value: Json) -> Json:
     return json.loads(json.dumps(value))  # type: ignore[no-any-return]  # json.loads is Any by nature
 
 
-def test_what_a_sub_agent_says_names_the_call_that_started_it() -> None:
+def test_lines_of_a_sub_agent_name_the_call_that_started_it() -> None:
     read = call("read", '{"path": "a"}', "a1/c1")
     inside: list[ev.TurnEvent] = [
         ev.TurnStarted("Look."),
@@ -336,7 +336,7 @@ def test_what_a_sub_agent_says_names_the_call_that_started_it() -> None:
     assert ran.result["result"] == "done"
 
 
-def test_the_time_a_sub_agent_waits_for_the_model_is_time_of_the_model() -> None:
+def test_model_time_of_a_sub_agent_counts_as_api_time() -> None:
     clock = ticking(1)
     inside = [ev.AgentEvent("a1", ev.StepStarted(1)), ev.AgentEvent("a1", reply("x"))]
     assert run(Scripted(*inside, ended("done")), "json", clock=lambda: next(clock)).result["duration_api_ms"] > 0

@@ -31,7 +31,7 @@ def schema(value: Any) -> AnswerSchema:
         '\ufeff{"n": 1}',
     ],
 )
-def test_one_value_is_read_with_or_without_one_fence_around_it(answer: str) -> None:
+def test_one_value_is_read_with_or_without_a_fence(answer: str) -> None:
     found = schema(COUNT).read(answer)
     assert found is not None
     assert (found.text, found.value) == ('{"n": 1}', {"n": 1})
@@ -53,7 +53,7 @@ def test_one_value_is_read_with_or_without_one_fence_around_it(answer: str) -> N
         ('{"n": "x"}', "$.n: 'x' is not of type 'integer'"),
     ],
 )
-def test_anything_else_is_complained_about_and_the_model_is_told(answer: str, reason: str) -> None:
+def test_invalid_answer_gets_an_error_for_the_model(answer: str, reason: str) -> None:
     asked = schema(COUNT)
     complaint = asked.complaint(answer)
     assert asked.read(answer) is None
@@ -63,7 +63,7 @@ def test_anything_else_is_complained_about_and_the_model_is_told(answer: str, re
     assert "\n" not in complaint.reason
 
 
-def test_the_first_errors_are_named_each_within_bounds() -> None:
+def test_first_errors_are_named_within_bounds() -> None:
     complaint = schema({"items": {"enum": ["x" * 5_000]}}).complaint(json.dumps([1] * 50))
     assert complaint is not None
     assert complaint.reason.count("$[") == 5
@@ -88,7 +88,7 @@ def test_the_first_errors_are_named_each_within_bounds() -> None:
         ('{"if": {"$ref": "#"}}', "refers to itself"),
     ],
 )
-def test_a_schema_that_cannot_be_used_is_refused_at_once(given: str, reason: str) -> None:
+def test_unusable_schema_is_refused_at_once(given: str, reason: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(reason)):
         AnswerSchema(given)
 
@@ -107,13 +107,13 @@ def test_a_schema_that_cannot_be_used_is_refused_at_once(given: str, reason: str
         (True, "1", "x"),
     ],
 )  # fmt: skip
-def test_references_inside_the_schema_are_followed(given: Any, good: str, bad: str) -> None:
+def test_references_inside_the_schema_are_resolved(given: Any, good: str, bad: str) -> None:
     asked = schema(given)
     assert asked.read(good) is not None
     assert asked.read(bad) is None
 
 
-def test_a_value_as_deep_as_is_taken_is_held_against_a_schema_of_many_layers() -> None:
+def test_value_of_maximum_depth_is_validated_against_a_deep_schema() -> None:
     layers: dict[str, Any] = {"type": "array", "items": {"$ref": "#/$defs/node"}}
     for _ in range(8):
         layers = {"allOf": [layers]}

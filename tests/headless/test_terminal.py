@@ -44,7 +44,7 @@ class Terminal:
         return data, [line.rstrip() for line in screen.display if line.strip()]
 
 
-def test_the_live_line_is_shown_and_leaves_no_trace() -> None:
+def test_live_line_is_shown_and_leaves_no_trace() -> None:
     terminal, stdout = Terminal(), io.BytesIO()
     conversation = Scripted(ev.StepStarted(1), ev.Notice("warning", "take care"), reply("x"), ended("x"))
     code = asyncio.run(run_headless(agent_of(conversation, "text"), "p", stdout=stdout, stderr=terminal.stream))
@@ -54,7 +54,7 @@ def test_the_live_line_is_shown_and_leaves_no_trace() -> None:
     assert data.endswith((b"\n", b"\r\x1b[2K"))
 
 
-def test_the_live_line_never_wraps() -> None:
+def test_live_line_never_wraps() -> None:
     terminal = Terminal()
 
     async def main() -> None:
@@ -66,7 +66,7 @@ def test_the_live_line_never_wraps() -> None:
     assert terminal.finish()[1] == ["b" * 59]
 
 
-def test_a_message_takes_the_place_of_the_live_line() -> None:
+def test_message_replaces_the_live_line() -> None:
     terminal = Terminal()
 
     async def main() -> None:
@@ -78,13 +78,13 @@ def test_a_message_takes_the_place_of_the_live_line() -> None:
     assert terminal.finish()[1] == ["qcode: no"]
 
 
-def test_without_a_terminal_there_is_no_live_line() -> None:
+def test_live_line_is_not_shown_without_a_terminal() -> None:
     stderr = io.BytesIO()
     asyncio.run(StderrWriter(stderr, is_terminal=False).show_status("working"))
     assert stderr.getvalue() == b""
 
 
-def test_an_answer_on_a_terminal_cannot_steer_it() -> None:
+def test_answer_on_a_terminal_cannot_steer_it() -> None:
     terminal = Terminal()
     conversation = Scripted(ended("safe \x1b]0;title\x07\x1b[31mtext\u202e\n"))
     asyncio.run(run_headless(agent_of(conversation, "text"), "p", stdout=terminal.stream, stderr=io.BytesIO()))
@@ -93,7 +93,7 @@ def test_an_answer_on_a_terminal_cannot_steer_it() -> None:
     assert lines == ["safe text"]
 
 
-def test_messages_from_outside_are_one_clean_line() -> None:
+def test_foreign_messages_become_one_clean_line() -> None:
     assert single_spaced("a\r\nb\tc \x1b[2J\u202e d\n") == "a b c d"
 
 
@@ -115,11 +115,11 @@ def test_messages_from_outside_are_one_clean_line() -> None:
         (ev.UsageUpdated(ended().usage, None, 1, 2), "starting"),
     ],
 )
-def test_the_status_says_what_is_happening_in_our_own_words(event: TurnEvent, status: str) -> None:
+def test_status_line_describes_the_current_event(event: TurnEvent, status: str) -> None:
     progress = Progress()
     progress.handle(event)
     assert progress.status == status
 
 
-def test_elapsed_time_reads_well() -> None:
+def test_elapsed_time_is_formatted() -> None:
     assert [elapsed(seconds) for seconds in (0.4, 59.9, 60, 3725)] == ["0 s", "59 s", "1 min 00 s", "62 min 05 s"]

@@ -21,11 +21,11 @@ def test_stdout_is_the_answer_and_stderr_is_quiet() -> None:
     ("text", "printed"),
     [("a", "a\n"), ("a\n", "a\n"), ("a\n\n", "a\n\n"), ("", ""), ("\n", "\n"), ("é\u2028😀", "é\u2028😀\n")],
 )
-def test_a_final_newline_is_added_only_where_text_lacks_one(text: str, printed: str) -> None:
+def test_final_newline_is_added_only_if_missing(text: str, printed: str) -> None:
     assert run(Scripted(ended(text))).stdout.decode() == printed
 
 
-def test_what_a_notice_said_is_not_said_again_at_the_end() -> None:
+def test_notice_is_not_repeated_at_the_end() -> None:
     said = "The reply is incomplete."
     cut = reply("ab", note=said)
     ran = run(Scripted(cut, ev.Notice("warning", said), ended("ab", outcome=Outcome.MAX_TOKENS)))
@@ -33,7 +33,7 @@ def test_what_a_notice_said_is_not_said_again_at_the_end() -> None:
     assert run(Scripted(cut, ended("ab", outcome=Outcome.MAX_TOKENS))).stderr == f"qcode: {said}\n"
 
 
-def test_text_that_is_taken_back_is_never_printed() -> None:
+def test_withdrawn_text_is_never_printed() -> None:
     conversation = Scripted(
         TextDelta(0, "a first try that is lo"),
         ev.Retry(False, "max_tokens", 1, 64_000),
@@ -44,11 +44,11 @@ def test_text_that_is_taken_back_is_never_printed() -> None:
     assert run(conversation).stdout == b"the answer\n"
 
 
-def test_text_before_a_call_is_no_answer_and_goes_to_stderr_with_v_only() -> None:
+def test_text_before_a_call_is_not_an_answer_and_goes_to_stderr_only_with_v() -> None:
     def script() -> Scripted:
         return Scripted(reply("let me look", call()), ev.StepStarted(2), reply("found"), ended("found"))
 
-    quiet, verbose = run(script()), run(script(), is_verbose=True)
+    quiet, verbose = run(script()), run(script(), verbose=True)
     assert quiet.stdout == verbose.stdout == b"found\n"
     assert quiet.stderr == ""
     assert "let me look\n" in verbose.stderr
@@ -61,17 +61,17 @@ def test_odd_text_never_breaks_stdout(text: str) -> None:
     assert "\x1b[31m" in printed or "\x1b" not in text
 
 
-def test_a_surrogate_pair_is_its_character_and_a_lone_one_is_replaced() -> None:
+def test_surrogate_pair_becomes_its_character_and_a_lone_one_is_replaced() -> None:
     assert _utf8("\ud83d\ude00") == "😀".encode()
     assert _utf8("a\udc80b") == "a\ufffdb".encode()
 
 
 @given(st.text())
-def test_text_that_utf8_can_hold_is_printed_as_it_is(text: str) -> None:
+def test_valid_text_is_printed_unchanged(text: str) -> None:
     assert _utf8(text) == text.encode("utf-8")
 
 
-def test_a_long_answer_arrives_whole() -> None:
+def test_long_answer_is_printed_completely() -> None:
     text = "".join(f"line {number}\n" for number in range(60_000))
     assert run(Scripted(ended(text))).stdout.decode() == text
 
@@ -99,7 +99,7 @@ def test_a_long_answer_arrives_whole() -> None:
         ({"outcome": Outcome.CANCELLED}, 130, "qcode: interrupted; the text so far was kept"),
     ],
 )
-def test_an_ending_that_falls_short_keeps_the_text_and_says_why_in_one_line(
+def test_incomplete_answer_keeps_its_text_with_one_line_of_reason(
     changes: dict[str, object], code: int, says: str
 ) -> None:
     ran = run(Scripted(ended("what there is", **changes)))
@@ -108,20 +108,20 @@ def test_an_ending_that_falls_short_keeps_the_text_and_says_why_in_one_line(
     assert ran.stderr.count("\n") == 1
 
 
-def test_the_note_of_the_last_reply_explains_a_cut() -> None:
+def test_note_of_the_last_reply_explains_a_truncation() -> None:
     ran = run(Scripted(reply("t", note="cut after 64,000 tokens"), ended("t", outcome=Outcome.MAX_TOKENS)))
     assert ran.stderr == "qcode: cut after 64,000 tokens\n"
 
 
-def test_warnings_are_shown_and_information_only_with_v() -> None:
+def test_warnings_are_always_shown_and_information_only_with_v() -> None:
     def script() -> Scripted:
         return Scripted(ev.Notice("info", "by the way"), ev.Notice("warning", "take care"), ended())
 
     assert run(script()).stderr == "qcode: take care\n"
-    assert "qcode: by the way\n" in run(script(), is_verbose=True).stderr
+    assert "qcode: by the way\n" in run(script(), verbose=True).stderr
 
 
-def test_v_tells_what_happened_and_what_it_took() -> None:
+def test_verbose_run_prints_events_and_usage() -> None:
     calls = ev.ApiCalls(initial=1, escalations=1, continuations=3)
     conversation = Scripted(
         ev.Retry(False, "max_tokens", 1, 64_000),
@@ -130,7 +130,7 @@ def test_v_tells_what_happened_and_what_it_took() -> None:
         ev.ToolFinished(call(), ToolOutcome("x", summary="3 passed"), "done"),
         ended("t", api_calls=calls, discarded_output_tokens=8000),
     )
-    lines = run(conversation, is_verbose=True).stderr.splitlines()
+    lines = run(conversation, verbose=True).stderr.splitlines()
     assert lines == [
         "qcode: model demo/scripted, permission mode default",
         "qcode: truncated at the output limit; retrying with 64,000 tokens",
@@ -142,7 +142,7 @@ def test_v_tells_what_happened_and_what_it_took() -> None:
     ]
 
 
-def test_the_answer_so_far_follows_the_turn() -> None:
+def test_answer_so_far_follows_the_turn() -> None:
     answer = AnswerSoFar()
     seen: list[str] = []
     for event in (

@@ -105,7 +105,7 @@ def check_growth(read: Callable[[str], object], pump: str) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("pump", [PUMPS[0], "x = 1\n", "$(", "eyJa."])
-def test_a_megabyte_takes_at_most_twelve_times_as_long(name: str, pump: str) -> None:
+def test_megabyte_takes_at_most_twelve_times_as_long(name: str, pump: str) -> None:
     check_growth(READERS[name], pump)
 
 
@@ -114,7 +114,7 @@ def test_a_megabyte_takes_at_most_twelve_times_as_long(name: str, pump: str) -> 
 @pytest.mark.parametrize("name", READERS)
 @settings(max_examples=60)
 @given(pump=st.one_of(st.sampled_from(PUMPS), st.lists(st.sampled_from(PUMPS), min_size=2, max_size=4).map("".join)))
-def test_a_megabyte_of_anything_takes_at_most_twelve_times_as_long(name: str, pump: str) -> None:
+def test_megabyte_of_anything_takes_at_most_twelve_times_as_long(name: str, pump: str) -> None:
     check_growth(READERS[name], pump)
 
 

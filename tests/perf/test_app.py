@@ -64,7 +64,7 @@ ui = Values(theme="dark", title=True, bell=False, show_thinking="folded", keys={
 context = Values(
     settings=Values(model="demo/x", ui=ui, permissions=Values(mode="default")),
     paths=Values(state_dir=nowhere, config_dir=nowhere),
-    options=Values(prompt="", keeps_session=False),
+    options=Values(prompt="", no_session=True),
     is_trusted=True,
 )
 selection = Values(name="demo/x", spec=Values(name="demo"))
@@ -90,7 +90,7 @@ assert _STUB in HEAD
 LIVE = HEAD.replace(
     _STUB, "from tests.tui.scripted import ScriptedConversation\n\nclass Conversation(ScriptedConversation):"
 )
-"""With a conversation that does all the app may ask of one, for what comes after the first paint."""
+"""The app with a complete scripted conversation, for measurements after the first paint."""
 
 WORKING = LIVE + "app().run()\n"
 
@@ -131,7 +131,7 @@ app(Filled).run()
 
 
 class Terminal:
-    """A process in a pseudo terminal of 80x24, and what it wrote."""
+    """A process in a pseudo terminal of 80x24, and its output."""
 
     def __init__(self, argv: list[str], folder: Path) -> None:
         self.begun = time.perf_counter()
@@ -168,7 +168,7 @@ class Terminal:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def running_seconds(self) -> float:
-        """Return the CPU time of its threads, to the nanosecond where ticks of 10 ms are too coarse."""
+        """Return the CPU time of its threads in nanoseconds; ticks of 10 ms are too coarse."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
@@ -202,7 +202,7 @@ def running(folder: Path, script: str, *arguments: str) -> Iterator[Terminal]:
 
 
 def first_paint(folder: Path, script: str) -> float:
-    """Return the CPU seconds up to the first paint: what else the machine does is not in them."""
+    """Return the CPU seconds up to the first paint: other load of the machine does not count."""
     with running(folder, script) as terminal:
         terminal.until("ready-to-type")
         return terminal.running_seconds()
@@ -218,21 +218,21 @@ def program_paint(folder: Path) -> float:
         terminal.end()
 
 
-def test_the_first_paint(tmp_path: Path, bars: Bars) -> None:
-    # In turns, so that what else the machine does meets all alike.
+def test_first_paint_is_quick(tmp_path: Path, bars: Bars) -> None:
+    # In turns, so that other load of the machine affects all equally.
     rows = [(first_paint(tmp_path, APP), program_paint(tmp_path), first_paint(tmp_path, BARE)) for _ in range(TIMES)]
     app, program, bare = (min(times) for times in zip(*rows, strict=True))
     bars.hold("first paint of the app, against a bare Textual app with one input", app / bare, 1.3)
     bars.hold("first paint of the program, configuration read, against the same", program / bare, 1.3, known=1.45)
 
 
-def test_a_resumed_session_shows_its_end_soon(tmp_path: Path, bars: Bars) -> None:
+def test_resumed_session_shows_its_end_quickly(tmp_path: Path, bars: Bars) -> None:
     pairs = [(first_paint(tmp_path, RESUMED), first_paint(tmp_path, EMPTY)) for _ in range(TIMES)]
     resumed, empty = (min(times) for times in zip(*pairs, strict=True))
     bars.hold("1,000 stored messages to the first paint of their end, over an empty chat", resumed - empty, 1.0, "s")
 
 
-def test_a_key_is_echoed_while_a_reply_streams(tmp_path: Path, bars: Bars) -> None:
+def test_key_is_echoed_quickly_while_a_reply_streams(tmp_path: Path, bars: Bars) -> None:
     with running(tmp_path, BARE) as terminal:
         terminal.until("ready-to-type")
         bare = slowest_echo(terminal)
@@ -257,7 +257,7 @@ def slowest_echo(terminal: Terminal) -> float:
     return sorted(waits)[len(waits) * 95 // 100]
 
 
-def test_a_thousand_messages_in_memory(tmp_path: Path, bars: Bars) -> None:
+def test_thousand_messages_take_at_most_60_megabytes(tmp_path: Path, bars: Bars) -> None:
     sizes = []
     for arguments in ((), ("filled",)):
         with running(tmp_path, MEMORY, *arguments) as terminal:
@@ -267,7 +267,7 @@ def test_a_thousand_messages_in_memory(tmp_path: Path, bars: Bars) -> None:
     bars.hold("1,000 messages of 8 lines, all laid out, over the empty app", sizes[1] - sizes[0], 60, "MB")
 
 
-def test_doing_nothing_costs_nothing(tmp_path: Path, bars: Bars) -> None:
+def test_idle_app_uses_no_time(tmp_path: Path, bars: Bars) -> None:
     with running(tmp_path, WORKING) as terminal:
         terminal.until("ready-to-type")
         terminal.read_for(2)

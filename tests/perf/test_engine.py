@@ -72,7 +72,7 @@ CASES: dict[str, Callable[[str], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_cleaning_a_seam_is_linear(case: str) -> None:
+def test_seam_removal_is_linear(case: str) -> None:
     small, large = CASES[case](prose(100_000)), CASES[case](prose(1_000_000))
     less = best_of(5, lambda: clean(*small))
     more = best_of(3, lambda: clean(*large))
@@ -98,7 +98,7 @@ NEARLY_REPEATED: dict[str, str] = {
 
 @pytest.mark.parametrize("is_arguments", [False, True])
 @pytest.mark.parametrize("case", NEARLY_REPEATED)
-def test_looking_for_repetition_is_linear(case: str, is_arguments: bool) -> None:
+def test_repetition_detection_is_linear(case: str, is_arguments: bool) -> None:
     text = NEARLY_REPEATED[case]
     small, large = ((text * (size // len(text) + 1))[:size] for size in (100_000, 1_000_000))
     less = best_of(5, lambda: watch(small, is_arguments=is_arguments))
@@ -109,7 +109,7 @@ def test_looking_for_repetition_is_linear(case: str, is_arguments: bool) -> None
     assert more <= 15 * less
 
 
-def test_a_reply_costs_no_more_in_the_engine_than_to_be_parsed() -> None:
+def test_engine_costs_no_more_than_parsing_the_reply() -> None:
     stream = _stream()
     pieces = [stream[at : at + 1_400] for at in range(0, len(stream), 1_400)]
     parsing = best_of(7, lambda: _parsed(pieces))

@@ -33,7 +33,7 @@ def grow(root: Path) -> None:
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-def test_a_key_press_is_answered_in_time(tmp_path: Path, is_trusted: bool) -> None:
+def test_file_search_answers_a_key_press_in_time(tmp_path: Path, is_trusted: bool) -> None:
     grow(tmp_path)
     index = FileIndex(tmp_path, tmp_path, dict(os.environ), lambda: is_trusted)
     is_over, parts = threading.Event(), []

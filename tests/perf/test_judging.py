@@ -30,7 +30,7 @@ def cpu_ms(action: Callable[[], object], rounds: int = 40) -> float:
     return min(taken)
 
 
-def test_a_verdict_takes_less_than_a_millisecond(bars: Bars, tmp_path: Path) -> None:
+def test_verdict_takes_less_than_a_millisecond(bars: Bars, tmp_path: Path) -> None:
     policy = policy_for(tmp_path)
     judge_shell("ls", tmp_path)
 
@@ -43,7 +43,7 @@ def test_a_verdict_takes_less_than_a_millisecond(bars: Bars, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["cat {names}", "cat src/*.py", "for f in src/*.py; do head -5 $f; done"])
-def test_a_file_that_a_command_names_costs_a_few_looks_at_it(bars: Bars, command: str, tmp_path: Path) -> None:
+def test_each_file_of_a_command_costs_a_few_system_calls(bars: Bars, command: str, tmp_path: Path) -> None:
     names = [f"src/m{number}.py" for number in range(80)]
     (tmp_path / "src").mkdir()
     for name in names:
@@ -68,7 +68,7 @@ def test_a_file_that_a_command_names_costs_a_few_looks_at_it(bars: Bars, command
     "command",
     ["cat src/*.py", "ls -la src/*.py", "for f in src/*.py; do head -5 $f; done", "grep -n x src/*.py | head"],
 )
-def test_a_wildcard_with_250_matches_costs_little_more_than_their_status(
+def test_wildcard_with_250_matches_costs_little_more_than_their_stat_calls(
     bars: Bars, command: str, tmp_path: Path
 ) -> None:
     names = [f"module_{number}.py" for number in range(250)]
@@ -96,7 +96,7 @@ def test_a_wildcard_with_250_matches_costs_little_more_than_their_status(
     bars.hold(f"the verdict on {command} with 250 files", cpu_ms(judge), 1, "ms", known=1.6)
 
 
-def test_rules_about_reading_cost_little_for_each_of_250_files(bars: Bars, tmp_path: Path) -> None:
+def test_read_rules_cost_little_for_each_of_250_files(bars: Bars, tmp_path: Path) -> None:
     names = [f"module_{number}.py" for number in range(250)]
     (tmp_path / "src").mkdir()
     for name in names:

@@ -142,7 +142,7 @@ def tell(what: str, unit: str, ours: float, theirs: float) -> None:
 
 
 @each_rival
-def test_a_one_shot_reaches_the_wire_as_fast_as_a_script_of_twenty_lines(rival: Rival, tmp_path: Path) -> None:
+def test_one_shot_sends_its_request_as_fast_as_a_twenty_line_script(rival: Rival, tmp_path: Path) -> None:
     ours, theirs = Race(rival, tmp_path).times_to_the_wire(runs=7)
     tell(f"{rival.protocol}, start to wire", "s", ours, theirs)
     assert ours <= 1.25 * theirs
@@ -152,7 +152,7 @@ MAX_EMPTY_PROGRAMS = 17.0
 """Upper bound of a one-shot, in runs of an empty program."""
 
 
-def test_a_one_shot_costs_few_runs_of_an_empty_program(tmp_path: Path) -> None:
+def test_one_shot_costs_a_few_runs_of_an_empty_program(tmp_path: Path) -> None:
     empty = replace(RIVALS[0], script="print('nothing')")
     ours, theirs = Race(empty, tmp_path).cpu_of_a_run(1, runs=15)
     tell("qcode -p hi beside an empty program", "s of CPU", ours, theirs)
@@ -160,7 +160,7 @@ def test_a_one_shot_costs_few_runs_of_an_empty_program(tmp_path: Path) -> None:
 
 
 @each_rival
-def test_a_long_reply_costs_no_more_than_the_loop_of_its_sdk(rival: Rival, tmp_path: Path) -> None:
+def test_long_reply_costs_no_more_than_the_loop_of_its_sdk(rival: Rival, tmp_path: Path) -> None:
     ours, theirs = Race(rival, tmp_path).cpu_of_a_reply(runs=3)
     tell(f"{rival.protocol}, {CHUNKS} chunks", "s of CPU", ours, theirs)
     assert ours <= rival.most * theirs

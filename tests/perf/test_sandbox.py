@@ -67,7 +67,7 @@ def session(kind: Kind, root: Path, secrets: int) -> SessionSandbox:
 
 
 @pytest.mark.parametrize(("kind", "bar"), [("bubblewrap", 1.3), ("landlock", 2.0)])
-def test_a_confined_command_starts_almost_as_fast_as_bubblewrap_alone(
+def test_confined_command_starts_almost_as_fast_as_bubblewrap_alone(
     bars: Bars, kind: Kind, bar: float, tmp_path: Path
 ) -> None:
     confined = session(kind, tmp_path, 2)
@@ -78,7 +78,7 @@ def test_a_confined_command_starts_almost_as_fast_as_bubblewrap_alone(
     )
 
 
-def test_a_workspace_command_starts_almost_as_fast_as_bubblewrap_alone(bars: Bars, tmp_path: Path) -> None:
+def test_workspace_command_starts_almost_as_fast_as_bubblewrap_alone(bars: Bars, tmp_path: Path) -> None:
     confined = session("bubblewrap", tmp_path, 2)
     bars.hold(
         "start of a command in a workspace, against bubblewrap alone",
@@ -88,7 +88,7 @@ def test_a_workspace_command_starts_almost_as_fast_as_bubblewrap_alone(bars: Bar
     )
 
 
-def test_masks_of_two_dozen_files_cost_little(bars: Bars, tmp_path: Path) -> None:
+def test_masking_two_dozen_files_costs_little(bars: Bars, tmp_path: Path) -> None:
     confined = session("bubblewrap", tmp_path, 24)
 
     def launch() -> Launch:
@@ -109,12 +109,12 @@ def test_masks_of_two_dozen_files_cost_little(bars: Bars, tmp_path: Path) -> Non
     )
 
 
-def test_an_unchanged_tree_of_3000_folders_is_looked_at_in_a_few_milliseconds(bars: Bars, tmp_path: Path) -> None:
+def test_unchanged_tree_of_3000_folders_is_checked_in_a_few_milliseconds(bars: Bars, tmp_path: Path) -> None:
     for number in range(3_000):
         (tmp_path / f"{number // 100}/{number}").mkdir(parents=True)
     index = WorkspaceIndex([os.path.realpath(tmp_path)])
     index.look()
-    time.sleep(0.05)  # what changed just now is scanned once more
+    time.sleep(0.05)  # a folder that changed just now is scanned once more
     index.look()
     times = []
     for _ in range(20):

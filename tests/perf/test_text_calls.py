@@ -1,4 +1,4 @@
-"""Taking calls out of text costs what the text is long, whatever it is made of."""
+"""The cost of finding calls in text is linear for any text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNITS = (
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("begin", ["", "<function=write><parameter=content>", '<tool_call>{"a": "', "<tool_call>"])
-def test_the_cost_grows_with_the_text_alone(unit: str, begin: str) -> None:
+def test_cost_of_text_calls_is_linear(unit: str, begin: str) -> None:
     def cost(size: int) -> float:
         text = begin + unit * (size // len(unit))
         begun = time.process_time()

@@ -88,7 +88,7 @@ def once(text: str) -> Scene:
 
 
 def streamed(text: str, *, above: int = 0, has_frames: bool = False) -> Scene:
-    """Rendering `text` as it streams, below `above` settled replies; painting every frame where it `has_frames`."""
+    """Return a scene that streams `text` below `above` settled replies, and paints every frame if it `has_frames`."""
 
     async def scene(stage: Stage, pilot: Pilot[None]) -> float:
         fill(stage.transcript, above)
@@ -117,20 +117,20 @@ def test_streaming_a_reply_costs_at_most_three_times_rendering_it_once(
     bars.hold(what, best(streamed(text)) / best(once(text)), 3)
 
 
-def test_a_reply_under_a_thousand_messages_costs_hardly_more_than_in_an_empty_chat(bars: Bars) -> None:
+def test_reply_after_a_thousand_messages_costs_little_more_than_in_an_empty_chat(bars: Bars) -> None:
     text = REPLY[:60_000]
     run(once(text))
     ratio = best(streamed(text, above=1_000)) / best(streamed(text))
     bars.hold("the same with 1,000 messages above it, against an empty chat", ratio, 1.2)
 
 
-def test_neither_do_its_frames() -> None:
+def test_frames_after_a_thousand_messages_cost_little_more_than_in_an_empty_chat() -> None:
     text = REPLY[:15_000]
     run(once(text))
     assert best(streamed(text, above=1_000, has_frames=True)) <= 1.2 * best(streamed(text, has_frames=True))
 
 
-def test_a_reply_twice_as_long_costs_twice_as_much() -> None:
+def test_reply_twice_as_long_costs_twice_as_much() -> None:
     run(once(REPLY[:120_000]))
     assert best(streamed(REPLY[:120_000])) <= 2.4 * best(streamed(REPLY[:60_000]))
 
@@ -151,8 +151,8 @@ WITHOUT_END: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_END)
-def test_a_frame_of_one_block_without_an_end_costs_the_same_however_long_it_is(name: str, bars: Bars) -> None:
-    """The median of the last frames: garbage is collected in some, whatever is written."""
+def test_frame_of_one_endless_block_costs_the_same_at_any_length(name: str, bars: Bars) -> None:
+    """The median of the last frames: garbage collection affects some of them."""
 
     def frame(size: int) -> float:
         stream = MarkdownStream(80)
@@ -169,7 +169,7 @@ def test_a_frame_of_one_block_without_an_end_costs_the_same_however_long_it_is(n
     bars.hold(f"a frame at the end of {name} of 60 kB, laid out", frame(60_000), 16, "ms")
 
 
-def test_a_frame_of_a_streaming_reply_costs_at_most_three_repaints() -> None:
+def test_frame_of_a_streaming_reply_costs_at_most_three_repaints() -> None:
     text = REPLY[:15_000]
 
     async def repaints(stage: Stage, pilot: Pilot[None]) -> float:
@@ -184,7 +184,7 @@ def test_a_frame_of_a_streaming_reply_costs_at_most_three_repaints() -> None:
     assert best(streamed(text, has_frames=True)) <= 3 * best(repaints)
 
 
-def test_a_thousand_messages_of_eight_lines_fit_in_sixty_megabytes(bars: Bars) -> None:
+def test_thousand_messages_of_eight_lines_fit_in_sixty_megabytes(bars: Bars) -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> float:
         tracemalloc.start()
         try:
@@ -201,7 +201,7 @@ def test_a_thousand_messages_of_eight_lines_fit_in_sixty_megabytes(bars: Bars) -
     bars.hold("1,000 messages of 8 lines, objects of Python", run(scene) / 1e6, 60, "MB")
 
 
-def test_a_resumed_session_is_laid_out_where_it_is_seen_only() -> None:
+def test_resumed_session_lays_out_only_visible_blocks() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> float:
         begun = process_time()
         for number in range(1_000):

@@ -17,7 +17,7 @@ import pytest
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import ToolFinished
 from qcode.protocol.model import RetrySettings
-from tests.fakes.conversation import Model, ended, stage
+from tests.fakes.conversation import Model, ended, open_conversation
 from tests.providers.loopback import Answer, Loopback
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +103,7 @@ def play_a_turn(copy: str) -> None:
     async def main() -> dict[str, Any]:
         async with Loopback(answer(CALLS), answer(CUT), answer(CUT), answer(DONE)) as server:
             model = Model(retries=RetrySettings(max_retries=0))
-            it = stage(Path(copy), provider_at(copy, server.url), model, mode="bypass")
+            it = open_conversation(Path(copy), provider_at(copy, server.url), model, mode="bypass")
             events = await it.play("write it")
             await it.conversation.close()
             return {
@@ -143,12 +143,12 @@ def meet_failures(copy: str) -> None:
     print(json.dumps({name: asyncio.run(fails(sent)) for name, sent in answers.items()}))  # noqa: T201 - as above
 
 
-def test_the_page_gives_every_part() -> None:
+def test_page_contains_every_part_of_a_provider() -> None:
     package = {f"qcode/providers/acme/{name}.py" for name in ("__init__", "codec", "records", "client")}
     assert PARTS.keys() == {*package, "PROVIDERS", "_client"}
 
 
-def test_a_provider_added_as_the_page_says_runs_a_turn_with_tools_and_a_continuation(copy: Path) -> None:
+def test_provider_from_the_page_runs_a_turn_with_tools_and_a_continuation(copy: Path) -> None:
     seen = run_in(copy, "play_a_turn")
     requests = seen.pop("requests")
     assert seen == {
@@ -166,7 +166,7 @@ def test_a_provider_added_as_the_page_says_runs_a_turn_with_tools_and_a_continua
     assert requests[0]["tools"]
 
 
-def test_its_failures_are_those_of_any_provider(copy: Path) -> None:
+def test_failures_of_the_provider_from_the_page_are_classified_as_usual(copy: Path) -> None:
     failures = run_in(copy, "meet_failures")
     assert {name: kind for name, (kind, _) in failures.items()} == {
         "broken": "connection",
@@ -177,7 +177,7 @@ def test_its_failures_are_those_of_any_provider(copy: Path) -> None:
     assert all("k-123456" not in message for _, message in failures.values())
 
 
-def test_the_page_names_what_is_there() -> None:
+def test_page_names_existing_files_and_functions() -> None:
     mentioned = set(re.findall(r"`(qcode/[\w/]+\.py|openai/\w+\.py)`", PAGE)) - PARTS.keys()
     assert mentioned
     for name in mentioned:
@@ -188,5 +188,5 @@ def test_the_page_names_what_is_there() -> None:
     assert [name for name in listed if not (here / name).exists()] == []
 
 
-def test_the_page_is_in_the_list_of_pages() -> None:
+def test_page_is_in_the_list_of_pages() -> None:
     assert "(adding-a-provider.md)" in (ROOT / "docs/README.md").read_text(encoding="utf-8")

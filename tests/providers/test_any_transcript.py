@@ -112,7 +112,7 @@ def _example(messages: tuple[Message, ...]) -> ModelRequest:
 @example(request=_example(_ONE_ID_IN_TWO_REPLIES), data=None)
 @example(request=_example(_ENDS_IN_THINKING), data=None)
 @given(request=_REQUESTS, data=st.data())
-def test_any_prepared_transcript_is_a_request_the_host_takes(
+def test_any_prepared_transcript_is_a_valid_request(
     protocol: str, request: ModelRequest, data: st.DataObject | None
 ) -> None:
     model = data.draw(st.sampled_from(_MODELS[protocol])) if data is not None else _MODELS[protocol][0]
@@ -131,7 +131,7 @@ _MISTRALS = [("mistral", "codestral-latest"), ("openrouter", "mistralai/devstral
 @pytest.mark.parametrize(("provider", "model"), [*_CHAT_HOSTS, *_MISTRALS])
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(request=_REQUESTS, wants_prefill=st.booleans())
-def test_any_prepared_transcript_is_a_request_each_chat_host_takes(
+def test_any_prepared_transcript_is_valid_for_each_chat_host(
     provider: str, model: str, request: ModelRequest, wants_prefill: bool
 ) -> None:
     if wants_prefill:
@@ -156,7 +156,7 @@ _ANY_IDS = st.text(st.sampled_from("ab_:é \ud800"), max_size=12) | st.sampled_f
 @given(ids=st.lists(st.lists(_ANY_IDS, max_size=4, unique=True), max_size=6))
 @example(ids=[["x" * 65], ["x" * 65, "x" * 64]])
 @example(ids=[["a"], ["a", "a_2"], ["a_2"]])
-def test_ids_that_fit_are_distinct_stay_with_their_results_and_never_change(length: int, ids: list[list[str]]) -> None:
+def test_adapted_ids_are_distinct_stable_and_match_their_results(length: int, ids: list[list[str]]) -> None:
     history: list[Message] = []
     for each in ids:
         history.append(assistant(*(ToolCall(call_id, "f", "{}") for call_id in each)))
@@ -191,7 +191,7 @@ def test_gemini_3_gets_a_signature_on_the_first_of_its_calls(request: ModelReque
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(request=_REQUESTS, model=st.sampled_from(_MODELS["bedrock"]))
-def test_amazons_own_validator_takes_any_prepared_transcript(request: ModelRequest, model: str) -> None:
+def test_amazon_validator_accepts_any_prepared_transcript(request: ModelRequest, model: str) -> None:
     session, validate = importlib.import_module("botocore.session"), importlib.import_module("botocore.validate")
     shape = _converse_shape(session)
     body = encode("bedrock", replace(request, model=model))
@@ -209,7 +209,7 @@ def _converse_shape(session: Any) -> Any:
     return _SHAPES[0]
 
 
-def test_the_rules_see_what_they_are_for() -> None:
+def test_validators_refuse_simple_mistakes() -> None:
     """Each protocol's validator refuses the plainest of mistakes."""
     call: JsonObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     hello: JsonObject = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": ""}]}

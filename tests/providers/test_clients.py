@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("way")
 
 @each_protocol
 @pytest.mark.parametrize("is_chunked", [True, False])
-def test_a_stream_becomes_its_events(protocol: str, is_chunked: bool) -> None:
+def test_stream_becomes_its_events(protocol: str, is_chunked: bool) -> None:
     sent = stream_of(protocol)
     pieces = [sent[i : i + 7] for i in range(0, len(sent), 7)]
 
@@ -46,7 +46,7 @@ def test_a_stream_becomes_its_events(protocol: str, is_chunked: bool) -> None:
 
 
 @each_protocol
-def test_a_compressed_stream_is_read(protocol: str) -> None:
+def test_compressed_stream_is_read(protocol: str) -> None:
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
 
     async def scene(provider: Provider, _server: Loopback) -> None:
@@ -57,7 +57,7 @@ def test_a_compressed_stream_is_read(protocol: str) -> None:
 
 
 @each_protocol
-def test_the_sdk_sends_the_body_the_codec_made_with_the_key(protocol: str) -> None:
+def test_sdk_sends_the_body_of_the_codec_with_the_key(protocol: str) -> None:
     paths = {
         "openai": "/v1/chat/completions",
         "openai-responses": "/v1/responses",
@@ -78,7 +78,7 @@ def test_the_sdk_sends_the_body_the_codec_made_with_the_key(protocol: str) -> No
 
 
 @each_protocol
-def test_headers_of_the_config_are_sent(protocol: str) -> None:
+def test_configured_headers_are_sent(protocol: str) -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of(protocol)])) as server:
             provider = provider_at(protocol, server.url, headers={"x-team": "blue"})
@@ -90,7 +90,7 @@ def test_headers_of_the_config_are_sent(protocol: str) -> None:
 
 
 @each_protocol
-def test_a_finished_stream_leaves_its_connection_to_the_next_request(protocol: str) -> None:
+def test_connection_of_a_finished_stream_is_reused(protocol: str) -> None:
     async def scene(provider: Provider, server: Loopback) -> None:
         for _ in range(3):
             await collect(provider, protocol)
@@ -101,7 +101,7 @@ def test_a_finished_stream_leaves_its_connection_to_the_next_request(protocol: s
 
 @each_protocol_in_text
 @pytest.mark.parametrize("suffix", ["/v1", "/v1beta", "/v1/", ""])
-def test_a_base_url_works_with_and_without_a_version(protocol: str, suffix: str) -> None:
+def test_base_url_works_with_and_without_a_version(protocol: str, suffix: str) -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of(protocol)])) as server:
             url = server.url + ("/v1" if protocol.startswith("openai") and not suffix.startswith("/v1") else suffix)
@@ -115,7 +115,7 @@ def test_a_base_url_works_with_and_without_a_version(protocol: str, suffix: str)
 
 
 @pytest.mark.parametrize("protocol", ["openai", "openai-responses"])
-def test_a_server_that_does_not_stream_still_gives_a_reply(protocol: str) -> None:
+def test_server_that_does_not_stream_still_gives_a_reply(protocol: str) -> None:
     body = json.dumps(recording(protocol, "not_streamed").chunks[0]).encode()
 
     async def scene(provider: Provider, _server: Loopback) -> None:
@@ -146,7 +146,7 @@ _MODEL_LISTS = {
 
 
 @each_protocol_in_text
-def test_the_models_of_a_host_are_listed_by_name(protocol: str) -> None:
+def test_models_of_a_host_are_listed_by_name(protocol: str) -> None:
     async def scene(provider: Provider, _server: Loopback) -> None:
         assert await provider.model_names() == ("a", "b")
 
@@ -154,7 +154,7 @@ def test_the_models_of_a_host_are_listed_by_name(protocol: str) -> None:
 
 
 @each_protocol
-def test_closing_is_safe_before_the_first_request_and_twice(protocol: str) -> None:
+def test_close_is_safe_before_the_first_request_and_twice(protocol: str) -> None:
     async def scene(provider: Provider, _server: Loopback) -> None:
         await provider.close()
         await collect(provider, protocol)
@@ -165,7 +165,7 @@ def test_closing_is_safe_before_the_first_request_and_twice(protocol: str) -> No
 
 
 @each_protocol
-def test_nothing_is_written_to_the_screen(
+def test_sdks_write_nothing_to_the_terminal(
     protocol: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown reasons, two keys in the environment and a deprecated model make SDKs speak up."""
@@ -184,7 +184,7 @@ def test_nothing_is_written_to_the_screen(
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_auth_token_and_a_key_are_told_apart_by_the_variable_they_come_from() -> None:
+def test_auth_token_and_key_are_distinguished_by_their_variable() -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of("anthropic")])) as server:
             provider = connect(

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("way")
 
 
 @each_protocol
-def test_a_refused_connection_names_the_address(protocol: str) -> None:
+def test_refused_connection_names_the_address(protocol: str) -> None:
     url = f"http://127.0.0.1:{free_port()}"
 
     async def main() -> None:
@@ -46,7 +46,7 @@ def test_a_refused_connection_names_the_address(protocol: str) -> None:
 
 
 @each_protocol
-def test_a_name_that_cannot_be_resolved_is_unreachable(protocol: str) -> None:
+def test_name_that_cannot_be_resolved_is_unreachable(protocol: str) -> None:
     async def main() -> None:
         provider = provider_at(protocol, "http://nowhere.invalid")
         with pytest.raises(ProviderError, match=r"nowhere\.invalid") as caught:
@@ -59,7 +59,7 @@ def test_a_name_that_cannot_be_resolved_is_unreachable(protocol: str) -> None:
 
 @each_protocol
 @pytest.mark.parametrize("is_chunked", [True, False])
-def test_a_reset_in_the_middle_keeps_what_came_and_is_a_broken_connection(protocol: str, is_chunked: bool) -> None:
+def test_connection_reset_during_a_stream_keeps_the_received_events(protocol: str, is_chunked: bool) -> None:
     async def main() -> None:
         async with Loopback(Answer([first_part(protocol), Stall()], is_chunked=is_chunked)) as server:
             provider = provider_at(protocol, server.url)
@@ -78,7 +78,7 @@ def test_a_reset_in_the_middle_keeps_what_came_and_is_a_broken_connection(protoc
 
 
 @each_protocol
-def test_a_reset_before_any_answer_is_a_broken_connection(protocol: str) -> None:
+def test_connection_reset_before_a_response_is_a_broken_connection(protocol: str) -> None:
     async def main() -> None:
         async with Loopback(Answer([Reset()])) as server:
             provider = provider_at(protocol, server.url)
@@ -92,7 +92,7 @@ def test_a_reset_before_any_answer_is_a_broken_connection(protocol: str) -> None
 
 @each_protocol
 @pytest.mark.parametrize("is_chunked", [True, False])
-def test_an_end_without_a_reason_is_never_success(protocol: str, is_chunked: bool) -> None:
+def test_stream_end_without_a_stop_reason_is_never_a_success(protocol: str, is_chunked: bool) -> None:
     error, events = failure_of(Answer([first_part(protocol)], is_chunked=is_chunked), protocol)
     assert error.kind is ErrorKind.CONNECTION
     assert any(isinstance(event, TextDelta) for event in events)
@@ -100,7 +100,7 @@ def test_an_end_without_a_reason_is_never_success(protocol: str, is_chunked: boo
 
 
 @each_protocol
-def test_a_compressed_stream_that_is_cut_is_a_broken_connection(protocol: str) -> None:
+def test_truncated_compressed_stream_is_a_broken_connection(protocol: str) -> None:
     sent = gzip.compress(stream_of(protocol))
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
     error, _ = failure_of(Answer([sent[: len(sent) // 2]], headers=headers), protocol)
@@ -109,7 +109,7 @@ def test_a_compressed_stream_that_is_cut_is_a_broken_connection(protocol: str) -
 
 @each_protocol
 @pytest.mark.parametrize("stage", ["headers", "first event", "middle"])
-def test_silence_ends_in_a_timeout(protocol: str, stage: str) -> None:
+def test_silent_stream_times_out(protocol: str, stage: str) -> None:
     steps: dict[str, list[Step]] = {
         "headers": [Stall()],
         "first event": [b"\0" if protocol == "bedrock" else b": hello\n\n", Stall()],
@@ -124,7 +124,7 @@ def test_silence_ends_in_a_timeout(protocol: str, stage: str) -> None:
 
 
 @each_protocol_in_text
-def test_comments_end_the_silence(protocol: str) -> None:
+def test_sse_comments_reset_the_timeout(protocol: str) -> None:
     """Each piece comes well within the limit, all of them together do not."""
 
     async def main() -> None:
@@ -141,7 +141,7 @@ def test_comments_end_the_silence(protocol: str) -> None:
 
 
 @each_protocol
-def test_silence_after_the_reason_ends_the_reply_well(protocol: str) -> None:
+def test_silence_after_the_stop_reason_ends_the_reply_normally(protocol: str) -> None:
     sent = stream_of(protocol, "no_metadata" if protocol == "bedrock" else "text").replace(b"data: [DONE]\n\n", b"")
     if protocol == "anthropic":
         sent = sent[: sent.index(b"event: message_stop")]
@@ -157,7 +157,7 @@ def test_silence_after_the_reason_ends_the_reply_well(protocol: str) -> None:
 
 @each_protocol
 @pytest.mark.parametrize("stage", ["headers", "middle"])
-def test_cancelling_closes_the_connection_at_once(protocol: str, stage: str) -> None:
+def test_cancel_closes_the_connection_at_once(protocol: str, stage: str) -> None:
     steps: list[Step] = [Stall()] if stage == "headers" else [first_part(protocol), Stall()]
 
     async def scene(provider: Provider, server: Loopback) -> None:
@@ -177,7 +177,7 @@ def test_cancelling_closes_the_connection_at_once(protocol: str, stage: str) -> 
 
 
 @each_protocol
-def test_a_stream_left_early_is_closed(protocol: str) -> None:
+def test_stream_abandoned_early_is_closed(protocol: str) -> None:
     async def scene(provider: Provider, server: Loopback) -> None:
         stream: Any = provider.stream(request_for(protocol))
         await anext(stream)
@@ -201,7 +201,7 @@ def test_loopback_bypasses_every_proxy(protocol: str, monkeypatch: pytest.Monkey
 
 
 @each_protocol
-def test_a_proxy_that_does_not_answer_is_named_by_its_variable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_proxy_is_named_by_its_variable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
@@ -217,7 +217,7 @@ def test_a_proxy_that_does_not_answer_is_named_by_its_variable(protocol: str, mo
 
 
 @each_protocol
-def test_a_proxy_address_that_is_none_is_one_line(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxy_address_is_a_one_line_error(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "ftp://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
 
@@ -231,7 +231,7 @@ def test_a_proxy_address_that_is_none_is_one_line(protocol: str, monkeypatch: py
 
 
 @each_protocol
-def test_tls_to_a_server_that_speaks_none_is_said_so(protocol: str) -> None:
+def test_tls_to_a_server_without_tls_is_reported(protocol: str) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -249,9 +249,7 @@ def test_tls_to_a_server_that_speaks_none_is_said_so(protocol: str) -> None:
 
 
 @each_protocol
-def test_a_file_of_certificates_that_is_not_there_is_named_by_its_variable(
-    protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_certificate_file_is_named_by_its_variable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
 
     async def main() -> None:

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("way")
         (529, b'{"error":{"message":"Overloaded","type":"overloaded_error"}}', ErrorKind.OVERLOADED),
     ],
 )
-def test_an_error_answer_is_told_by_its_status(protocol: str, status: int, body: bytes, kind: ErrorKind) -> None:
+def test_error_response_is_classified_by_its_status(protocol: str, status: int, body: bytes, kind: ErrorKind) -> None:
     error, events = failure_of(Answer([body], status=status, headers=JSON_HEADERS), protocol)
     assert (error.kind, error.status, events) == (kind, status, [])
     assert error.message.startswith(protocol)
@@ -48,14 +48,14 @@ def test_an_error_answer_is_told_by_its_status(protocol: str, status: int, body:
 
 
 @each_protocol
-def test_a_refused_key_is_named_by_its_variable(protocol: str) -> None:
+def test_refused_key_is_named_by_its_variable(protocol: str) -> None:
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
     error, _ = failure_of(Answer([body], status=401, headers=JSON_HEADERS), protocol)
     assert PROVIDERS[protocol].key_variables[0] in error.message
 
 
 @each_protocol
-def test_a_rate_limit_carries_its_wait_and_the_request_is_sent_once(protocol: str) -> None:
+def test_rate_limit_has_its_wait_and_the_request_is_sent_once(protocol: str) -> None:
     headers = {"retry-after": "7", "x-request-id": "req_1", **JSON_HEADERS}
 
     async def scene(provider: Provider, server: Loopback) -> None:
@@ -69,7 +69,7 @@ def test_a_rate_limit_carries_its_wait_and_the_request_is_sent_once(protocol: st
 
 
 @each_protocol
-def test_an_error_inside_a_200_stream_is_told_by_its_type(protocol: str) -> None:
+def test_error_inside_a_200_stream_is_classified_by_its_type(protocol: str) -> None:
     name = "overloaded_in_stream" if protocol == "anthropic" else "error_in_stream"
     error, events = failure_of(Answer([stream_of(protocol, name)]), protocol)
     assert error.kind is ErrorKind.OVERLOADED
@@ -78,7 +78,7 @@ def test_an_error_inside_a_200_stream_is_told_by_its_type(protocol: str) -> None
 
 
 @each_protocol
-def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(protocol: str) -> None:
+def test_redirect_is_not_followed_and_never_gets_the_key(protocol: str) -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of(protocol)])) as other:
             headers = {"location": f"{other.url}/v1/messages"}
@@ -95,7 +95,7 @@ def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(protocol: str)
 
 
 @each_protocol
-def test_a_web_page_with_status_200_is_no_reply(protocol: str) -> None:
+def test_web_page_with_status_200_is_not_a_reply(protocol: str) -> None:
     answer = Answer([b"\n<!doctype html><title>Sign in</title>"], headers={"content-type": "text/html"})
     error, _ = failure_of(answer, protocol)
     assert error.kind is ErrorKind.BAD_RESPONSE
@@ -103,7 +103,7 @@ def test_a_web_page_with_status_200_is_no_reply(protocol: str) -> None:
 
 
 @each_protocol
-def test_an_error_object_with_status_200_that_is_no_stream_is_an_error(protocol: str) -> None:
+def test_error_object_with_status_200_is_an_error(protocol: str) -> None:
     answer = Answer([b'{"error": {"message": "no such thing", "type": "api_error"}}'], headers=JSON_HEADERS)
     error, _ = failure_of(answer, protocol)
     assert error.kind is ErrorKind.SERVER
@@ -111,7 +111,7 @@ def test_an_error_object_with_status_200_that_is_no_stream_is_an_error(protocol:
 
 
 @each_protocol
-def test_a_host_that_lists_no_models_says_why(protocol: str) -> None:
+def test_host_without_a_model_list_gives_the_reason(protocol: str) -> None:
     async def scene(provider: Provider, _server: Loopback) -> None:
         with pytest.raises(ProviderError) as caught:
             await provider.model_names()

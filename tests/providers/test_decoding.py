@@ -34,7 +34,7 @@ ALL = recordings()
 
 
 @pytest.mark.parametrize("found", ALL, ids=str)
-def test_a_recorded_stream_becomes_its_events(found: Recording) -> None:
+def test_recorded_stream_becomes_its_events(found: Recording) -> None:
     assert replay(found) == (found.events, found.error)
 
 
@@ -45,7 +45,7 @@ def test_a_recorded_stream_becomes_its_events(found: Recording) -> None:
     comment=st.sampled_from(["", ": ping\n\n", ":\r\n\r\n"]),
     cuts=st.lists(st.integers(0, 4000), max_size=20),
 )
-def test_a_stream_cut_at_any_bytes_becomes_the_same_events(
+def test_stream_split_at_any_bytes_gives_the_same_events(
     found: Recording, newline: str, comment: str, cuts: list[int]
 ) -> None:
     sent = as_bytes(found, newline=newline)
@@ -57,7 +57,7 @@ def test_a_stream_cut_at_any_bytes_becomes_the_same_events(
 
 
 @pytest.mark.parametrize("found", [found for found in ALL if found.error is None], ids=str)
-def test_a_healthy_reply_ends_every_block_once_and_then_itself(found: Recording) -> None:
+def test_complete_reply_ends_every_block_once_and_then_itself(found: Recording) -> None:
     begun: list[object] = []
     ended: list[object] = []
     for event in found.events:
@@ -79,7 +79,7 @@ def test_a_healthy_reply_ends_every_block_once_and_then_itself(found: Recording)
 
 
 @pytest.mark.parametrize("found", [found for found in ALL if found.error is None], ids=str)
-def test_a_stream_cut_before_its_reason_is_a_broken_connection(found: Recording) -> None:
+def test_stream_truncated_before_its_stop_reason_is_a_broken_connection(found: Recording) -> None:
     """Take objects off the end until the decoder no longer calls the reply complete."""
     chunks = list(found.chunks)
     while chunks:
@@ -96,7 +96,7 @@ def test_a_stream_cut_before_its_reason_is_a_broken_connection(found: Recording)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_event_that_is_not_json_is_skipped(protocol: str) -> None:
+def test_event_that_is_not_json_is_skipped(protocol: str) -> None:
     found = recording(protocol, "text")
     broken = b'data: {"choices": [{"del\n\n' + b"data: [1, 2]\n\n" + b"data: 7\n\n"
     if protocol == "bedrock":
@@ -105,7 +105,7 @@ def test_an_event_that_is_not_json_is_skipped(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["openai", "openai-responses", "anthropic", "bedrock"])
-def test_the_last_event_of_a_protocol_ends_the_reply_without_a_wait(protocol: str) -> None:
+def test_last_event_of_a_protocol_ends_the_reply_without_a_wait(protocol: str) -> None:
     found, target = recording(protocol, "text"), decoder(protocol)
     for chunk in found.chunks:
         assert not target.is_ended
@@ -116,7 +116,7 @@ def test_the_last_event_of_a_protocol_ends_the_reply_without_a_wait(protocol: st
     assert target.is_ended
 
 
-def test_events_behind_the_end_mark_are_ignored() -> None:
+def test_events_after_the_end_marker_are_ignored() -> None:
     found = recording("openai", "text")
     late = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"late"}}]}\n\n'
     assert replay_bytes("openai", [as_bytes(found), late]) == (found.events, None)
@@ -124,13 +124,13 @@ def test_events_behind_the_end_mark_are_ignored() -> None:
 
 @pytest.mark.parametrize("protocol", SSE_PROTOCOLS)
 @pytest.mark.parametrize("text", ['{"error":{"message":"gone"}}', '{"message":"gone"}', "gone"])
-def test_an_event_named_error_is_an_error_whatever_it_holds(protocol: str, text: str) -> None:
+def test_event_named_error_is_an_error_with_any_data(protocol: str, text: str) -> None:
     with pytest.raises(ProviderError, match="gone") as caught:
         decode_event(SseEvent("error", text), decoder(protocol))
     assert caught.value.kind is ErrorKind.SERVER
 
 
-def test_a_list_of_chunks_is_read_like_the_chunks() -> None:
+def test_list_of_chunks_is_read_like_the_chunks() -> None:
     found = recording("gemini", "text")
     target = decoder("gemini")
     text = "[" + ",".join(as_bytes(found).decode().removeprefix("data: ").strip().split("\n\ndata: ")) + "]"
@@ -138,7 +138,7 @@ def test_a_list_of_chunks_is_read_like_the_chunks() -> None:
     assert [plain(event) for event in [*events, *target.finish()]] == found.events
 
 
-def test_a_field_named_in_config_is_read_as_reasoning() -> None:
+def test_configured_field_is_read_as_reasoning() -> None:
     target = ChatDecoder(ChatQuirks(reasoning_field="thoughts"))
     events = target.feed({"choices": [{"delta": {"thoughts": "Hm", "content": "Yes"}}]})
     assert [plain(event) for event in events[1:]] == [
@@ -162,7 +162,7 @@ def _text_of(events: list[ReplyEvent]) -> str:
         (["\n\n\nNext"], "\nNext"),
     ],
 )
-def test_white_space_taken_off_a_prefill_does_not_come_twice(pieces: list[str], expected: str) -> None:
+def test_white_space_trimmed_from_a_prefill_is_not_repeated(pieces: list[str], expected: str) -> None:
     target = AnthropicDecoder(prefilled_space="\n\n")
     target.feed({"type": "message_start", "message": {"id": "m"}})
     target.feed({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
@@ -176,7 +176,7 @@ def test_white_space_taken_off_a_prefill_does_not_come_twice(pieces: list[str], 
     assert _text_of(events) == expected
 
 
-def test_a_call_whose_block_never_ended_still_has_its_whole_input() -> None:
+def test_call_with_an_open_block_has_its_complete_input() -> None:
     target = AnthropicDecoder()
     target.feed({"type": "message_start", "message": {"id": "m"}})
     block: JsonObject = {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}
@@ -189,7 +189,7 @@ def test_a_call_whose_block_never_ended_still_has_its_whole_input() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("", "")])
-def test_minted_ids_differ_between_replies_of_a_conversation(first: str, second: str) -> None:
+def test_generated_ids_differ_between_replies_of_a_conversation(first: str, second: str) -> None:
     ids: list[str] = []
     for tag, response_id in (("2", first), ("4", second)):
         target = ChatDecoder(tag=tag)

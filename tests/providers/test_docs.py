@@ -9,5 +9,5 @@ from qcode.providers.local import SMALL_WINDOW
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "providers.md").read_text("utf-8")
 
 
-def test_the_page_names_the_window_that_is_warned_about() -> None:
+def test_page_names_the_window_that_causes_a_warning() -> None:
     assert f"Below {SMALL_WINDOW:,} tokens" in PAGE

@@ -50,7 +50,7 @@ CALLED = replace(CASES["calls_and_results"], model="m")
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", CASES)
-def test_a_request_is_encoded_exactly_like_its_snapshot(protocol: str, name: str) -> None:
+def test_request_is_encoded_exactly_like_its_snapshot(protocol: str, name: str) -> None:
     body = encode(protocol, replace(CASES[name], model=MODELS[protocol]))
     path = SNAPSHOTS / protocol / f"{name}.json"
     if IS_UPDATING:
@@ -60,7 +60,7 @@ def test_a_request_is_encoded_exactly_like_its_snapshot(protocol: str, name: str
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_no_snapshot_is_left_behind(protocol: str) -> None:
+def test_every_snapshot_has_a_test_case(protocol: str) -> None:
     assert {path.stem for path in (SNAPSHOTS / protocol).glob("*.json")} == set(CASES)
 
 
@@ -73,7 +73,7 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_anthropic_sdk_accepts_every_body(name: str) -> None:
+def test_anthropic_sdk_accepts_every_body(name: str) -> None:
     from anthropic.types import MessageCreateParams
 
     body = encode_anthropic(replace(CASES[name], model=MODELS["anthropic"]))
@@ -81,7 +81,7 @@ def test_the_anthropic_sdk_accepts_every_body(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_openai_sdk_accepts_every_message(name: str) -> None:
+def test_openai_sdk_accepts_every_message(name: str) -> None:
     from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
     body: dict[str, Any] = dict(encode_chat(replace(CASES[name], model="m"), for_openai()))
@@ -90,7 +90,7 @@ def test_the_openai_sdk_accepts_every_message(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_openai_sdk_accepts_every_item(name: str) -> None:
+def test_openai_sdk_accepts_every_item(name: str) -> None:
     from openai.types.responses import FunctionToolParam, ResponseInputParam
     from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
@@ -101,7 +101,7 @@ def test_the_openai_sdk_accepts_every_item(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_google_sdk_knows_every_field(name: str) -> None:
+def test_google_sdk_accepts_every_field(name: str) -> None:
     from google.genai.types import Content, GenerationConfig, Tool, ToolConfig
 
     body: dict[str, Any] = dict(encode_gemini(replace(CASES[name], model=MODELS["gemini"])))
@@ -124,12 +124,12 @@ def _tail(body: JsonObject) -> JsonObject:
 @pytest.mark.parametrize(
     ("effort", "expected"), [("minimal", "none"), ("none", "none"), ("low", "high"), ("max", "high")]
 )
-def test_mistrals_adjustable_models_know_two_levels(effort: Effort, expected: str) -> None:
+def test_mistral_models_with_effort_have_two_levels(effort: Effort, expected: str) -> None:
     request = replace(PLAIN, model="mistral-small-latest", effort=effort)
     assert encode_chat(request, PROVIDERS["mistral"].quirks)["reasoning_effort"] == expected
 
 
-def test_a_person_who_speaks_behind_results_is_answered_first_where_the_model_wants_that() -> None:
+def test_assistant_message_separates_results_from_user_text_if_the_model_requires_it() -> None:
     steered = replace(CASES["steered_between_steps"], model="devstral-small")
     bridged: Any = encode_chat(steered, COMPATIBLE)
     assert [message["role"] for message in bridged["messages"]][-4:] == ["tool", "tool", "assistant", "user"]
@@ -137,7 +137,7 @@ def test_a_person_who_speaks_behind_results_is_answered_first_where_the_model_wa
     assert [message["role"] for message in plain["messages"]][-3:] == ["tool", "tool", "user"]
 
 
-def test_a_gemini_of_the_third_generation_takes_pictures_inside_a_result() -> None:
+def test_gemini_3_gets_images_inside_a_result() -> None:
     from google.genai.types import Content
 
     body: Any = encode_gemini(replace(CASES["images_in_results"], model="gemini-3-pro"))
@@ -147,7 +147,7 @@ def test_a_gemini_of_the_third_generation_takes_pictures_inside_a_result() -> No
     Content.model_validate(body["contents"][-1])
 
 
-def test_openai_itself_takes_its_own_field_for_the_cap() -> None:
+def test_openai_gets_its_own_field_for_the_cap() -> None:
     own, other = encode_chat(PLAIN, for_openai()), encode_chat(PLAIN, COMPATIBLE)
     assert (own.get("max_completion_tokens"), own.get("max_tokens")) == (8000, None)
     assert (other.get("max_completion_tokens"), other.get("max_tokens")) == (None, 8000)
@@ -166,13 +166,13 @@ def test_openai_itself_takes_its_own_field_for_the_cap() -> None:
         ("mistral", "max", {}),
     ],
 )
-def test_effort_is_set_the_way_a_server_takes_it(provider: str, effort: Effort, expected: JsonObject) -> None:
+def test_effort_is_encoded_as_each_server_expects(provider: str, effort: Effort, expected: JsonObject) -> None:
     body = encode_chat(replace(PLAIN, effort=effort), PROVIDERS[provider].quirks)
     known = {"model", "messages", "stream", "stream_options", "max_tokens"}
     assert {name: value for name, value in body.items() if name not in known} == expected
 
 
-def test_a_prefill_is_marked_the_way_a_server_takes_it() -> None:
+def test_prefill_is_marked_as_each_server_expects() -> None:
     request = replace(CASES["prefill"], model="m", effort=None)
     vllm = encode_chat(request, COMPATIBLE)
     assert (vllm["continue_final_message"], vllm["add_generation_prompt"]) == (True, False)
@@ -182,7 +182,7 @@ def test_a_prefill_is_marked_the_way_a_server_takes_it() -> None:
     assert _tail(encode_chat(request, for_openai())) == {"role": "assistant", "content": "1, 2,\n"}
 
 
-def test_reasoning_goes_back_only_within_the_running_tool_loop_and_only_where_it_is_wanted() -> None:
+def test_reasoning_is_returned_only_in_the_current_tool_loop_and_if_wanted() -> None:
     call = ToolCall("c1", "f", "{}")
     loop = (assistant(Reasoning("Hm."), call), Message("user", (ToolResult("c1", "f", "ok"),)))
     earlier = (user("One."), *loop, assistant(Text("Done.")))
@@ -213,12 +213,12 @@ def test_reasoning_goes_back_only_within_the_running_tool_loop_and_only_where_it
         ("claude-fable-5", "none", {"output_config": {"effort": "low"}}),
     ],
 )
-def test_thinking_is_set_the_way_a_claude_model_takes_it(model: str, effort: Effort, expected: JsonObject) -> None:
+def test_thinking_is_encoded_as_each_claude_model_expects(model: str, effort: Effort, expected: JsonObject) -> None:
     body = encode_anthropic(replace(PLAIN, model=model, effort=effort))
     assert {name: body[name] for name in ("thinking", "output_config") if name in body} == expected
 
 
-def test_a_thinking_budget_fits_under_every_cap() -> None:
+def test_thinking_budget_fits_under_every_cap() -> None:
     for cap in (1, 1024, 2047, 2048, 3000, 8000, 64_000):
         body: dict[str, Any] = dict(
             encode_anthropic(replace(PLAIN, model="claude-sonnet-4-5", effort="max", max_tokens=cap))
@@ -243,7 +243,7 @@ def test_a_thinking_budget_fits_under_every_cap() -> None:
         ("gemma-3-27b-it", "high", None),
     ],
 )
-def test_thinking_is_set_the_way_a_gemini_model_takes_it(
+def test_thinking_is_encoded_as_each_gemini_model_expects(
     model: str, effort: Effort | None, expected: JsonObject | None
 ) -> None:
     body: Any = encode_gemini(replace(PLAIN, model=model, effort=effort))
@@ -266,7 +266,7 @@ def test_thinking_is_set_the_way_a_gemini_model_takes_it(
         ("chatgpt-4o-latest", None, None),
     ],
 )
-def test_reasoning_is_asked_for_the_way_an_openai_model_takes_it(
+def test_reasoning_is_encoded_as_each_openai_model_expects(
     model: str, effort: Effort | None, expected: JsonObject | None
 ) -> None:
     body = encode_responses(replace(PLAIN, model=model, effort=effort))
@@ -276,7 +276,7 @@ def test_reasoning_is_asked_for_the_way_an_openai_model_takes_it(
     assert body.get("include") == (None if refuses else ["reasoning.encrypted_content"])
 
 
-def test_the_responses_api_keeps_nothing_and_gets_no_cap_below_its_smallest() -> None:
+def test_responses_request_is_not_stored_and_has_at_least_the_minimum_cap() -> None:
     assert encode_responses(PLAIN)["store"] is False
     assert encode_responses(replace(PLAIN, max_tokens=1))["max_output_tokens"] == 16
     assert encode_responses(replace(PLAIN, max_tokens=17))["max_output_tokens"] == 17
@@ -298,7 +298,7 @@ def test_the_responses_api_keeps_nothing_and_gets_no_cap_below_its_smallest() ->
         ("meta.llama4-maverick-17b-instruct-v1:0", "high", None),
     ],
 )
-def test_thinking_is_set_the_way_a_bedrock_model_takes_it(
+def test_thinking_is_encoded_as_each_bedrock_model_expects(
     model: str, effort: Effort, expected: JsonObject | None
 ) -> None:
     body = encode_bedrock(replace(PLAIN, model=model, effort=effort))
@@ -315,12 +315,12 @@ def test_thinking_is_set_the_way_a_bedrock_model_takes_it(
         ("meta.llama4-maverick-17b-instruct-v1:0", False),
     ],
 )
-def test_cache_points_go_only_to_bedrock_models_that_take_them(model: str, is_cached: bool) -> None:
+def test_cache_points_are_sent_only_to_bedrock_models_that_accept_them(model: str, is_cached: bool) -> None:
     body = encode_bedrock(replace(CASES["calls_and_results"], model=model))
     assert ("cachePoint" in json.dumps(body)) is is_cached
 
 
-def test_a_bedrock_model_that_takes_plain_results_only_gets_pictures_and_errors_beside_them() -> None:
+def test_bedrock_model_with_text_only_results_gets_images_and_errors_beside_them() -> None:
     body: Any = encode_bedrock(replace(CASES["images_in_results"], model="mistral.mistral-large-2407-v1:0"))
     content = body["messages"][2]["content"]
     assert [block["toolResult"]["content"] for block in content[:2]] == [
@@ -331,7 +331,7 @@ def test_a_bedrock_model_that_takes_plain_results_only_gets_pictures_and_errors_
     assert "status" not in json.dumps(body)
 
 
-def test_gemini_3_gets_a_stand_in_for_a_signature_another_model_did_not_make() -> None:
+def test_gemini_3_gets_a_placeholder_for_a_missing_signature() -> None:
     body: Any = encode_gemini(replace(CALLED, model="gemini-3-pro"))
     calls = [part for part in body["contents"][1]["parts"] if "functionCall" in part]
     assert [call.get("thoughtSignature") for call in calls] == ["skip_thought_signature_validator", None]
@@ -340,7 +340,7 @@ def test_gemini_3_gets_a_stand_in_for_a_signature_another_model_did_not_make() -
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_one_protocol_signed_is_never_sent_to_another(protocol: str) -> None:
+def test_data_signed_by_one_protocol_is_never_sent_to_another(protocol: str) -> None:
     marks = {"anthropic": "EqQB", "gemini": "CoMB", "bedrock": "BqQB", "openai-responses": "gAAA"}
     for source, mark in marks.items():
         body = encode(protocol, replace(CASES[f"thinking_signed_by_{source}"], model=MODELS[protocol]))
@@ -348,7 +348,7 @@ def test_what_one_protocol_signed_is_never_sent_to_another(protocol: str) -> Non
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_signature_of_the_same_shape_from_elsewhere_is_not_taken_for_ones_own(protocol: str) -> None:
+def test_foreign_signature_of_the_same_shape_is_not_accepted(protocol: str) -> None:
     names = ("signature", "data", "thoughtSignature", "redactedContent", "encrypted_content", "id", "phase")
     opaque = Opaque("elsewhere", json.dumps(dict.fromkeys(names, "EqQB")))
     said = assistant(Reasoning("Hm.", opaque), Text("Ok.", opaque), ToolCall("c1", "f", "{}", opaque))
@@ -365,11 +365,11 @@ def test_a_signature_of_the_same_shape_from_elsewhere_is_not_taken_for_ones_own(
         (CASES["plain"], ""),
     ],
 )
-def test_the_white_space_taken_off_a_prefill_is_known(request_: ModelRequest, expected: str) -> None:
+def test_white_space_trimmed_from_a_prefill_is_remembered(request_: ModelRequest, expected: str) -> None:
     assert stripped_prefill(request_) == expected
 
 
-def test_an_id_another_host_made_is_changed_only_where_it_must_be_and_always_alike() -> None:
+def test_foreign_id_is_changed_only_if_needed_and_consistently() -> None:
     assert fit_call_id("call_1", max_length=40) == "call_1"
     assert fit_call_id("Ab3dE6gH9", max_length=9, is_exact=True) == "Ab3dE6gH9"
     for wrong in ("functions.f:0", "x" * 41, "ä", ""):
@@ -409,7 +409,7 @@ class Forgetful(EncodedMessages):
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "openai"])
-def test_a_message_that_was_encoded_before_is_sent_the_same(protocol: str) -> None:
+def test_cached_message_is_sent_unchanged(protocol: str) -> None:
     encoded, sent = EncodedMessages(), []
     for body in grown(protocol, encoded):
         sent.append(encoded.body(body))
@@ -417,7 +417,7 @@ def test_a_message_that_was_encoded_before_is_sent_the_same(protocol: str) -> No
     assert [body.decode() for body in sent] == plain
 
 
-def test_a_message_is_encoded_once_for_a_model_and_forgotten_with_its_conversation() -> None:
+def test_message_is_encoded_once_per_model_and_released_with_its_conversation() -> None:
     encoded, message, count = EncodedMessages(), user("hi"), 0
 
     def encode_one() -> list[Json]:

@@ -102,7 +102,7 @@ _QUOTA_TEXT = "You exceeded your current quota, please check your plan and billi
         (403, {"__type": "AccessDeniedException", "Message": "no"}, ErrorKind.AUTH),
     ],
 )  # fmt: skip
-def test_an_answer_is_told_by_its_status_and_its_words(status: int, body: Json | bytes, kind: ErrorKind) -> None:
+def test_error_is_classified_by_status_and_message(status: int, body: Json | bytes, kind: ErrorKind) -> None:
     error = answer(status, body)
     assert (error.kind, error.status) == (kind, status)
     assert "\n" not in error.message
@@ -130,12 +130,12 @@ def test_an_answer_is_told_by_its_status_and_its_words(status: int, body: Json |
         (google(500, "INTERNAL", "Oops"), ErrorKind.SERVER),
     ],
 )
-def test_an_error_inside_a_stream_is_told_by_its_type(sent: Json, kind: ErrorKind) -> None:
+def test_error_inside_a_stream_is_classified_by_its_type(sent: Json, kind: ErrorKind) -> None:
     assert isinstance(sent, dict)
     assert from_stream(sent).kind is kind
 
 
-def test_a_type_that_only_a_header_names_counts() -> None:
+def test_error_type_in_a_header_is_used() -> None:
     headers = {"x-amzn-errortype": "ModelNotReadyException:http://x.test/doc"}
     error = answer(429, {"message": "wait"}, headers)
     assert (error.kind, error.code, error.message) == (
@@ -145,12 +145,12 @@ def test_a_type_that_only_a_header_names_counts() -> None:
     )
 
 
-def test_a_limit_per_day_of_another_host_stays_one_that_passes() -> None:
+def test_daily_limit_of_another_host_stays_a_rate_limit() -> None:
     text = "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 7m12s."
     assert answer(429, openai(text, "tokens", "rate_limit_exceeded")).kind is ErrorKind.RATE_LIMIT
 
 
-def test_every_error_type_of_the_anthropic_sdk_is_told_apart_from_a_bad_request_by_accident() -> None:
+def test_every_error_type_of_the_anthropic_sdk_is_classified() -> None:
     from typing import get_args
 
     from anthropic.types.shared.error_type import ErrorType
@@ -163,14 +163,14 @@ def test_every_error_type_of_the_anthropic_sdk_is_told_apart_from_a_bad_request_
     }
 
 
-def test_a_refused_key_is_named_by_its_variable_and_never_shown() -> None:
+def test_refused_key_is_named_by_its_variable_and_never_shown() -> None:
     error = answer(401, openai(f"Incorrect API key provided: {KEY}. Find yours at https://acme.test"))
     assert "ACME_API_KEY" in error.message
     assert KEY not in error.message
     assert KEY not in repr(ORIGIN)
 
 
-def test_a_server_that_wants_a_key_where_none_was_sent_is_said_so() -> None:
+def test_missing_key_for_a_server_that_needs_one_is_reported() -> None:
     error = from_answer(ConnectionOrigin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
     assert error.message == (
         "local requires a key: Unauthorized; store one with qcode auth login local, "
@@ -189,33 +189,33 @@ def test_a_server_that_wants_a_key_where_none_was_sent_is_said_so() -> None:
         KEY,
     ],
 )
-def test_whatever_looks_like_a_key_is_taken_out(text: str) -> None:
+def test_key_like_text_is_redacted(text: str) -> None:
     assert redact(f"key {text} is wrong", KEY) == "key *** is wrong"
 
 
-def test_ordinary_words_are_not_taken_for_keys() -> None:
+def test_ordinary_words_are_not_redacted() -> None:
     line = "max_tokens: 65536 > 64000; key_values_1; task-list; sk-1"
     assert redact(line, "") == line
 
 
-def test_the_message_of_a_refused_request_holds_the_servers_words_and_no_number_of_ours() -> None:
+def test_message_of_a_refused_request_quotes_the_server_without_added_numbers() -> None:
     text = "max_tokens: 65536 > 64000, which is the maximum allowed number of output tokens"
     assert answer(400, anthropic("invalid_request_error", text)).message == f"acme refused the request: {text}"
 
 
-def test_the_code_and_parameter_a_server_names_are_kept() -> None:
+def test_error_code_and_parameter_are_kept() -> None:
     error = answer(400, openai("too large", code="integer_above_max_value", param="max_tokens"))
     assert (error.code, error.param) == ("integer_above_max_value", "max_tokens")
 
 
-def test_what_a_router_quotes_from_the_host_behind_it_is_kept() -> None:
+def test_error_of_the_host_behind_a_router_is_kept() -> None:
     body: JsonObject = {
         "error": {"code": 400, "message": "Provider returned error", "metadata": {"raw": "supports at most 16384"}}
     }
     assert "supports at most 16384" in answer(400, body).message
 
 
-def test_a_long_message_is_cut_and_stays_one_line() -> None:
+def test_long_message_is_shortened_to_one_line() -> None:
     message = answer(400, openai("line\nbreak \x1b[31m" + "x" * 5000)).message
     assert len(message) < 700
     assert message.isprintable()
@@ -236,7 +236,7 @@ def test_a_long_message_is_cut_and_stays_one_line() -> None:
         (b"\xff\xfe\x00", "acme: \ufffd\ufffd (502)"),
     ],
 )  # fmt: skip
-def test_a_page_or_an_empty_body_becomes_one_line(body: bytes, expected: str) -> None:
+def test_page_or_an_empty_body_becomes_one_line(body: bytes, expected: str) -> None:
     assert answer(502, body).message == expected
 
 
@@ -255,22 +255,22 @@ def test_a_page_or_an_empty_body_becomes_one_line(body: bytes, expected: str) ->
         ({}, None),
     ],
 )
-def test_the_wait_a_server_asks_for_is_read_as_seconds(headers: dict[str, str], expected: float | None) -> None:
+def test_requested_wait_is_read_in_seconds(headers: dict[str, str], expected: float | None) -> None:
     assert answer(429, b"", headers).retry_after == expected
 
 
-def test_the_wait_inside_a_google_error_is_read() -> None:
+def test_wait_inside_a_google_error_is_read() -> None:
     details: Json = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "23.5s"}
     assert answer(429, google(429, "RESOURCE_EXHAUSTED", _QUOTA_TEXT, details)).retry_after == 23.5
 
 
 @pytest.mark.parametrize("name", ["request-id", "x-request-id", "x-amzn-requestid"])
-def test_the_servers_id_of_the_request_is_kept(name: str) -> None:
+def test_request_id_is_kept(name: str) -> None:
     assert answer(500, b"", {name: "req_1"}).request_id == "req_1"
     assert answer(500, anthropic("api_error", "x")).request_id == "req_9"
 
 
-def test_an_error_of_a_decoder_gets_its_provider_and_keeps_its_facts() -> None:
+def test_error_of_a_decoder_gets_its_provider_and_keeps_its_facts() -> None:
     bare = ProviderError(
         ErrorKind.OVERLOADED, f"too much {KEY}", status=529, retry_after=3, request_id="r", code="c", param="p"
     )

@@ -21,13 +21,13 @@ def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", lim
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_key_the_host_takes_is_accepted_and_the_models_come_with_it(protocol: ProtocolName) -> None:
+def test_accepted_key_gives_the_models(protocol: ProtocolName) -> None:
     with FakeServer(protocol, [], api_key=KEY) as server:
         assert checked(protocol, server.base_url) == KeyCheck("accepted", models=("fake-1", "fake-2"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_key_the_host_refuses_is_refused_and_not_repeated(protocol: ProtocolName) -> None:
+def test_refused_key_is_reported_and_never_shown(protocol: ProtocolName) -> None:
     with FakeServer(protocol, [], api_key="another") as server:
         found = checked(protocol, server.base_url)
     assert found.verdict == "refused"
@@ -35,15 +35,15 @@ def test_a_key_the_host_refuses_is_refused_and_not_repeated(protocol: ProtocolNa
     assert KEY not in found.note
 
 
-def test_a_host_that_cannot_be_reached_says_nothing_about_the_key() -> None:
+def test_unreachable_host_leaves_the_key_unchecked() -> None:
     found = checked("openai", "http://127.0.0.1:9/v1")
     assert found.verdict == "unknown"
     assert "cannot reach openai" in found.note
 
 
-def test_where_the_models_are_public_something_else_is_asked() -> None:
+def test_key_is_checked_by_another_request_if_models_are_public() -> None:
     with FakeServer("openai", []) as server:
-        # The fake serves nothing there; what counts is that the list alone was not taken for an answer.
+        # The fake serves nothing there; the test is that the model list alone does not accept the key.
         assert checked("openrouter", server.base_url, key_path=PROVIDERS["openrouter"].key_path).verdict == "unknown"
         assert checked("openrouter", server.base_url).verdict == "accepted"
 

@@ -41,23 +41,23 @@ def ollama(*shown: Answer, names: tuple[str, ...] = ("nomic-embed-text", "llama3
     return Loopback(json_answer({"models": [{"name": name} for name in names]}), *shown)
 
 
-def test_nobody_listening_costs_no_time() -> None:
+def test_closed_ports_are_skipped_at_once() -> None:
     started = time.monotonic()
     assert found_at({}) is None
     assert time.monotonic() - started < 1
 
 
 @pytest.mark.parametrize("name", ["llamacpp", "vllm", "sglang"])
-def test_the_first_model_that_is_for_chat_is_taken(name: str) -> None:
+def test_first_chat_model_is_chosen(name: str) -> None:
     assert found_at({name: Loopback(models("bge-m3", "text-embedding-3", "qwen3-coder"))}) == (name, "qwen3-coder")
 
 
-def test_an_answer_in_chunks_is_read_like_any_other() -> None:
+def test_chunked_response_is_read() -> None:
     server = Loopback(Answer([b'{"data": [{"id": ', b'"qwen3-coder"}]}'], 200, {"content-type": "application/json"}))
     assert found_at({"vllm": server}) == ("vllm", "qwen3-coder")
 
 
-def test_ollama_is_asked_which_model_can_call_tools() -> None:
+def test_ollama_model_with_tool_support_is_chosen() -> None:
     plain, able = json_answer({"capabilities": ["completion"]}), json_answer({"capabilities": ["completion", "tools"]})
     server = ollama(plain, able, names=("llama3", "qwen3"))
     found = found_at({"ollama": server})
@@ -67,30 +67,30 @@ def test_ollama_is_asked_which_model_can_call_tools() -> None:
     assert found == ("ollama", asked[1])
 
 
-def test_an_ollama_without_a_model_for_tools_is_passed_over() -> None:
+def test_ollama_without_a_tool_model_is_skipped() -> None:
     servers = {"ollama": ollama(json_answer({"capabilities": ["completion"]})), "vllm": Loopback(models("qwen3"))}
     assert found_at(servers) == ("vllm", "qwen3")
 
 
-def test_an_old_ollama_that_lists_no_abilities_gives_its_first_model_for_chat() -> None:
+def test_old_ollama_without_capabilities_gives_its_first_chat_model() -> None:
     assert found_at({"ollama": ollama(json_answer({}, 404))}) == ("ollama", "llama3")
 
 
-def test_lm_studio_says_which_model_can_call_tools() -> None:
+def test_lm_studio_model_with_tool_support_is_chosen() -> None:
     listed = json_answer({"data": [{"id": "a"}, {"id": "b", "capabilities": ["tool_use"]}]})
     assert found_at({"lmstudio": Loopback(listed)}) == ("lmstudio", "b")
 
 
-def test_an_old_lm_studio_gives_its_first_model_for_chat() -> None:
+def test_old_lm_studio_gives_its_first_chat_model() -> None:
     assert found_at({"lmstudio": Loopback(json_answer({}, 404), models("a"))}) == ("lmstudio", "a")
 
 
-def test_ollama_goes_before_the_others() -> None:
+def test_ollama_is_preferred_to_other_servers() -> None:
     servers = {"vllm": Loopback(models("a")), "ollama": ollama(json_answer({"capabilities": ["tools"]}))}
     assert found_at(servers) == ("ollama", "llama3")
 
 
-def test_a_server_that_does_not_answer_in_time_is_passed_over() -> None:
+def test_server_that_does_not_answer_in_time_is_skipped() -> None:
     started = time.monotonic()
     servers = {"ollama": Loopback(Answer([Stall()])), "vllm": Loopback(models("a"))}
     assert found_at(servers, timeout=0.3) == ("vllm", "a")
@@ -108,5 +108,5 @@ def test_a_server_that_does_not_answer_in_time_is_passed_over() -> None:
         models(),
     ],
 )
-def test_something_else_on_the_port_is_no_model_server(answer: Answer) -> None:
+def test_other_server_on_the_port_is_not_a_model_server(answer: Answer) -> None:
     assert found_at({"llamacpp": Loopback(answer)}) is None

@@ -115,9 +115,7 @@ OLLAMA_PS: Json = {"models": [{"name": "qwen3:latest", "model": "qwen3:latest", 
         ({"/v1/models": listed("someone", context_window=9000)}, 9000, ["GET /v1/models"], "larger context"),
     ],
 )  # fmt: skip
-def test_each_kind_of_server_is_asked_in_its_own_words(
-    routes: Routes, tokens: int, asked: list[str], advice: str
-) -> None:
+def test_each_server_type_gets_its_own_request(routes: Routes, tokens: int, asked: list[str], advice: str) -> None:
     server = Server(routes)
     (found,) = asked_of(server)
     assert found is not None
@@ -137,36 +135,36 @@ def test_each_kind_of_server_is_asked_in_its_own_words(
         ),
     ],
 )
-def test_a_server_whose_kind_is_known_is_asked_at_once(provider: str, routes: Routes, first: str) -> None:
+def test_server_of_known_type_gets_only_its_request(provider: str, routes: Routes, first: str) -> None:
     server = Server(routes)
     assert tokens_of(server, provider) == 8192
     assert server.asked == [first]
 
 
-def test_a_server_that_says_nothing_known_gets_one_question_and_no_second() -> None:
+def test_unrecognized_server_gets_only_one_request() -> None:
     server = Server({"/v1/models": listed("acme")})
     assert asked_of(server, times=3) == [None, None, None]
     assert server.asked == ["GET /v1/models"]
 
 
-def test_a_model_that_is_not_loaded_yet_is_asked_about_again() -> None:
+def test_window_of_an_unloaded_model_is_requested_again() -> None:
     server = Server({"/api/ps": {"models": []}, "/api/show": {"parameters": ""}}, {"/api/ps": OLLAMA_PS})
     first, second, third = asked_of(server, "ollama", times=3)
     assert (first, second and second.tokens, third) == (None, 8192, None)
     assert server.asked == ["GET /api/ps", "POST /api/show", "GET /api/ps"]
 
 
-def test_an_adapter_has_the_window_of_its_base_model() -> None:
+def test_adapter_has_the_window_of_its_base_model() -> None:
     rows: list[Json] = [{"id": "base", "owned_by": "vllm", "max_model_len": 8192}, {"id": "lora", "owned_by": "vllm"}]
     assert tokens_of(Server({"/v1/models": {"data": rows}}), model="lora") == 8192
 
 
-def test_an_answer_that_ends_with_its_connection_is_read() -> None:
+def test_response_that_ends_with_its_connection_is_read() -> None:
     assert tokens_of(Server({"/v1/models": listed("vllm", max_model_len=100)}, has_length=False)) == 100
 
 
 @pytest.mark.parametrize("figure", [None, 0, -1, "8192", True, 1e400, [], {}])
-def test_a_figure_that_is_none_counts_for_nothing(figure: Json) -> None:
+def test_invalid_window_is_ignored(figure: Json) -> None:
     assert tokens_of(Server({"/v1/models": listed("vllm", max_model_len=figure)})) is None
 
 
@@ -181,7 +179,7 @@ def test_a_figure_that_is_none_counts_for_nothing(figure: Json) -> None:
         Answer([b"{}"], headers={"content-length": "99999999"}, is_chunked=False),
     ],
 )
-def test_something_else_at_the_address_is_no_window(answer: Answer) -> None:
+def test_other_server_at_the_address_gives_no_window(answer: Answer) -> None:
     async def main() -> LocalWindow | None:
         async with Loopback(answer) as server:
             return await WindowQuestion("mine", f"{server.url}/v1", "m").ask(5)
@@ -189,7 +187,7 @@ def test_something_else_at_the_address_is_no_window(answer: Answer) -> None:
     assert asyncio.run(main()) is None
 
 
-def test_silence_and_absence_cost_no_more_than_the_limit() -> None:
+def test_silent_or_missing_server_costs_at_most_the_time_limit() -> None:
     async def main() -> None:
         started = time.monotonic()
         async with Loopback(Answer([Stall()])) as server:
@@ -201,7 +199,7 @@ def test_silence_and_absence_cost_no_more_than_the_limit() -> None:
     asyncio.run(main())
 
 
-def test_a_window_under_32_thousand_is_small() -> None:
+def test_window_under_32_thousand_is_small() -> None:
     assert [LocalWindow(tokens, "").is_small for tokens in (31_999, 32_000, 32_768)] == [True, False, False]
 
 
@@ -216,5 +214,5 @@ def test_a_window_under_32_thousand_is_small() -> None:
         ("openai", "http://localhost:port/v1", False),
     ],
 )
-def test_only_a_server_of_a_known_kind_is_asked(provider: str, address: str, is_asked: bool) -> None:
+def test_only_servers_of_a_known_type_get_a_request(provider: str, address: str, is_asked: bool) -> None:
     assert can_tell(provider, address) is is_asked

@@ -37,7 +37,7 @@ _SECRETS = ("signature", "thoughtSignature", "encrypted_content")
         ("http://LOCALHOST:8000/v1", "localhost:8000/v1"),
     ],
 )
-def test_a_place_is_the_host_and_path_unless_it_is_the_protocols_own(address: str, place: str) -> None:
+def test_origin_is_host_and_path_unless_it_is_the_official_host(address: str, place: str) -> None:
     assert opaque_origin(address) == place
 
 
@@ -67,7 +67,7 @@ def sources(request: ModelRequest) -> set[str]:
         ("anthropic@evil@gate.test", "gate.test", {"anthropic@evil"}),
     ],
 )
-def test_only_the_marks_of_a_place_reach_its_codec_under_its_name(made_by: str, sent_to: str, left: set[str]) -> None:
+def test_only_opaque_data_of_its_origin_reaches_a_codec(made_by: str, sent_to: str, left: set[str]) -> None:
     """At the protocol's own host the codec itself drops every name but its own."""
     request = ModelRequest("m", "", marked(made_by), (), 100)
     sent = strip_foreign_opaque(request, sent_to)
@@ -75,7 +75,7 @@ def test_only_the_marks_of_a_place_reach_its_codec_under_its_name(made_by: str, 
     assert [message.text for message in sent.messages] == [message.text for message in request.messages]
 
 
-def test_an_event_is_named_after_its_place_and_nothing_else_changes() -> None:
+def test_event_is_tagged_with_its_origin_and_otherwise_unchanged() -> None:
     event = BlockEnded(3, Opaque("gemini", '{"a": 1}'))
     assert tag_opaque(event, "x.test/v1") == BlockEnded(3, Opaque("gemini@x.test/v1", '{"a": 1}'))
     assert tag_opaque(BlockEnded(3), "x.test") == BlockEnded(3)
@@ -92,7 +92,7 @@ def _signed_request(protocol: str, source: str) -> ModelRequest:
 
 
 @pytest.mark.parametrize("protocol", sorted(SIGNATURES))
-def test_a_mark_goes_over_the_wire_to_the_host_that_made_it_only(protocol: str) -> None:
+def test_opaque_data_is_sent_only_to_the_host_that_created_it(protocol: str) -> None:
     token = next(
         value for value in json.loads(SIGNATURES[protocol]).values() if isinstance(value, str) and value != "rs_1"
     )
@@ -115,7 +115,7 @@ def test_a_mark_goes_over_the_wire_to_the_host_that_made_it_only(protocol: str) 
 
 
 @pytest.mark.parametrize("protocol", sorted(SIGNATURES))
-def test_what_a_host_signs_carries_its_place(protocol: str) -> None:
+def test_signed_data_has_its_origin(protocol: str) -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of(protocol, _signed_recording(protocol))])) as server:
             provider = provider_at(protocol, server.url)

@@ -42,12 +42,12 @@ OPENAI = PROVIDERS["openai"]
         f"x-api-key: {KEY}",
     ],
 )
-def test_what_came_along_is_taken_off(pasted: str) -> None:
+def test_text_around_a_pasted_key_is_removed(pasted: str) -> None:
     assert read_key(pasted, OPENAI) == KEY
 
 
 @pytest.mark.parametrize("key", ["YWJjZGVmZ2hpamtsbW5vcA==", "key-id:and-its-secret", "sometoken=", "a/b+c.d~e_f-1"])
-def test_signs_inside_a_key_are_part_of_it(key: str) -> None:
+def test_symbols_inside_a_key_are_kept(key: str) -> None:
     assert read_key(key, OPENAI) == key
 
 
@@ -76,7 +76,7 @@ def test_signs_inside_a_key_are_part_of_it(key: str) -> None:
         ("AIzaSyA0123456789", "key for gemini"),
     ],
 )
-def test_what_cannot_be_a_key_is_refused_without_being_repeated(pasted: str, part: str) -> None:
+def test_invalid_key_is_refused_without_being_shown(pasted: str, part: str) -> None:
     with pytest.raises(ValueError, match=part) as raised:
         read_key(pasted, OPENAI)
     assert "\n" not in str(raised.value)
@@ -84,23 +84,23 @@ def test_what_cannot_be_a_key_is_refused_without_being_repeated(pasted: str, par
     assert "0123456789" not in str(raised.value)
 
 
-def test_behind_an_address_of_ones_own_a_key_may_look_like_any_other() -> None:
+def test_custom_address_accepts_any_key_format() -> None:
     assert read_key("sk-ant-api03-0123456789", OPENAI, "https://gateway.example/v1") == "sk-ant-api03-0123456789"
     lab = custom("lab", "openai", "https://lab.example/v1")
     assert read_key("AIzaSyA0123456789", lab) == "AIzaSyA0123456789"
 
 
-def test_a_server_of_this_machine_may_want_a_short_one() -> None:
+def test_local_server_accepts_a_short_key() -> None:
     assert read_key("abc", PROVIDERS["vllm"]) == "abc"
 
 
-def test_a_provider_of_the_configuration_knows_its_own_variable() -> None:
+def test_configured_provider_has_its_own_variable() -> None:
     lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="LAB_KEY")
     assert read_key(f"LAB_KEY={KEY}", lab) == KEY
 
 
 @given(st.text(max_size=200))
-def test_whatever_is_pasted_is_a_sendable_key_or_refused(pasted: str) -> None:
+def test_any_pasted_text_is_a_valid_key_or_refused(pasted: str) -> None:
     try:
         key = read_key(pasted, OPENAI)
     except ValueError:
@@ -112,7 +112,7 @@ def test_whatever_is_pasted_is_a_sendable_key_or_refused(pasted: str) -> None:
 
 
 @given(st.from_regex(r"[A-Za-z0-9_-]{20,60}", fullmatch=True), st.sampled_from(["{}", ' "{}"\n', "export X_KEY={}"]))
-def test_a_key_of_plain_characters_comes_through_as_it_is(key: str, form: str) -> None:
+def test_plain_key_is_unchanged(key: str, form: str) -> None:
     try:
         assert read_key(form.format(key), OPENAI, "https://gateway.example/v1") == key
     except ValueError as refusal:

@@ -113,7 +113,7 @@ def address_of(row: Row) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_a_host_is_sent_its_own_form(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_has_the_format_of_its_host(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     request = sent(PROVIDERS[row.name], REQUEST, monkeypatch, address_of(row))
     assert request.path == (row.url or "/v1/chat/completions")
     assert request.headers[row.key_header] == row.key
@@ -130,7 +130,7 @@ def test_a_host_is_sent_its_own_form(row: Row, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_a_host_continues_a_message_in_its_own_way(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_continues_a_message_in_its_own_way(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     request = sent(PROVIDERS[row.name], PREFILL, monkeypatch, address_of(row))
     assert request.path == (row.prefill_url or row.url or "/v1/chat/completions")
     body = json.loads(request.body)
@@ -141,7 +141,7 @@ def test_a_host_continues_a_message_in_its_own_way(row: Row, monkeypatch: pytest
     assert marks == ({row.prefilled} if row.prefilled else set())
 
 
-def test_the_table_has_every_host_of_the_protocol() -> None:
+def test_table_has_every_host_of_the_protocol() -> None:
     assert {row.name for row in ROWS} == {spec.name for spec in PROVIDERS.values() if spec.protocol == "openai"}
 
 
@@ -169,27 +169,27 @@ def test_the_table_has_every_host_of_the_protocol() -> None:
         ),
     ],
 )
-def test_an_endpoint_of_azure_is_completed(given: str, environ: dict[str, str], address: str) -> None:
+def test_endpoint_of_azure_is_completed(given: str, environ: dict[str, str], address: str) -> None:
     found, variable = base_url_of(PROVIDERS["azure"], {"AZURE_OPENAI_ENDPOINT": given, **environ})
     assert variable == "AZURE_OPENAI_ENDPOINT"
     assert azure.complete(found) == address
 
 
-def test_a_dated_version_of_azure_names_the_deployment_in_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dated_version_of_azure_names_the_deployment_in_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "http://r.openai.azure.com?api-version=2024-10-21"
     request = sent(PROVIDERS["azure"], replace(REQUEST, model="my gpt"), monkeypatch, address)
     wanted = "http://r.openai.azure.com/openai/deployments/my%20gpt/chat/completions?api-version=2024-10-21"
     assert request.path == wanted
 
 
-def test_a_token_of_entra_goes_as_a_bearer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entra_token_is_sent_as_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "http://r.openai.azure.com"
     request = sent(PROVIDERS["azure"], REQUEST, monkeypatch, address, key_source=azure.TOKEN_VARIABLE)
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert "api-key" not in request.headers
 
 
-def test_an_address_of_azure_under_another_name_is_azure_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_azure_address_under_another_name_is_azure(monkeypatch: pytest.MonkeyPatch) -> None:
     request = sent(PROVIDERS["openai"], REQUEST, monkeypatch, "http://r.openai.azure.com/openai/v1")
     assert request.headers["api-key"] == KEY
     assert "authorization" not in request.headers

@@ -89,7 +89,9 @@ def delay(text: str) -> JsonObject:
         pytest.param(refused(error("Rate limit exceeded")), None, "", id="nothing"),
     ],
 )  # fmt: skip
-def test_end_of_a_limit_is_read_from_every_place(found: ProviderError, seconds: float | None, period: str) -> None:
+def test_end_of_a_limit_is_read_from_every_header_and_message(
+    found: ProviderError, seconds: float | None, period: str
+) -> None:
     assert found.kind is ErrorKind.RATE_LIMIT
     assert found.period == period
     if seconds is None:
@@ -111,11 +113,11 @@ def test_clock_that_differs_from_the_server_is_corrected() -> None:
     [EPOCH - 5, "soon", True, None, 1e400, {"in": 5}],
     ids=["past", "word", "bool", "none", "inf", "object"],
 )
-def test_unusable_time_is_no_time(resets_at: Json) -> None:
+def test_invalid_time_is_ignored(resets_at: Json) -> None:
     assert refused(error(type="usage_limit_reached", resets_at=resets_at)).resets_at is None
 
 
-def test_time_over_35_days_ahead_is_not_believed() -> None:
+def test_time_over_35_days_ahead_is_ignored() -> None:
     far = refused(error(), retry_after=str(36 * 86_400))
     assert (far.retry_after, far.resets_at) == (36 * 86_400, None)
 
@@ -136,7 +138,7 @@ def test_empty_account_has_no_time_to_wait_for(status: int, body: JsonObject) ->
     assert (found.kind, found.resets_at) == (ErrorKind.QUOTA, None)
 
 
-def test_overload_takes_only_the_wait_that_is_asked_for() -> None:
+def test_overload_uses_only_a_requested_wait() -> None:
     found = refused(error("Overloaded"), 529, anthropic_ratelimit_tokens_reset="2026-03-01T12:05:00Z")
     assert (found.kind, found.retry_after) == (ErrorKind.OVERLOADED, None)
     assert refused(error("Overloaded"), 529, retry_after="5").retry_after == 5

@@ -29,7 +29,7 @@ LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_every_built_in_provider_can_be_made(name: str) -> None:
+def test_every_built_in_provider_can_be_created(name: str) -> None:
     spec = PROVIDERS[name]
     assert spec.name == name
     assert spec.protocol in PROTOCOLS
@@ -40,18 +40,18 @@ def test_every_built_in_provider_can_be_made(name: str) -> None:
         assert provider.host == (needed or spec.base_url or name)
 
 
-def test_a_provider_without_an_address_of_its_own_says_how_to_name_one() -> None:
+def test_provider_without_an_address_says_how_to_set_one() -> None:
     with pytest.raises(ProviderError, match="AZURE_OPENAI_ENDPOINT"):
         connect(PROVIDERS["azure"], api_key="k-123456")
 
 
 @pytest.mark.parametrize("name", LOCAL)
-def test_a_local_server_needs_no_key(name: str) -> None:
+def test_local_server_needs_no_key(name: str) -> None:
     assert connect(PROVIDERS[name]).name == name
 
 
 @pytest.mark.parametrize("name", [name for name, spec in PROVIDERS.items() if spec.needs_key])
-def test_a_missing_key_names_the_variables_that_would_supply_it(name: str) -> None:
+def test_missing_key_error_names_the_variables(name: str) -> None:
     with pytest.raises(ProviderError) as caught:
         connect(PROVIDERS[name], base_url=PROVIDERS[name].base_url or "https://r.test/v1")
     assert caught.value.kind is ErrorKind.NO_CREDENTIAL
@@ -59,12 +59,12 @@ def test_a_missing_key_names_the_variables_that_would_supply_it(name: str) -> No
     assert all(variable in caught.value.message for variable in PROVIDERS[name].key_variables)
 
 
-def test_a_provider_at_a_local_address_needs_no_key() -> None:
+def test_provider_at_a_local_address_needs_no_key() -> None:
     assert connect(PROVIDERS["openai"], base_url="http://localhost:9/v1").host == "http://localhost:9/v1"
 
 
 @pytest.mark.parametrize("key", ["sk-ü", "sk a", "sk-a\nb", "sk-\x00"])
-def test_a_key_that_cannot_be_one_is_refused_without_showing_it(key: str) -> None:
+def test_invalid_key_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(ProviderError) as caught:
         connect(PROVIDERS["openai"], api_key=key, key_source="OPENAI_API_KEY")
     assert caught.value.kind is ErrorKind.AUTH
@@ -73,7 +73,7 @@ def test_a_key_that_cannot_be_one_is_refused_without_showing_it(key: str) -> Non
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "not an address"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(ProviderError, match="base URL") as caught:
         connect(PROVIDERS["ollama"], base_url=url)
     assert caught.value.kind is ErrorKind.BAD_REQUEST
@@ -90,11 +90,11 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         ("bedrock", "https://vpce-1.bedrock-runtime.test/", "https://vpce-1.bedrock-runtime.test"),
     ],
 )
-def test_a_base_url_is_what_the_sdk_takes_and_one_with_a_version_works_too(name: str, sent: str, host: str) -> None:
+def test_base_url_works_with_and_without_a_version(name: str, sent: str, host: str) -> None:
     assert connect(PROVIDERS[name], base_url=sent, api_key="k-123456").host == host
 
 
-def test_the_first_variable_that_is_set_supplies_the_key_and_is_named() -> None:
+def test_first_variable_that_is_set_gives_the_key_and_is_named() -> None:
     spec = PROVIDERS["gemini"]
     assert key_of(spec, {"GOOGLE_API_KEY": "b"}) == ("b", "GOOGLE_API_KEY")
     assert key_of(spec, {"GEMINI_API_KEY": "a", "GOOGLE_API_KEY": "b"}) == ("a", "GEMINI_API_KEY")
@@ -118,27 +118,27 @@ def test_both_protocols_of_openai_share_key_and_address() -> None:
         ({"AWS_REGION": "eu-west-1", "AWS_PROFILE": " "}, ""),
     ],
 )
-def test_a_variable_shows_that_amazons_sdk_will_find_credentials(
+def test_variables_show_that_the_amazon_sdk_will_find_credentials(
     environ: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", {"botocore": object()}.get)
     assert credential_of(PROVIDERS["bedrock"], environ) == expected
 
 
-def test_amazons_credentials_choose_nothing_where_its_sdk_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_amazon_credentials_are_ignored_without_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     environ = {"AWS_PROFILE": "work", "ANTHROPIC_API_KEY": "k"}
     assert credential_of(PROVIDERS["bedrock"], environ) == ""
     assert credential_of(PROVIDERS["anthropic"], environ) == "ANTHROPIC_API_KEY"
 
 
-def test_a_profile_is_never_taken_for_a_key() -> None:
+def test_amazon_profile_is_never_treated_as_a_key() -> None:
     """Keys are taken out of everything that is shown or stored; a profile called `default` must not be."""
     assert key_of(PROVIDERS["bedrock"], {"AWS_PROFILE": "default", "AWS_ACCESS_KEY_ID": "AKID"}) == ("", "")
     assert key_of(PROVIDERS["bedrock"], {"AWS_BEARER_TOKEN_BEDROCK": "k"}) == ("k", "AWS_BEARER_TOKEN_BEDROCK")
 
 
-def test_a_bedrock_provider_of_the_config_has_its_own_key_or_amazons_credentials() -> None:
+def test_configured_bedrock_provider_has_its_own_key_or_amazon_credentials() -> None:
     own = custom("work", "bedrock", "", api_key_env="WORK_KEY")
     assert credential_of(own, {"AWS_PROFILE": "x"}) == ""
     chained = custom("work", "bedrock", "")
@@ -147,7 +147,7 @@ def test_a_bedrock_provider_of_the_config_has_its_own_key_or_amazons_credentials
         connect(own)
 
 
-def test_the_address_comes_from_its_variable_or_is_the_built_in_one() -> None:
+def test_address_comes_from_its_variable_or_is_the_default() -> None:
     spec = PROVIDERS["anthropic"]
     assert base_url_of(spec, {"ANTHROPIC_BASE_URL": "http://x"}) == ("http://x", "ANTHROPIC_BASE_URL")
     assert base_url_of(spec, {}) == ("https://api.anthropic.com", "")
@@ -157,17 +157,17 @@ def test_the_address_comes_from_its_variable_or_is_the_built_in_one() -> None:
     ("typed", "expected"),
     [("antropic", "anthropic"), ("OpenAI", "openai"), ("olama", "ollama"), ("lm-studio", "lmstudio"), ("zzzz", "")],
 )
-def test_the_nearest_name_is_offered(typed: str, expected: str) -> None:
+def test_nearest_provider_name_is_suggested(typed: str, expected: str) -> None:
     assert nearest(typed, PROVIDERS) == expected
 
 
-def test_models_are_suggested_by_likeness() -> None:
+def test_models_are_suggested_by_similarity() -> None:
     names = ("claude-sonnet-4-5", "claude-haiku-4-5", "claude-opus-4-6")
     assert similar("claude-sonet-4.5", names)[0] == "claude-sonnet-4-5"
     assert similar("llama", names) == ()
 
 
-def test_the_field_for_the_cap_follows_the_address_unless_it_is_set() -> None:
+def test_cap_field_follows_the_address_unless_configured() -> None:
     spec = PROVIDERS["openai"]
     assert quirks_of(spec, "https://api.openai.com/v1").max_tokens_field == "max_completion_tokens"
     assert quirks_of(spec, "https://me.openai.azure.com/openai/v1").max_tokens_field == "max_completion_tokens"
@@ -178,7 +178,7 @@ def test_the_field_for_the_cap_follows_the_address_unless_it_is_set() -> None:
     assert quirks_of(own, own.base_url).reasoning_field == "why"
 
 
-def test_a_custom_provider_needs_a_key_only_where_it_names_a_variable() -> None:
+def test_custom_provider_needs_a_key_only_if_it_names_a_variable() -> None:
     keyless = custom("mine", "openai", "https://x.test/v1", headers={"authorization": "Bearer t"})
     assert connect(keyless).name == "mine"
     keyed = custom("mine", "anthropic", "https://x.test", api_key_env="MY_KEY")
@@ -187,7 +187,7 @@ def test_a_custom_provider_needs_a_key_only_where_it_names_a_variable() -> None:
         connect(keyed)
 
 
-def test_a_custom_provider_of_a_known_name_keeps_what_is_known_of_it() -> None:
+def test_custom_provider_with_a_known_name_keeps_its_preset() -> None:
     spec = custom("deepseek", "openai", "", api_key_env="MY_KEY")
     assert spec.base_url == PROVIDERS["deepseek"].base_url
     assert spec.quirks == PROVIDERS["deepseek"].quirks
@@ -211,7 +211,7 @@ def test_a_custom_provider_of_a_known_name_keeps_what_is_known_of_it() -> None:
         ("", False, False),
     ],
 )
-def test_loopback_and_local_addresses_are_told_apart(url: str, loopback: bool, local: bool) -> None:
+def test_loopback_and_local_addresses_are_distinguished(url: str, loopback: bool, local: bool) -> None:
     assert (is_loopback(url), is_local(url)) == (loopback, local)
 
 
@@ -221,7 +221,7 @@ def test_local_hosts_may_be_silent_for_longer() -> None:
     assert Connection("x", "https://api.test", timeouts=limits).idle_limit == 9
 
 
-def test_the_default_limits_are_the_documented_ones() -> None:
+def test_default_limits_are_the_documented_ones() -> None:
     limits = Timeouts()
     assert (limits.connect, limits.first_event, limits.idle, limits.idle_local) == (10, 600, 90, 600)
 
@@ -236,17 +236,17 @@ def test_the_default_limits_are_the_documented_ones() -> None:
         ("https://x.test", {}, ""),
     ],
 )
-def test_the_variable_a_proxy_comes_from_is_known(url: str, environ: dict[str, str], expected: str) -> None:
+def test_variable_of_a_proxy_is_known(url: str, environ: dict[str, str], expected: str) -> None:
     assert proxy_variable(url, environ) == expected
 
 
 @pytest.mark.parametrize("url", ["https://x.test/v1", "https://x.test/v1beta/", "https://x.test"])
-def test_a_version_is_taken_off_the_end_of_an_address_only(url: str) -> None:
+def test_version_is_removed_only_from_the_end_of_an_address(url: str) -> None:
     assert strip_version(url) == "https://x.test"
     assert strip_version("https://x.test/v1/proxy") == "https://x.test/v1/proxy"
 
 
-def test_a_connection_never_shows_its_key() -> None:
+def test_connection_never_shows_its_key() -> None:
     connection = Connection("x", "https://x.test", api_key="sk-secret-123", headers={"authorization": "sk-secret-123"})
     assert "sk-secret-123" not in repr(connection)
 
@@ -273,7 +273,7 @@ def _loaded_after(code: str, **environ: str) -> set[str]:
     return loaded
 
 
-def test_importing_and_connecting_loads_no_sdk() -> None:
+def test_import_and_connect_load_no_sdk() -> None:
     code = "\n".join(f"import {module}" for module in _MODULES) + (
         "\nfrom qcode.providers.registry import PROVIDERS, connect"
         "\n[connect(spec, base_url=spec.base_url or 'http://x', api_key='k-123456') for spec in PROVIDERS.values()]"
@@ -281,7 +281,7 @@ def test_importing_and_connecting_loads_no_sdk() -> None:
     assert not _loaded_after(code) & set(SDKS)
 
 
-def test_a_provider_loads_only_its_own_client() -> None:
+def test_provider_loads_only_its_own_client() -> None:
     code = "from qcode.providers.registry import PROVIDERS, connect\nconnect(PROVIDERS['ollama'])"
     loaded = _loaded_after(code)
     assert "qcode.providers.openai.client" in loaded
@@ -298,7 +298,7 @@ def test_a_provider_loads_only_its_own_client() -> None:
         ("bedrock", "botocore"),
     ],
 )
-def test_listing_models_loads_only_the_sdk_of_its_provider_and_keeps_off_the_screen(protocol: str, own: str) -> None:
+def test_listing_models_loads_only_its_sdk_and_prints_nothing(protocol: str, own: str) -> None:
     code = f"""
 import asyncio
 import sys

@@ -140,7 +140,7 @@ def played(protocol: str, events: list[Any]) -> tuple[list[ReplyEvent], Message,
 
 
 @each
-def test_the_search_is_asked_for_in_the_words_of_the_protocol_beside_the_tools(protocol: str) -> None:
+def test_hosted_search_is_requested_beside_the_tools(protocol: str) -> None:
     body = encode(protocol, asking(protocol))
     tools = json.dumps(body["tools"])
     wanted = {
@@ -155,7 +155,7 @@ def test_the_search_is_asked_for_in_the_words_of_the_protocol_beside_the_tools(p
 
 
 @each
-def test_what_was_searched_and_cited_is_told_once_before_the_end(protocol: str) -> None:
+def test_searches_and_citations_are_reported_once_before_the_end(protocol: str) -> None:
     got, message, _, _ = played(protocol, STREAMS[protocol])
     assert got[-2:-1] == [WebSearched((QUERY,), (Source(URL, TITLE),))]
     assert isinstance(got[-1], ReplyEnded)
@@ -167,7 +167,7 @@ def test_what_was_searched_and_cited_is_told_once_before_the_end(protocol: str) 
 
 
 @each
-def test_its_pieces_go_back_as_they_came_and_in_their_place(protocol: str) -> None:
+def test_search_blocks_are_returned_unchanged_in_their_position(protocol: str) -> None:
     _, _, _, body = played(protocol, STREAMS[protocol])
     sent: Any = body
     match protocol:
@@ -182,7 +182,7 @@ def test_its_pieces_go_back_as_they_came_and_in_their_place(protocol: str) -> No
 
 
 @each
-def test_another_host_and_another_protocol_get_none_of_them(protocol: str) -> None:
+def test_search_blocks_are_not_sent_to_another_host_or_protocol(protocol: str) -> None:
     _, message, _, _ = played(protocol, STREAMS[protocol])
     for other in ("anthropic", "openai-responses", "gemini", "openai", "bedrock"):
         text = json.dumps(encode(other, ModelRequest(MODELS[other], "", (user("a"), message, user("b")), (), 1_000)))
@@ -191,7 +191,7 @@ def test_another_host_and_another_protocol_get_none_of_them(protocol: str) -> No
             assert secret not in text
 
 
-def test_a_search_that_was_cut_is_not_sent_back_and_one_that_is_paused_is() -> None:
+def test_truncated_search_is_not_sent_back_and_a_paused_one_is() -> None:
     cut = [*ANTHROPIC[:4], {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, {"type": "message_stop"}]
     text: list[Any] = [
         {"type": "content_block_start", "index": 7, "content_block": {"type": "text", "text": "Let me look."}},

@@ -42,17 +42,17 @@ def data(*texts: str) -> list[SseEvent]:
         (b"", []),
     ],
 )
-def test_events_are_read_by_the_rules_of_the_format(sent: bytes, expected: list[SseEvent]) -> None:
+def test_events_are_parsed_by_the_sse_rules(sent: bytes, expected: list[SseEvent]) -> None:
     assert parse(sent) == expected
     assert parse(*(sent[i : i + 1] for i in range(len(sent)))) == expected
 
 
-def test_only_the_three_line_ends_of_the_format_end_a_line() -> None:
+def test_only_the_three_sse_line_endings_end_a_line() -> None:
     text = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg"
     assert parse(f"data: {text}\n\n".encode()) == data(text)
 
 
-def test_a_line_end_split_between_its_cr_and_lf_is_one_line_end() -> None:
+def test_line_ending_split_between_cr_and_lf_counts_once() -> None:
     assert parse(b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n") == data("a\nb")
 
 
@@ -66,7 +66,7 @@ _LINE = st.one_of(
     newline=st.sampled_from(["\n", "\r\n", "\r"]),
     cuts=st.lists(st.integers(0, 400), max_size=12),
 )
-def test_bytes_cut_anywhere_give_the_same_events(lines: list[str], newline: str, cuts: list[int]) -> None:
+def test_bytes_split_anywhere_give_the_same_events(lines: list[str], newline: str, cuts: list[int]) -> None:
     sent = "".join(line + newline for line in lines).encode("utf-8", "replace")
     edges = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
     assert parse(*(sent[start:end] for start, end in pairwise(edges))) == parse(sent)
@@ -82,7 +82,7 @@ def test_bytes_cut_anywhere_give_the_same_events(lines: list[str], newline: str,
     ],
     ids=["one line", "a line in pieces", "one event of many lines", "a line that ends too late"],
 )
-def test_an_event_larger_than_the_bound_is_an_error(pieces: list[bytes]) -> None:
+def test_event_larger_than_the_bound_is_an_error(pieces: list[bytes]) -> None:
     parser = SseParser(max_event_bytes=100)
     with pytest.raises(ProviderError) as caught:
         for piece in pieces:
@@ -90,7 +90,7 @@ def test_an_event_larger_than_the_bound_is_an_error(pieces: list[bytes]) -> None
     assert caught.value.kind is ErrorKind.BAD_RESPONSE
 
 
-def test_many_small_events_are_not_one_large_one() -> None:
+def test_many_small_events_do_not_exceed_the_bound() -> None:
     parser = SseParser(max_event_bytes=100)
     events = [event for _ in range(50) for event in parser.feed(b"data: " + b"x" * 80 + b"\n\n")]
     assert len(events) == 50

@@ -40,7 +40,7 @@ def test_every_stop_reason_of_the_anthropic_sdk_is_mapped() -> None:
     assert words == anthropic_codec.STOPS.keys()
 
 
-def test_every_finish_reason_of_the_google_sdk_is_mapped_or_known_to_say_nothing() -> None:
+def test_every_finish_reason_of_the_google_sdk_is_mapped_or_listed_as_neutral() -> None:
     from google.genai.types import FinishReason
 
     words = {member.value for member in FinishReason}
@@ -48,7 +48,7 @@ def test_every_finish_reason_of_the_google_sdk_is_mapped_or_known_to_say_nothing
     assert not gemini_codec.STOPS.keys() & gemini_codec.UNKNOWN_STOPS
 
 
-def test_every_end_of_a_response_of_the_openai_sdk_is_mapped_or_known_to_say_nothing() -> None:
+def test_every_response_status_of_the_openai_sdk_is_mapped_or_listed_as_neutral() -> None:
     from openai.types.responses import ResponseStatus
     from openai.types.responses.response import IncompleteDetails
 
@@ -60,7 +60,7 @@ def test_every_end_of_a_response_of_the_openai_sdk_is_mapped_or_known_to_say_not
     assert not responses_codec.STOPS.keys() & responses_codec.UNKNOWN_STOPS
 
 
-def test_every_error_code_of_a_failed_response_is_told() -> None:
+def test_every_error_code_of_a_failed_response_is_classified() -> None:
     from openai.types.responses import ResponseError
 
     codes = set(get_args(ResponseError.model_fields["code"].annotation))
@@ -135,11 +135,11 @@ def _says_something(found: Recording, chunk: JsonObject) -> bool:
         return True
 
 
-def test_every_stop_reason_of_amazons_sdk_is_mapped() -> None:
+def test_every_stop_reason_of_the_amazon_sdk_is_mapped() -> None:
     assert set(_converse("StopReason").enum) == bedrock_codec.STOPS.keys()
 
 
-def test_every_event_of_amazons_sdk_is_read_and_every_exception_told() -> None:
+def test_every_event_of_the_amazon_sdk_is_read_and_every_exception_classified() -> None:
     members = _converse("ConverseStreamOutput").members
     exceptions = {name for name in members if name.endswith("Exception")}
     assert members.keys() - exceptions == {
@@ -191,11 +191,11 @@ def _words(annotation: object) -> Iterator[str]:
         ("whatever", True, StopReason.UNKNOWN),
     ],
 )
-def test_a_word_is_looked_up_in_any_case_and_calls_turn_an_end_into_tool_use(
+def test_stop_reason_is_case_insensitive_and_calls_make_it_tool_use(
     raw: str, has_calls: bool, expected: StopReason
 ) -> None:
     assert normalise_stop(chat_codec.STOPS, raw, has_calls=has_calls) is expected
 
 
-def test_a_failure_in_place_of_a_reason_is_no_reason() -> None:
+def test_failures_and_stop_reasons_of_chat_have_distinct_names() -> None:
     assert not chat_codec.FAILURES.keys() & chat_codec.STOPS.keys()

@@ -60,7 +60,7 @@ def greeting(protocol: str) -> bytes:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_greeting_does_not_end_the_patience_with_a_model_that_thinks(protocol: str) -> None:
+def test_first_event_does_not_shorten_the_timeout_of_a_thinking_model(protocol: str) -> None:
     """Hosts name the model at once; a reasoning model may say nothing for minutes after that."""
     events, error = read(protocol, Timeouts(first_event=0.1, idle=0.01), greeting(protocol))
     assert [type(event) for event in events if not isinstance(event, UsageReported)] == [ReplyStarted]
@@ -69,7 +69,7 @@ def test_a_greeting_does_not_end_the_patience_with_a_model_that_thinks(protocol:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_once_the_model_speaks_silence_is_short(protocol: str) -> None:
+def test_timeout_is_short_after_the_first_text(protocol: str) -> None:
     name = "neither_reason_nor_end_mark" if protocol == "openai" else "broken_off"
     events, error = read(protocol, Timeouts(first_event=5, idle=0.02), as_bytes(recording(protocol, name)))
     assert any(isinstance(event, TextDelta) for event in events)
@@ -78,7 +78,7 @@ def test_once_the_model_speaks_silence_is_short(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_reply_that_is_over_is_not_waited_for(protocol: str) -> None:
+def test_finished_reply_is_not_waited_for(protocol: str) -> None:
     events, error = read(
         protocol, Timeouts(first_event=5, idle=5, trailing=0.02), as_bytes(recording(protocol, "text"))
     )

@@ -11,7 +11,7 @@ import pytest
 from qcode.providers.sdk import run_aside
 
 
-def test_what_the_work_returns_comes_back_and_what_it_raises_is_raised() -> None:
+def test_thread_result_is_returned_and_its_exception_raised() -> None:
     async def main() -> None:
         assert await run_aside(lambda: 7) == 7
         assert await run_aside(lambda: next(iter(nothing), None)) is None
@@ -30,7 +30,7 @@ def exit_with(code: int) -> None:
     raise SystemExit(code)
 
 
-def test_the_loop_runs_on_meanwhile() -> None:
+def test_event_loop_is_not_blocked() -> None:
     async def main() -> None:
         may_end = threading.Event()
         task = asyncio.create_task(run_aside(lambda: may_end.wait(10)))
@@ -41,7 +41,7 @@ def test_the_loop_runs_on_meanwhile() -> None:
     asyncio.run(main())
 
 
-def test_cancelling_ends_the_wait_at_once_and_work_that_ends_later_bothers_nobody() -> None:
+def test_cancel_ends_the_wait_at_once_and_a_late_result_is_ignored() -> None:
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:

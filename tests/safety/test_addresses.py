@@ -28,7 +28,7 @@ from qcode.safety.addresses import UrlTarget, is_global, read_url
         ("::ffff:0:127.0.0.1", False), ("::ffff:0:8.8.8.8", False),
     ],
 )  # fmt: skip
-def test_addresses(address: str, expected: bool) -> None:
+def test_addresses_are_parsed(address: str, expected: bool) -> None:
     assert is_global(ip_address(address)) is expected
 
 
@@ -42,7 +42,7 @@ def test_addresses(address: str, expected: bool) -> None:
         ("HTTPS://a.example", "a.example", 443), ("https://\uff45xample.com/", "example.com", 443),
     ],
 )  # fmt: skip
-def test_public_places(url: str, host: str, port: int) -> None:
+def test_public_addresses_are_allowed(url: str, host: str, port: int) -> None:
     found = read_url(url)
     assert isinstance(found, UrlTarget), found
     assert (found.host, found.port, found.is_public) == (host, port, True)
@@ -60,7 +60,7 @@ def test_public_places(url: str, host: str, port: int) -> None:
         "https://[v1.x]/", "https://[a.example]/", "https://[1.2.3.4]/", "https://1.2.3/", "https://1.2.3.4.5/", "https://256.1.1.1/",
     ],
 )  # fmt: skip
-def test_what_is_never_fetched(url: str) -> None:
+def test_unsupported_addresses_are_never_fetched(url: str) -> None:
     assert isinstance(read_url(url), str)
 
 
@@ -73,7 +73,7 @@ def test_what_is_never_fetched(url: str) -> None:
         "http://127.0.0.1./", "http://\uff11\uff12\uff17.0.0.1/", "http://127\u30020\u30020\u30021/",
     ],
 )  # fmt: skip
-def test_private_places(url: str) -> None:
+def test_private_addresses_are_recognized(url: str) -> None:
     found = read_url(url)
     assert isinstance(found, UrlTarget), found
     assert not found.is_public

@@ -111,7 +111,7 @@ def test_parse_of_three_thousand_pumps_within_the_limits_takes_under_50_ms() -> 
     assert not slow
 
 
-def test_command_of_every_day_is_within_the_limits() -> None:
+def test_common_command_is_within_the_limits() -> None:
     lines = [
         line for name in ("daily", "reading", "asking") for line in (DATA / f"{name}.txt").read_text().splitlines()
     ]
@@ -140,7 +140,7 @@ def test_text_past_a_limit_is_named(text: str, why: str) -> None:
     assert (why in found) if why else not found
 
 
-def test_limits_are_checked_in_no_time_on_a_megabyte() -> None:
+def test_limits_are_checked_quickly_on_a_megabyte() -> None:
     started = time.thread_time()
     assert check_bounds("(" * 1_000_000)
     assert time.thread_time() - started < 0.05

@@ -24,7 +24,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e
 
 
 class Spy:
-    """A listener for a pyte stream that keeps the names of what a terminal was told to do."""
+    """A listener for a pyte stream that records the names of the terminal commands."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -40,14 +40,14 @@ class Spy:
 @example("\x1b]52;c;QQ==\x07after")
 @example("\x9b31mred")
 @example("a\x1b[3")
-def test_a_terminal_only_prints_what_was_cleaned(text: str) -> None:
+def test_terminal_only_prints_cleaned_text(text: str) -> None:
     spy = Spy()
     pyte.Stream(spy).feed(clean(text))  # type: ignore[arg-type]  # a listener need not be a whole screen
     assert spy.seen <= {"draw", "linefeed", "tab"}
 
 
 @given(FOREIGN)
-def test_nothing_unsafe_is_left_and_cleaning_twice_changes_nothing(text: str) -> None:
+def test_cleaned_text_is_safe_and_cleaning_is_idempotent(text: str) -> None:
     cleaned = clean(text)
     assert UNSAFE.search(cleaned) is None
     assert clean(cleaned) == cleaned
@@ -55,7 +55,7 @@ def test_nothing_unsafe_is_left_and_cleaning_twice_changes_nothing(text: str) ->
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cs", "Cf"])))
-def test_ordinary_text_is_the_same_object(text: str) -> None:
+def test_ordinary_text_is_returned_as_the_same_object(text: str) -> None:
     assert clean(text) is text
 
 
@@ -76,5 +76,5 @@ def test_ordinary_text_is_the_same_object(text: str) -> None:
         ("tab\tand\nnewline \U0001f469\u200d\U0001f4bb é", "tab\tand\nnewline \U0001f469\u200d\U0001f4bb é"),
     ],
 )
-def test_known_sequences(foreign: str, shown: str) -> None:
+def test_known_escape_sequences_are_removed(foreign: str, shown: str) -> None:
     assert clean(foreign) == shown

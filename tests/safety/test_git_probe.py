@@ -1,4 +1,4 @@
-"""What the probe finds out about real repositories: where they lie, what they set, and which secrets they hold."""
+"""The probe on real repositories: their location, their settings, and the secrets that they contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qcode.safety import git_repository, protected_paths
 from qcode.safety.git_repository import GitConfig
 from qcode.safety.probes import Repository, Tracked
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.git import GitUse, Kind, read_git, repository_complaint, secrets_complaint, settle
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
 from tests.safety.shell.git_scratch import HARMLESS_SETTINGS, PATH, make_scratch, run_git
 from tests.safety.shell.strace import observe, require_strace
 
@@ -89,7 +89,7 @@ def reason(root: Path, command: str, found: GitConfig | None = None) -> str:
     def kind(path: str) -> Kind:
         return "file" if (root / path).is_file() else "folder" if (root / path).is_dir() else ""
 
-    return why_not(settle(use, kind), (found or probe(root))())
+    return why_not(classify_operands(use, kind), (found or probe(root))())
 
 
 def test_files_of_the_index_and_those_with_protected_names_are_listed(repo: Path) -> None:
@@ -104,7 +104,7 @@ def test_files_of_the_index_and_those_with_protected_names_are_listed(repo: Path
     assert tracked.files == {"a.py", "src/b.py"}
 
 
-def test_untracked_secret_is_none_of_git(repo: Path) -> None:
+def test_untracked_secret_is_not_listed(repo: Path) -> None:
     (repo / ".env").write_text("KEY=1\n")
     assert secrets_of(probe(repo)) == ()
     assert probe(repo)().find_history_secrets() == ()
@@ -215,9 +215,7 @@ def in_packed_refs(root: Path) -> None:
         in_the_stash, in_an_older_stash, in_what_was_fetched, in_another_work_tree, in_packed_refs,
     ],
 )  # fmt: skip
-def test_secret_that_any_commit_holds_is_found_also_by_a_probe_that_looked_before(
-    make: Callable[[Path], None], repo: Path
-) -> None:
+def test_secret_in_any_commit_is_found_by_a_new_and_a_cached_probe(make: Callable[[Path], None], repo: Path) -> None:
     before = probe(repo)
     assert before().find_history_secrets() == ()
     make(repo)
@@ -226,7 +224,7 @@ def test_secret_that_any_commit_holds_is_found_also_by_a_probe_that_looked_befor
 
 
 @pytest.mark.parametrize("is_annotated", [False, True])
-def test_a_tag_of_a_file_does_not_hide_its_name(repo: Path, is_annotated: bool) -> None:
+def test_tag_of_a_blob_does_not_hide_its_name(repo: Path, is_annotated: bool) -> None:
     commit(repo, ".env")
     before = probe(repo)
     git(repo, "tag", *(("-a", "-m", "x") if is_annotated else ()), "note", "HEAD:.env")
@@ -237,7 +235,7 @@ def test_a_tag_of_a_file_does_not_hide_its_name(repo: Path, is_annotated: bool) 
     assert before().find_history_secrets() == (".env",)
 
 
-def test_a_tag_of_a_file_that_holds_no_secret_does_not_ask(repo: Path) -> None:
+def test_tag_of_a_harmless_blob_does_not_ask(repo: Path) -> None:
     git(repo, "tag", "public-key", "HEAD:a.py")
     git(repo, "tag", "-a", "-m", "x", "v1")
     git(repo, "tag", "tree", "HEAD^{tree}")
@@ -245,7 +243,7 @@ def test_a_tag_of_a_file_that_holds_no_secret_does_not_ask(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["FETCH_HEAD", "logs/refs/tags/note"])
-def test_a_file_that_only_a_reflog_or_a_head_names_counts_as_a_secret(repo: Path, place: str) -> None:
+def test_secret_named_only_by_a_reflog_or_head_is_found(repo: Path, place: str) -> None:
     blob, head = git(repo, "rev-parse", "HEAD:a.py").strip(), git(repo, "rev-parse", "HEAD").strip()
     git(repo, "tag", "note")
     path = repo / ".git" / place
@@ -281,7 +279,7 @@ def test_history_that_was_removed_is_searched_from_the_start(repo: Path) -> None
     assert found().find_history_secrets() == (".env",)
 
 
-def test_no_answer_in_time_is_none(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_git_gives_no_answer(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = probe(repo)()
     monkeypatch.setattr(git_repository, "_TIMEOUT_S", 0.0)
     assert found.find_tracked() is None
@@ -348,7 +346,7 @@ def test_folder_without_a_repository_is_seen_until_there_is_one(tmp_path: Path) 
     assert found().is_present
 
 
-def test_file_that_leads_to_a_repository_elsewhere_asks(repo: Path, tmp_path: Path) -> None:
+def test_git_file_that_points_to_another_repository_asks(repo: Path, tmp_path: Path) -> None:
     thief = tmp_path / "thief"
     thief.mkdir()
     (thief / ".git").write_text(f"gitdir: {repo}/.git\n")
@@ -490,7 +488,7 @@ def test_diff_program_of_the_user_asks(repo: Path) -> None:
         ("user.name", "Me", False),
     ],
 )
-def test_credentials_are_told_from_names_of_users(name: str, value: str, is_credential: bool, repo: Path) -> None:
+def test_credentials_are_distinguished_from_user_names(name: str, value: str, is_credential: bool, repo: Path) -> None:
     git(repo, "config", name, value)
     found = probe(repo)()
     assert (found.complaint, found.has_credentials) == ("", is_credential)
@@ -520,7 +518,7 @@ def test_tracked_secret_asks_before_it_could_be_shown_and_only_then(repo: Path) 
         assert reason(repo, command) == "", command
 
 
-def test_secret_that_was_removed_asks_only_for_what_shows_the_history(repo: Path) -> None:
+def test_removed_secret_asks_only_for_commands_that_show_the_history(repo: Path) -> None:
     commit(repo, ".env")
     git(repo, "rm", "-q", ".env")
     git(repo, "commit", "-q", "-m", "gone")
@@ -547,7 +545,7 @@ def test_every_command_asks_outside_a_repository(command: str, tmp_path: Path) -
     assert "no repository" in reason(folder, command)
 
 
-def test_default_is_a_repository_without_anything_to_worry_about() -> None:
+def test_default_is_a_clean_repository() -> None:
     use = read_git((Word("show"),), ())
     assert isinstance(use, GitUse)
     assert why_not(use, Repository()) == ""

@@ -1,4 +1,4 @@
-"""What bash and git say when they are asked: with the real programs, and repositories that try to run something."""
+"""The checks that run bash and git, with the real programs and repositories that try to run something."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def _look(root: Path, **env: str) -> GitConfig:
 
 
 @pytest.mark.parametrize("command", ["ls", "ls | wc", "cat <<'E'\n$x\nE", "if true; then ls; fi", "echo 'a\nb'"])
-def test_bash_takes_whole_commands(command: str) -> None:
+def test_bash_accepts_complete_commands(command: str) -> None:
     assert BashSyntax(PATH, ())(command) == ""
 
 
 @pytest.mark.parametrize("command", ["ls &&", "ls |", "echo 'x", "if true; then ls", "ls )", "((", "case x in"])
-def test_bash_refuses_broken_commands(command: str) -> None:
+def test_bash_refuses_incomplete_commands(command: str) -> None:
     assert "syntax" in BashSyntax(PATH, ())(command)
 
 
-def test_bash_runs_nothing_of_what_it_is_asked_about(tmp_path: Path) -> None:
+def test_syntax_check_runs_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     assert BashSyntax(PATH, ())(f"touch {mark}; $(touch {mark})") == ""
     assert not mark.exists()
 
 
-def test_a_bash_of_the_workspace_is_not_asked_and_none_at_all_asks(tmp_path: Path) -> None:
+def test_bash_of_the_workspace_is_not_run_and_a_missing_bash_asks(tmp_path: Path) -> None:
     own = tmp_path / "bin"
     own.mkdir()
     mark = tmp_path / "mark"
@@ -63,12 +63,12 @@ def test_a_bash_of_the_workspace_is_not_asked_and_none_at_all_asks(tmp_path: Pat
     assert "not found" in BashSyntax("", (Path("/"),))("ls")
 
 
-def test_a_program_that_waits_is_ended() -> None:
+def test_hanging_program_is_killed() -> None:
     with pytest.raises(Unavailable, match="too long"):
         run(("/bin/sleep", "60"), {"PATH": PATH}, 0.05)
 
 
-def test_a_plain_repository_is_clean(repo: Path) -> None:
+def test_plain_repository_is_clean(repo: Path) -> None:
     _git(repo, "config", "remote.origin.url", "https://host.example/x.git")
     _git(repo, "config", "core.hooksPath", ".husky")
     seen = _look(repo)()
@@ -87,7 +87,7 @@ def test_a_plain_repository_is_clean(repo: Path) -> None:
         ("extensions.partialClone", "x"), ("core.worktree", "/"), ("pager.log", "x"), ("something.new", "x"),
     ],
 )  # fmt: skip
-def test_a_setting_that_could_start_a_program_makes_git_ask(name: str, value: str, repo: Path) -> None:
+def test_setting_that_could_start_a_program_makes_git_ask(name: str, value: str, repo: Path) -> None:
     look = _look(repo)
     assert look().complaint == ""
     _git(repo, "config", name, value)
@@ -97,7 +97,7 @@ def test_a_setting_that_could_start_a_program_makes_git_ask(name: str, value: st
     assert look().complaint == ""
 
 
-def test_an_included_file_counts_and_its_change_is_seen(repo: Path) -> None:
+def test_included_file_counts_and_its_change_is_detected(repo: Path) -> None:
     (repo / "more").write_text("[user]\nname = a\n")
     _git(repo, "config", "include.path", "../more")
     look = _look(repo)
@@ -106,7 +106,7 @@ def test_an_included_file_counts_and_its_change_is_seen(repo: Path) -> None:
     assert "fsmonitor" in look().complaint
 
 
-def test_a_diff_program_of_the_person_asks_too(repo: Path) -> None:
+def test_diff_program_of_the_user_asks(repo: Path) -> None:
     (repo.parent / ".gitconfig").write_text("[diff]\nexternal = difft\n[core]\npager = delta\n")
     assert "diff.external" in _look(repo)().complaint
     (repo.parent / ".gitconfig").write_text('[core]\npager = delta\n[filter "lfs"]\nclean = git-lfs clean -- %f\n')
@@ -118,7 +118,7 @@ def test_credentials_in_the_configuration_are_found(repo: Path) -> None:
     assert _look(repo)().has_credentials
 
 
-def test_other_repositories_inside_are_found(repo: Path) -> None:
+def test_nested_repositories_are_found(repo: Path) -> None:
     inner = repo / "inner"
     inner.mkdir()
     _git(inner, "init", "-q")
@@ -127,7 +127,7 @@ def test_other_repositories_inside_are_found(repo: Path) -> None:
     assert _look(repo)().has_submodules
 
 
-def test_a_look_is_kept_until_a_file_changes(repo: Path, tmp_path: Path) -> None:
+def test_probe_result_is_cached_until_a_file_changes(repo: Path, tmp_path: Path) -> None:
     counter = tmp_path / "bin"
     counter.mkdir()
     (counter / "git").write_text(f'#!/bin/sh\necho x >> {tmp_path}/count\nexec /usr/bin/git "$@"\n')
@@ -145,7 +145,7 @@ def test_a_look_is_kept_until_a_file_changes(repo: Path, tmp_path: Path) -> None
     assert (tmp_path / "count").read_text() == first * 2
 
 
-def test_no_git_of_the_workspace_is_asked(repo: Path) -> None:
+def test_git_of_the_workspace_is_never_run(repo: Path) -> None:
     (repo / "git").write_text(f"#!/bin/sh\ntouch {repo}/mark\n")
     (repo / "git").chmod(0o755)
     assert GitConfig(repo, {"PATH": str(repo), "HOME": "/"})().complaint
@@ -154,7 +154,7 @@ def test_no_git_of_the_workspace_is_asked(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["core.fsmonitor", "core.hooksPath", "core.pager"])
-def test_the_overrides_hold_against_a_configuration_that_changed_after_the_look(name: str, repo: Path) -> None:
+def test_overrides_apply_to_a_configuration_changed_after_the_probe(name: str, repo: Path) -> None:
     trap = repo / "trap"
     trap.mkdir()
     for hook in ("run", "post-index-change", "fsmonitor-watchman"):

@@ -165,7 +165,7 @@ def test_any_names_of_any_kind_get_the_verdict_of_their_paths(
         shutil.rmtree(place)
 
 
-def test_ordinary_files_and_folders_are_decided_together(home: Path) -> None:
+def test_ordinary_files_and_folders_are_judged_together(home: Path) -> None:
     src = home / "repo/src"
     kinds = {kind: f"ordinary_{number}.py" for number, kind in enumerate(KINDS)}
     for kind, name in kinds.items():
@@ -181,11 +181,11 @@ def test_ordinary_files_and_folders_are_decided_together(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["module_1.py", "README.md", "Makefile", "a-b", "x", "_", "test_x.spec.ts", "LICENSE"])
-def test_the_usual_names_of_a_project_are_ordinary(name: str) -> None:
+def test_common_project_names_are_ordinary(name: str) -> None:
     assert is_ordinary_name(name)
 
 
-def test_a_file_that_becomes_a_key_is_found_again(home: Path) -> None:
+def test_file_that_becomes_a_key_is_detected(home: Path) -> None:
     src, names = home / "repo/src", [f"module_{number}.py" for number in range(6)]
     for name in names:
         make_file(src / name)
@@ -200,7 +200,7 @@ def test_a_file_that_becomes_a_key_is_found_again(home: Path) -> None:
     assert judge.judge(f"src/{names[2]}", "read").verdict == "ask"
 
 
-def test_a_file_that_was_written_a_moment_ago_is_not_remembered(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recently_written_file_is_not_cached(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     src, names = home / "repo/src", [f"module_{number}.py" for number in range(6)]
     for name in names:
         make_file(src / name)

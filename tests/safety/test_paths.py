@@ -1,4 +1,4 @@
-"""The path layer: calibration rows, and promises that hold for paths nobody listed."""
+"""The path layer: calibration rows, and promises that apply to any other path."""
 
 from __future__ import annotations
 
@@ -135,20 +135,20 @@ def test_calibration_rows(row: dict[str, str], machine: Machine) -> None:
         ("/", "ask", "deny"),
     ],
 )
-def test_protected_names_and_places(path: str, read: str, write: str, machine: Machine) -> None:
+def test_protected_names_and_paths(path: str, read: str, write: str, machine: Machine) -> None:
     if path.startswith("deploy/"):
         machine.add(path)
     assert machine.verdicts(path) == (read, write)
 
 
-def test_protected_places_hold_when_the_workspace_is_the_home(machine: Machine) -> None:
+def test_protected_paths_apply_if_the_workspace_is_the_home(machine: Machine) -> None:
     at_home = Machine(machine.home, machine.home)
     assert at_home.verdicts(".ssh/id_rsa") == ("deny", "deny")
     assert at_home.verdicts(".bashrc") == ("ask", "deny")
     assert at_home.verdicts("project/main.py") == ("allow", "allow")
 
 
-def test_the_stricter_of_a_link_and_its_target_counts(machine: Machine) -> None:
+def test_stricter_verdict_of_a_link_and_its_target_counts(machine: Machine) -> None:
     machine.add(".env")
     (machine.root / "innocent.txt").symlink_to(".env")
     (machine.root / "AGENTS.md").symlink_to("src/app.py")
@@ -158,7 +158,7 @@ def test_the_stricter_of_a_link_and_its_target_counts(machine: Machine) -> None:
     assert machine.verdicts("inside") == ("allow", "allow")
 
 
-def test_a_link_through_the_kernel_is_denied_even_if_it_ends_inside(machine: Machine) -> None:
+def test_link_through_proc_is_denied_even_if_it_ends_inside(machine: Machine) -> None:
     (machine.root / "way").symlink_to("/proc/self/root")
     assert machine.verdicts(f"way{machine.root}/src/app.py") == ("deny", "deny")
 
@@ -192,14 +192,14 @@ def test_pipes_and_sockets_are_denied(machine: Machine) -> None:
     assert machine.verdicts("sock") == ("deny", "deny")
 
 
-def test_a_private_key_is_known_by_its_content(machine: Machine) -> None:
+def test_private_key_is_recognized_by_its_content(machine: Machine) -> None:
     machine.add("notes.txt", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n")
     machine.add("about.md", "A file that says -----BEGIN OPENSSH PRIVATE KEY----- somewhere.\n")
     assert machine.verdicts("notes.txt") == ("ask", "ask")
     assert machine.verdicts("about.md") == ("allow", "allow")
 
 
-def test_added_folders_are_as_good_as_the_workspace(machine: Machine, tmp_path: Path) -> None:
+def test_added_folders_are_judged_like_the_workspace(machine: Machine, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     assert machine.verdicts(f"{other}/x.py") == ("ask", "ask")
@@ -208,7 +208,7 @@ def test_added_folders_are_as_good_as_the_workspace(machine: Machine, tmp_path: 
     assert machine.verdicts(f"{other}/.env", added=(other,)) == ("ask", "ask")
 
 
-def test_a_workspace_may_be_named_through_a_link(machine: Machine, tmp_path: Path) -> None:
+def test_workspace_may_be_named_through_a_link(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "short").symlink_to(machine.root)
     linked = Machine(tmp_path / "short", machine.home)
     assert linked.verdicts("src/app.py") == ("allow", "allow")
@@ -228,7 +228,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=8).map("/".join), st.sampled_from(["read", "write"]))
-def test_any_text_has_a_verdict_and_leaving_is_never_allowed(path: str, access: Access) -> None:
+def test_any_path_has_a_verdict_and_none_outside_is_allowed(path: str, access: Access) -> None:
     root = Path("/nowhere/repo")
     verdict = judge_path(path, root, (), access, home=Path("/nowhere/home"))
     assert verdict.verdict in ("allow", "ask", "deny")
@@ -242,7 +242,7 @@ PARTS = st.sampled_from(["a", "b", "f", "to_a", "to_f", "out", "loop", "gone", "
 
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(PARTS, min_size=1, max_size=5)), min_size=1, max_size=8))
-def test_a_folder_that_is_followed_once_gives_the_same_trails(
+def test_cached_folder_resolution_gives_the_same_paths(
     tmp_path_factory: pytest.TempPathFactory, paths: list[tuple[bool, list[str]]]
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "followed"

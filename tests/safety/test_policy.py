@@ -47,7 +47,7 @@ def _shell(policy: Policy, command: str) -> str:
         ("bypass", "allow", "allow", "allow", "allow"),
     ],
 )
-def test_modes(mode: ApprovalMode, read: str, edit: str, look: str, run: str, repo: Path) -> None:
+def test_modes_decide_calls(mode: ApprovalMode, read: str, edit: str, look: str, run: str, repo: Path) -> None:
     policy = policy_for(repo, NO_SANDBOX, mode=mode)
     assert policy.judge(spec_of("read"), EDIT).verdict == read
     assert policy.judge(spec_of("grep"), {"pattern": "x"}).verdict == read
@@ -59,7 +59,7 @@ def test_modes(mode: ApprovalMode, read: str, edit: str, look: str, run: str, re
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_untrusted_folder_asks_for_everything_but_reading(mode: ApprovalMode, repo: Path) -> None:
+def test_untrusted_folder_asks_for_everything_but_reading(mode: ApprovalMode, repo: Path) -> None:
     policy = _policy(repo, mode, is_trusted=False, allow=["shell", "edit"])
     assert policy.judge(spec_of("read"), EDIT).verdict == "allow"
     expected = "deny" if mode == "plan" else "ask"
@@ -71,7 +71,7 @@ def test_an_untrusted_folder_asks_for_everything_but_reading(mode: ApprovalMode,
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_path_layer_holds_in_every_mode(mode: ApprovalMode, repo: Path) -> None:
+def test_path_verdicts_apply_in_every_mode(mode: ApprovalMode, repo: Path) -> None:
     policy = _policy(repo, mode, allow=["edit", "read"])
     assert policy.judge(spec_of("write"), {"path": ".git/hooks/pre-commit"}).verdict == "deny"
     assert policy.judge(spec_of("read"), {"path": "~/.ssh/id_rsa"}).verdict == "deny"
@@ -82,7 +82,7 @@ def test_the_path_layer_holds_in_every_mode(mode: ApprovalMode, repo: Path) -> N
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_deny_rule_holds_in_every_mode_and_against_allow(mode: ApprovalMode, repo: Path) -> None:
+def test_deny_rule_applies_in_every_mode_and_overrides_allow(mode: ApprovalMode, repo: Path) -> None:
     rules: dict[str, list[str]] = {
         "deny": ["shell(rm *)", "edit(src/**)", "read(private/**)"],
         "allow": ["shell", "edit", "read"],
@@ -97,13 +97,13 @@ def test_a_deny_rule_holds_in_every_mode_and_against_allow(mode: ApprovalMode, r
     assert policy.judge_file("private/notes", "read").verdict == "deny"
 
 
-def test_a_command_that_was_not_understood_cannot_slip_past_a_deny_rule(repo: Path) -> None:
+def test_command_that_was_not_understood_cannot_bypass_a_deny_rule(repo: Path) -> None:
     policy = _policy(repo, "bypass", deny=["shell(rm *)"], allow=["shell"])
     assert _shell(policy, "$(echo r)m x") == "ask"
     assert _shell(_policy(repo, "bypass"), "$(echo r)m x") == "allow"
 
 
-def test_a_denied_file_is_not_read_through_the_shell_either(repo: Path) -> None:
+def test_denied_file_is_not_read_through_the_shell(repo: Path) -> None:
     (repo / "private").mkdir()
     (repo / "private/notes").write_text("x\n")
     assert _shell(_policy(repo), "cat private/notes") == "allow"
@@ -114,7 +114,7 @@ def test_a_denied_file_is_not_read_through_the_shell_either(repo: Path) -> None:
     assert _shell(policy, "grep -r x src") == "allow"
 
 
-def test_an_ask_rule_beats_an_allow_rule(repo: Path) -> None:
+def test_ask_rule_overrides_an_allow_rule(repo: Path) -> None:
     policy = _policy(repo, "accept-edits", ask=["shell(git push *)", "edit(*.lock)"], allow=["shell(git *)", "edit"])
     assert _shell(policy, "git push origin") == "ask"
     assert _shell(policy, "git log") == "allow"
@@ -122,7 +122,7 @@ def test_an_ask_rule_beats_an_allow_rule(repo: Path) -> None:
     assert policy.judge(spec_of("edit"), EDIT).verdict == "allow"
 
 
-def test_an_allow_rule_must_cover_every_part_of_a_list(repo: Path) -> None:
+def test_allow_rule_must_cover_every_part_of_a_list(repo: Path) -> None:
     policy = _policy(repo, allow=["shell(make test)", "shell(git log *)", "shell(npm run test:*)"])
     allowed = ("make test", "git log", "git log -p --stat", "make 'test' && git log | head -n 3", "npm run test:unit")
     asked = ("make", "make test x", "git logs", "git -c x=y log", "make test; rm x", "make test > out", "git log $(x)")
@@ -142,7 +142,7 @@ def test_edit_rules_cover_every_tool_that_changes_files_and_both_ends_of_a_link(
     assert _policy(repo, deny=["edit(src/**)"]).judge(spec_of("edit"), {"path": "docs/link.py"}).verdict == "deny"
 
 
-def test_always_proposes_a_rule_that_allows_exactly_the_call_again(repo: Path) -> None:
+def test_proposed_rule_allows_exactly_the_same_call(repo: Path) -> None:
     policy = _policy(repo)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("shell", {"command": "make test"}),
@@ -167,7 +167,7 @@ def test_always_proposes_a_rule_that_allows_exactly_the_call_again(repo: Path) -
     ["python3 x.py", "rm x", "sudo ls", "npx x", "curl x", "git push", "git -c a=b log", "a; b", "./run", "X=1 make",
      "bash x", "make *", "uv run x", "npm install", "echo $(x)", "xargs rm"],
 )  # fmt: skip
-def test_no_rule_is_proposed_where_it_would_be_worth_more_than_it_says(command: str, repo: Path) -> None:
+def test_no_rule_is_proposed_that_would_allow_more_than_it_reads(command: str, repo: Path) -> None:
     verdict = _policy(repo).judge(spec_of("shell"), {"command": command})
     assert (verdict.verdict, verdict.proposed_rule) == ("ask", "")
 
@@ -176,14 +176,14 @@ def test_auto_says_that_it_has_no_sandbox(repo: Path) -> None:
     assert "sandbox" in _policy(repo, "auto").judge(spec_of("shell"), {"command": "make"}).reason
 
 
-def test_a_malformed_call_asks(repo: Path) -> None:
+def test_malformed_call_asks(repo: Path) -> None:
     policy = _policy(repo, "bypass")
     assert policy.judge(spec_of("write"), {}).verdict == "ask"
     assert policy.judge(spec_of("shell"), {"command": 5}).verdict == "ask"
     assert policy.judge(spec_of("read"), {"path": ["x"]}).verdict == "ask"
 
 
-def test_a_folder_added_for_reading_is_inside(repo: Path, tmp_path: Path) -> None:
+def test_folder_added_for_reading_is_inside(repo: Path, tmp_path: Path) -> None:
     other = tmp_path / "scratch"
     other.mkdir()
     policy = Policy("bypass", Rules(), True, repo, read_only=(other,), home=tmp_path / "home")
@@ -191,7 +191,7 @@ def test_a_folder_added_for_reading_is_inside(repo: Path, tmp_path: Path) -> Non
     assert policy.judge(spec_of("write"), {"path": f"{other}/out.txt"}).verdict == "ask"
 
 
-def test_fetch_and_mcp_rules(repo: Path) -> None:
+def test_fetch_and_mcp_rules_apply(repo: Path) -> None:
     policy = _policy(
         repo, allow=["fetch(docs.python.org)", "fetch(*.rust-lang.org)", "mcp(files/*)"], deny=["mcp(files/drop)"]
     )
@@ -220,7 +220,7 @@ def test_fetch_and_mcp_rules(repo: Path) -> None:
         ("mcp(server)", "server/tool"),
     ],
 )
-def test_a_bad_rule_says_what_and_where(text: str, hint: str) -> None:
+def test_invalid_rule_error_names_the_reason_and_position(text: str, hint: str) -> None:
     with pytest.raises(ValueError, match="position") as caught:
         parse_rule(text)
     assert hint in str(caught.value)
@@ -251,7 +251,7 @@ def test_any_command_and_path_has_a_verdict(mode: ApprovalMode, is_trusted: bool
         assert verdict.reason
 
 
-def test_a_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
+def test_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
     def verdict(mode: ApprovalMode, *lines: str, **rules: Any) -> Verdict:
         text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
         return _policy(repo, mode, **rules).judge(spec_of("apply_patch"), {"input": text})
@@ -322,7 +322,7 @@ def test_bypass_mode_runs_other_commands_without_a_sandbox(repo: Path, command: 
     assert _shell(policy_for(repo, NO_SANDBOX, mode="bypass"), command) == "allow"
 
 
-def test_a_redirection_is_an_edit(repo: Path) -> None:
+def test_redirection_is_an_edit(repo: Path) -> None:
     verdicts = [_shell(policy_for(repo, NO_SANDBOX, mode=mode), "ls src > out.txt") for mode in MODES]
     assert dict(zip(MODES, verdicts, strict=True)) == {
         "plan": "deny",
@@ -342,13 +342,13 @@ def test_a_redirection_is_an_edit(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_lets_a_redirection_into_protected_files(mode: ApprovalMode, repo: Path) -> None:
+def test_no_rule_allows_a_redirection_into_protected_files(mode: ApprovalMode, repo: Path) -> None:
     policy = _policy(repo, mode, allow=["shell", "edit"])
     assert _shell(policy, "echo x > .git/config") == "deny"
     assert _shell(policy, "echo x >> ~/.bashrc") == "deny"
 
 
-def test_a_rule_with_open_words_does_not_open_secrets(repo: Path) -> None:
+def test_rule_with_wildcards_does_not_allow_secrets(repo: Path) -> None:
     (repo / ".env").write_text("KEY=1\n")
     policy = _policy(repo, allow=["shell(cat *)"])
     assert _shell(policy, "cat src/app.py") == "allow"
@@ -357,19 +357,19 @@ def test_a_rule_with_open_words_does_not_open_secrets(repo: Path) -> None:
     assert _shell(_policy(repo, allow=["shell(cat .env)"]), "cat .env") == "allow"
 
 
-def test_a_rule_is_about_the_workspace_folder(repo: Path) -> None:
+def test_rule_does_not_apply_in_another_folder(repo: Path) -> None:
     policy = _policy(repo, allow=["shell(make test)"])
     assert _shell(policy, "make test") == "allow"
     assert _shell(policy, "cd src && make test") == "ask"
 
 
-def test_a_rule_does_not_allow_what_bash_cannot_read(repo: Path) -> None:
+def test_rule_does_not_allow_a_command_that_bash_rejects(repo: Path) -> None:
     probes = Probes(lambda _: "bash rejects its syntax", Repository)
     policy = policy_for(repo, probes, rules=Rules.of(allow=["shell(make test)"]))
     assert policy.judge(spec_of("shell"), {"command": "make test"}).rule == "shell:syntax"
 
 
-def test_a_denied_command_is_found_wherever_it_stands(repo: Path) -> None:
+def test_denied_command_is_found_in_any_position(repo: Path) -> None:
     policy = _policy(repo, "bypass", deny=["shell(git push *)"])
     for command in (
         "ls | git push",
@@ -390,7 +390,7 @@ def test_a_denied_command_is_found_wherever_it_stands(repo: Path) -> None:
         assert _shell(policy, command) == "deny", command
 
 
-def test_git_is_not_asked_about_in_a_folder_that_is_not_trusted(repo: Path) -> None:
+def test_git_is_not_probed_in_an_untrusted_folder(repo: Path) -> None:
     def look() -> Repository:
         raise AssertionError("git was asked")
 
@@ -398,14 +398,14 @@ def test_git_is_not_asked_about_in_a_folder_that_is_not_trusted(repo: Path) -> N
     assert _shell(policy, "git status") == "ask"
 
 
-def test_a_reading_command_is_known_whatever_the_configuration_says(repo: Path) -> None:
+def test_read_only_command_is_recognized_with_any_git_configuration(repo: Path) -> None:
     policy = policy_for(repo, Probes(lambda _: "", lambda: Repository("it sets core.fsmonitor")))
     assert policy.only_reads("git status && ls")
     assert not policy.only_reads("git push")
     assert not policy.only_reads("git status $(x)")
 
 
-def test_the_least_of_two_policies_is_the_stricter_verdict(repo: Path) -> None:
+def test_combined_policy_gives_the_stricter_verdict(repo: Path) -> None:
     wide = _policy(repo, "bypass")
     narrow = _policy(repo, "default", deny=["shell(rm *)"], allow=["shell(make *)"])
     for both in (wide.limited_by(narrow), narrow.limited_by(wide)):
@@ -417,7 +417,7 @@ def test_the_least_of_two_policies_is_the_stricter_verdict(repo: Path) -> None:
     assert _shell(wide.limited_by(narrow).limited_by(_policy(repo, "plan")), "make x") == "deny"
 
 
-def test_fetch_rules_are_about_a_host_and_its_usual_port(repo: Path) -> None:
+def test_fetch_rule_applies_to_a_host_and_its_default_port(repo: Path) -> None:
     hosts = ("a.example", "b.example:8443", "localhost:3000", "*.c.example")
     policy = _policy(repo, allow=[f"fetch({host})" for host in hosts])
 
@@ -495,7 +495,7 @@ def test_examples_of_a_rule_are_checked(rule: str, examples: tuple[str, ...], co
         ("sed -i *", ("sed -i s/a/b/ x",), ("sed -i 1e x", "sed -i 's/a/b/w y' x")),
     ],
 )
-def test_a_wildcard_covers_what_only_reads_unless_the_rule_names_more(
+def test_rule_wildcard_covers_only_reading_unless_the_rule_names_more(
     rule: str, covered: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
     read_rules(allow=[WrittenRule(f"shell({rule})", covered, others)])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from qcode.safety.redaction import Redactor
 from qcode.safety.secret import REDACTED, Secret
 
-# The patterns before they were made linear: they say what must be taken out, and take minutes on hostile text.
+# The patterns before they were made linear: they define the text to redact, and take minutes on hostile text.
 _BACKTRACKING = (
     re.compile(
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
@@ -46,7 +46,7 @@ _PARTS = (
 CANARY = 'canary "key" ü/1234'
 
 
-def test_a_loaded_key_is_taken_out_in_every_spelling() -> None:
+def test_loaded_key_is_redacted_in_every_encoding() -> None:
     redactor = Redactor([Secret(CANARY), "plain-value-1"])
     text = (
         f"{CANARY} {json.dumps({'k': CANARY})} {json.dumps(CANARY, ensure_ascii=False)} {quote(CANARY)} plain-value-1"
@@ -57,11 +57,11 @@ def test_a_loaded_key_is_taken_out_in_every_spelling() -> None:
     assert redacted.count(REDACTED) == 5
 
 
-def test_the_longer_of_two_values_goes_as_a_whole() -> None:
+def test_longer_of_two_values_is_redacted_completely() -> None:
     assert Redactor(["secret-1", "secret-1-and-more"]).redact("x secret-1-and-more y") == f"x {REDACTED} y"
 
 
-def test_a_short_value_does_not_eat_words() -> None:
+def test_short_value_does_not_redact_words() -> None:
     assert Redactor(["the", ""]).redact("the text") == "the text"
 
 
@@ -83,11 +83,11 @@ def test_a_short_value_does_not_eat_words() -> None:
         "-----BEGIN OPENSSH PRIVATE KEY-----\ncut off",
     ],
 )
-def test_well_known_shapes_are_taken_out(key: str) -> None:
+def test_well_known_key_formats_are_redacted(key: str) -> None:
     assert Redactor().redact(f"before {key}") == f"before {REDACTED}"
 
 
-def test_headers_and_urls_keep_their_names() -> None:
+def test_redacted_headers_and_urls_keep_their_names() -> None:
     redactor = Redactor()
     assert redactor.redact("Authorization: Bearer abcdefgh1234") == f"Authorization: Bearer {REDACTED}"
     assert redactor.redact('"x-api-key": "abcdefgh1234"') == f'"x-api-key": "{REDACTED}"'
@@ -97,12 +97,12 @@ def test_headers_and_urls_keep_their_names() -> None:
 @pytest.mark.parametrize(
     "text", ["task-list-of-things-to-do-today", "https://host:8080/path", "the bearer of news", "sk-1"]
 )
-def test_ordinary_text_stays(text: str) -> None:
+def test_ordinary_text_is_not_redacted(text: str) -> None:
     assert Redactor().redact(text) == text
 
 
 @given(st.text(max_size=60), st.lists(st.text(min_size=6, max_size=12), max_size=3))
-def test_redacting_twice_changes_nothing_more(text: str, values: list[str]) -> None:
+def test_redaction_is_idempotent(text: str, values: list[str]) -> None:
     redactor = Redactor(value for value in values if value not in REDACTED)
     once = redactor.redact(text + "".join(values))
     assert redactor.redact(once) == once
@@ -113,7 +113,7 @@ def test_redacting_twice_changes_nothing_more(text: str, values: list[str]) -> N
 @example("x-eyJabcdefgh.eyJabcdefgh.eyJabcdefgh.abcdefgh")
 @example("1a.b+c-é-d://user:abc:abc@b.c://:abc@host")
 @example("_a://user:abc@host é1.K://user:abc@host")
-def test_redaction_finds_what_the_backtracking_patterns_found(text: str) -> None:
+def test_redaction_equals_that_of_the_backtracking_patterns(text: str) -> None:
     shapes, in_url = _BACKTRACKING
     expected = in_url.sub(rf"\g<name>{REDACTED}", shapes.sub(REDACTED, text))
     assert Redactor().redact(text) == expected
@@ -126,7 +126,7 @@ def test_redaction_of_a_long_hostile_text_takes_under_a_second(pump: str) -> Non
     assert time.process_time() - started < 1
 
 
-def test_a_secret_does_not_print() -> None:
+def test_secret_is_not_printed() -> None:
     secret = Secret("hunter22")
     assert "hunter22" not in f"{secret} {secret!r} {secret!s} {secret:>20} {[secret]} {vars}"
     assert secret.reveal() == "hunter22"

@@ -1,4 +1,4 @@
-"""Test runners: the rule that may be offered for them after a warning, what it covers, and running them sandboxed."""
+"""Test runners: the rule that may be offered for them after a warning, its scope, and sandboxed runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNNERS = {
 
 
 @pytest.mark.parametrize("command", RUNNERS)
-def test_a_test_runner_is_offered_a_rule_for_all_its_uses(tmp_path: Path, command: str) -> None:
+def test_test_runner_gets_a_rule_for_all_its_arguments(tmp_path: Path, command: str) -> None:
     verdict = judge_shell(command, tmp_path)
     assert (verdict.verdict, verdict.prefix_rule) == ("ask", RUNNERS[command])
     assert judge_shell(command, tmp_path, rules=Rules.of([verdict.prefix_rule])).verdict == "allow"
@@ -52,13 +52,13 @@ def test_a_test_runner_is_offered_a_rule_for_all_its_uses(tmp_path: Path, comman
         "cargo run",
     ],
 )
-def test_no_other_command_is_offered_one(tmp_path: Path, command: str) -> None:
+def test_no_other_command_gets_a_runner_rule(tmp_path: Path, command: str) -> None:
     (tmp_path / "src").mkdir()
     assert judge_shell(command, tmp_path).prefix_rule == ""
 
 
 @pytest.mark.parametrize("more", [{"is_trusted": False}, {"mode": "plan"}])
-def test_a_restricted_folder_and_plan_mode_offer_none(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_restricted_folder_and_plan_mode_offer_no_runner_rule(tmp_path: Path, more: dict[str, Any]) -> None:
     verdict = judge_shell("pytest", tmp_path, **more)
     assert (verdict.prefix_rule, verdict.sandboxed_rule) == ("", "")
 
@@ -86,7 +86,7 @@ def test_a_restricted_folder_and_plan_mode_offer_none(tmp_path: Path, more: dict
         "cd /tmp && pytest",
     ],
 )
-def test_the_rule_covers_no_option_that_writes_or_runs_something_else(tmp_path: Path, command: str) -> None:
+def test_runner_rule_covers_no_option_that_writes_or_runs_other_programs(tmp_path: Path, command: str) -> None:
     assert judge_shell(command, tmp_path, rules=Rules.of(RUNNERS.values())).verdict != "allow"
 
 
@@ -97,14 +97,14 @@ def _sandboxed(root: Path, command: str, *, wants_out: bool = False, **more: Any
 
 
 @pytest.mark.parametrize("command", [*RUNNERS, "make test"])
-def test_the_sandbox_is_offered_where_it_works(tmp_path: Path, command: str) -> None:
+def test_sandboxed_rule_is_offered_if_a_sandbox_works(tmp_path: Path, command: str) -> None:
     assert judge_shell(command, tmp_path).sandboxed_rule == RUNNERS.get(command, "shell(make test)")
     for probes in (NO_SANDBOX, replace(SANDBOX, sandbox=lambda: LANDLOCK)):
         assert judge_shell(command, tmp_path, probes).sandboxed_rule == ""
 
 
 @pytest.mark.parametrize("mode", ["default", "accept-edits"])
-def test_what_the_user_lets_run_sandboxed_runs_unasked_in_the_workspace_sandbox(
+def test_command_with_a_sandboxed_rule_runs_unasked_in_the_workspace_sandbox(
     tmp_path: Path, mode: ApprovalMode
 ) -> None:
     assert _sandboxed(tmp_path, "pytest -q", mode=mode) == ("allow", "workspace")
@@ -115,11 +115,11 @@ def test_what_the_user_lets_run_sandboxed_runs_unasked_in_the_workspace_sandbox(
     "command",
     ["make deploy", "make test deploy", "pytest > x", "pytest && make test", "cargo test"],
 )
-def test_nothing_else_does(tmp_path: Path, command: str) -> None:
+def test_command_without_a_sandboxed_rule_asks(tmp_path: Path, command: str) -> None:
     assert _sandboxed(tmp_path, command) == ("ask", None)
 
 
-def test_it_asks_where_no_sandbox_holds_it_and_where_more_is_wanted(tmp_path: Path) -> None:
+def test_sandboxed_rule_does_not_allow_more_than_the_workspace_sandbox(tmp_path: Path) -> None:
     assert _sandboxed(tmp_path, "pytest", probes=NO_SANDBOX) == ("ask", None)
     assert _sandboxed(tmp_path, "pytest", wants_out=True) == ("ask", None)
     assert _sandboxed(tmp_path, "pytest", is_trusted=False) == ("ask", None)

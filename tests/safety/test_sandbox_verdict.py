@@ -1,4 +1,4 @@
-"""What walls do to the verdict on a command: what runs unasked behind them, and what still asks."""
+"""The verdict on a command with a sandbox: which commands run unasked in it, and which still ask."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def judge(root: Path, mode: ApprovalMode, levels: tuple[Level, ...], command: st
     return policy.judge(spec_of("shell"), {"command": command, **more})
 
 
-def test_a_command_that_reads_runs_behind_walls_where_there_are_some(repo: Path) -> None:
+def test_read_command_runs_sandboxed_if_a_sandbox_works(repo: Path) -> None:
     assert judge(repo, "default", BOTH, "cat file.txt").confinement == "read-only"
     assert judge(repo, "default", ("read-only",), "cat file.txt").confinement == "read-only"
     without = judge(repo, "default", (), "cat file.txt")
     assert (without.verdict, without.confinement) == ("allow", None)
 
 
-def test_what_tells_about_processes_asks_for_nothing_lifts_the_sandbox(repo: Path) -> None:
+def test_command_that_lists_processes_asks(repo: Path) -> None:
     assert judge(repo, "default", BOTH, "ps").verdict == "ask"
     assert judge(repo, "default", BOTH, "ps >/dev/null; ls").verdict == "ask"
 
 
 @pytest.mark.parametrize("command", ["make", "npm test", "rm -r build", "echo $(make)", "python3 x.py | tee log"])
-def test_auto_mode_runs_what_nobody_decided_on_behind_the_walls_of_the_workspace(repo: Path, command: str) -> None:
+def test_auto_mode_runs_undecided_commands_in_the_workspace_sandbox(repo: Path, command: str) -> None:
     verdict = judge(repo, "auto", BOTH, command)
     assert (verdict.verdict, verdict.confinement) == ("allow", "workspace")
     assert judge(repo, "default", BOTH, command).verdict == "ask"
@@ -57,19 +57,19 @@ def test_auto_mode_runs_what_nobody_decided_on_behind_the_walls_of_the_workspace
 
 
 @pytest.mark.parametrize("command", ["cat .env", "make && cat .env"])
-def test_a_secret_asks_in_auto_mode_too(repo: Path, command: str) -> None:
+def test_secret_asks_in_auto_mode_too(repo: Path, command: str) -> None:
     assert judge(repo, "auto", BOTH, command).verdict == "ask"
 
 
 @pytest.mark.parametrize("mode", ["default", "accept-edits", "auto"])
 @pytest.mark.parametrize("command", ["cat file.txt", "make"])
-def test_leaving_the_walls_is_asked_for(repo: Path, mode: ApprovalMode, command: str) -> None:
+def test_command_that_leaves_the_sandbox_asks(repo: Path, mode: ApprovalMode, command: str) -> None:
     verdict = judge(repo, mode, BOTH, command, unconfined=True)
     assert verdict.verdict == "ask"
     assert verdict.confinement is None
 
 
-def test_what_a_model_fills_in_never_makes_a_verdict_milder(repo: Path) -> None:
+def test_arguments_of_the_model_never_make_a_verdict_milder(repo: Path) -> None:
     for mode in ("plan", "default", "accept-edits", "auto", "bypass"):
         for command in ("cat file.txt", "make", "rm -rf /", "cat .env"):
             plain = judge(repo, mode, BOTH, command)
@@ -79,16 +79,16 @@ def test_what_a_model_fills_in_never_makes_a_verdict_milder(repo: Path) -> None:
                 assert order.index(other.verdict) >= order.index(plain.verdict)
 
 
-def test_rules_hold_in_auto_mode(repo: Path) -> None:
+def test_rules_apply_in_auto_mode(repo: Path) -> None:
     probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(BOTH), contents=WorkspaceContents)
     rules = Rules.of(allow=["shell(git push *)"], ask=["shell(npm *)"], deny=["shell(curl *)"])
     policy = Policy("auto", rules, True, repo, search_path="/usr/bin:/bin", probes=probes)
     verdicts = {command: policy.judge_command(command) for command in ("git push x", "npm i", "curl x")}
     assert [verdict.verdict for verdict in verdicts.values()] == ["allow", "ask", "deny"]
-    assert verdicts["git push x"].confinement is None, "a rule of the person is a yes to the command as it is"
+    assert verdicts["git push x"].confinement is None, "a rule of the user allows the command without a sandbox"
 
 
-def test_edits_of_the_workspace_run_in_auto_mode_where_it_has_walls(repo: Path) -> None:
+def test_workspace_edits_run_in_auto_mode_with_a_sandbox(repo: Path) -> None:
     probes = Probes(sandbox=lambda: SandboxSupport(BOTH))
     policy = Policy("auto", Rules.of(), True, repo, probes=probes)
     assert policy.judge(spec_of("write"), {"path": "new.txt"}).verdict == "allow"
@@ -97,7 +97,7 @@ def test_edits_of_the_workspace_run_in_auto_mode_where_it_has_walls(repo: Path) 
     assert replace(policy, probes=Probes()).judge(spec_of("write"), {"path": "new.txt"}).verdict == "ask"
 
 
-def test_an_untrusted_folder_asks_whatever_the_walls(repo: Path) -> None:
+def test_untrusted_folder_asks_even_with_a_sandbox(repo: Path) -> None:
     probes = Probes(lambda _: "", sandbox=lambda: SandboxSupport(BOTH), contents=WorkspaceContents)
     policy = Policy("auto", Rules.of(), False, repo, search_path="/usr/bin:/bin", probes=probes)
     assert policy.judge(spec_of("shell"), {"command": "make"}).verdict == "ask"

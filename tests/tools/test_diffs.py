@@ -36,5 +36,5 @@ def test_no_line_of_a_file_passes_for_a_header(before: list[str], after: list[st
         ("a text\n+that is none", ["outside", "outside"]),
     ],
 )
-def test_a_hunk_has_the_lines_that_its_header_says(diff: str, kinds: list[str]) -> None:
+def test_hunk_has_the_line_counts_of_its_header(diff: str, kinds: list[str]) -> None:
     assert [line.kind for line in diff_lines(diff.split("\n"))] == kinds

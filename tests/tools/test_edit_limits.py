@@ -75,12 +75,12 @@ def test_diff_of_equal_lines_takes_seconds() -> None:
     ],
     ids=["breaks", "placeholder", "blanks", "digits", "marks", "entity", "ellipses", "near lines", "number alone"],
 )
-def test_hostile_passage_that_is_not_there_is_refused_in_seconds(present: str, old: str) -> None:
+def test_hostile_missing_passage_is_refused_in_seconds(present: str, old: str) -> None:
     with at_most(4), pytest.raises(Refused, match=r"is not in a\.txt"):
         match.apply(present, old, "1: " + " " * 50_000 + "1" * 50_000, "a.txt")
 
 
-def test_indentation_that_differs_at_each_place_is_refused_past_the_limit() -> None:
+def test_varying_indentation_is_refused_past_the_limit() -> None:
     with at_most(4), pytest.raises(Refused, match="like too many passages"):
         match.apply("x\n" * 20_000, "x\n" * 200 + " x\n", "y", "a.txt")
 

@@ -1,4 +1,4 @@
-"""The `fetch` tool against real servers on this machine: where it goes, what goes along, what it brings back."""
+"""The `fetch` tool against real servers on this machine: addresses, request headers and returned text."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Site:
 
 
 class Open:
-    """A gate that lets through what a test says: addresses by default only this machine's."""
+    """A gate with the addresses of the test, by default only those of this machine."""
 
     def __init__(self, accepted: tuple[str, ...] = ("127.0.0.1",), refused: tuple[str, ...] = ()) -> None:
         self.accepted = accepted
@@ -109,7 +109,7 @@ def run(
         workspace.close()
 
 
-def test_a_page_comes_as_text_and_nothing_of_the_person_goes_along(site: Site, tmp_path: Path) -> None:
+def test_page_is_fetched_as_text_without_user_data_in_the_request(site: Site, tmp_path: Path) -> None:
     site.pages["/a?b=1"] = answer("hello é", "text/plain; charset=utf-8", Set_Cookie="id=1")
     done = run(site.url("/a?b=1#part"), tmp_path)
     assert not done.is_error
@@ -119,7 +119,7 @@ def test_a_page_comes_as_text_and_nothing_of_the_person_goes_along(site: Site, t
     assert set(headers) <= {"host", "user-agent", "accept", "accept-encoding", "connection"}
 
 
-def test_html_comes_as_markdown_without_what_is_no_text(site: Site, tmp_path: Path) -> None:
+def test_html_becomes_markdown_without_scripts_menus_and_images(site: Site, tmp_path: Path) -> None:
     page = (
         "<html><head><title>The page</title><script>bad()</script></head><body><nav>menu</nav><main><h2>Part</h2>"
         "<p>Some <b>bold</b> <a href='/x'>link</a><img src='http://evil/p.png' alt='pic'></p>"
@@ -136,16 +136,14 @@ def test_html_comes_as_markdown_without_what_is_no_text(site: Site, tmp_path: Pa
 
 
 @pytest.mark.parametrize("addresses", [("10.0.0.1",), ("127.0.0.1", "10.0.0.1"), ()])
-def test_a_name_with_any_address_that_is_not_public_is_not_connected_to(
-    site: Site, tmp_path: Path, addresses: tuple[str, ...]
-) -> None:
+def test_host_with_any_private_address_is_refused(site: Site, tmp_path: Path, addresses: tuple[str, ...]) -> None:
     done = run(site.url(), tmp_path, addresses=addresses)
     assert done.is_error
     assert "not a public address" in done.content
     assert site.seen == []
 
 
-def test_the_name_is_resolved_once_and_the_address_that_was_checked_is_used(site: Site, tmp_path: Path) -> None:
+def test_host_is_resolved_once_and_the_checked_address_is_used(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer("ok")
     asked: list[str] = []
 
@@ -161,7 +159,7 @@ def test_the_name_is_resolved_once_and_the_address_that_was_checked_is_used(site
     assert asked == ["docs.test"]
 
 
-def test_redirects_are_followed_and_each_is_judged(site: Site, tmp_path: Path) -> None:
+def test_each_redirect_is_judged_before_it_is_followed(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer("", status=302, Location="/next", Set_Cookie="id=1")
     site.pages["/next"] = answer("", status=301, Location=site.url("/end", host="other.test"))
     site.pages["/end"] = answer("arrived")
@@ -173,24 +171,24 @@ def test_redirects_are_followed_and_each_is_judged(site: Site, tmp_path: Path) -
     assert site.seen[-1][0] == "/next"
 
 
-def test_a_redirect_away_from_the_web_is_refused(site: Site, tmp_path: Path) -> None:
+def test_redirect_to_another_scheme_is_refused(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer("", status=302, Location="file:///etc/passwd")
     assert "only http and https" in run(site.url(), tmp_path).content
 
 
-def test_redirects_without_an_end_are_given_up(site: Site, tmp_path: Path) -> None:
+def test_endless_redirects_are_an_error(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer("", status=302, Location="/")
     assert "more than 5 redirects" in run(site.url(), tmp_path).content
     assert len(site.seen) == 6
 
 
-def test_what_is_no_text_is_refused_by_its_type(site: Site, tmp_path: Path) -> None:
+def test_content_other_than_text_is_refused_with_its_type(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer(b"\x89PNG", "image/png")
     assert "is image/png, not text" in run(site.url(), tmp_path).content
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_a_compressed_answer_is_bounded_by_what_it_unpacks_to(site: Site, tmp_path: Path, coding: str) -> None:
+def test_compressed_response_is_bounded_by_its_decompressed_size(site: Site, tmp_path: Path, coding: str) -> None:
     pack = gzip.compress if coding == "gzip" else zlib.compress
     site.pages["/"] = answer(pack(b"packed"), Content_Encoding=coding)
     site.pages["/bomb"] = answer(pack(bytes(40 * 1024 * 1024)), Content_Encoding=coding)
@@ -200,24 +198,24 @@ def test_a_compressed_answer_is_bounded_by_what_it_unpacks_to(site: Site, tmp_pa
     assert "invalid compressed data" in run(site.url("/torn"), tmp_path).content
 
 
-def test_a_coding_nobody_asked_for_is_refused(site: Site, tmp_path: Path) -> None:
+def test_unrequested_content_encoding_is_refused(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer(b"x", Content_Encoding="br")
     assert "unsupported compression (br)" in run(site.url(), tmp_path).content
 
 
-def test_a_large_page_is_refused(site: Site, tmp_path: Path) -> None:
+def test_large_page_is_refused(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer(bytes(11 * 1024 * 1024))
     assert "larger than 10 MB" in run(site.url(), tmp_path).content
 
 
-def test_a_long_page_is_shortened_with_the_rest_in_a_file(site: Site, tmp_path: Path) -> None:
+def test_long_page_is_shortened_with_the_rest_in_a_file(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer("word " * 10_000)
     done = run(site.url(), tmp_path, most=1_000)
     assert len(done.content) < 2_000
     assert "characters omitted; all of it in" in done.content
 
 
-def test_an_error_page_is_an_error_with_its_text(site: Site, tmp_path: Path) -> None:
+def test_error_page_is_an_error_with_its_text(site: Site, tmp_path: Path) -> None:
     done = run(site.url("/none"), tmp_path)
     assert done.is_error
     assert "404" in done.content
@@ -233,12 +231,12 @@ def test_an_error_page_is_an_error_with_its_text(site: Site, tmp_path: Path) -> 
         (b"\xef\xbb\xbfx", "text/plain; charset=no-such", "x"),
     ],
 )
-def test_the_letters_are_those_of_the_page(site: Site, tmp_path: Path, data: bytes, kind: str, text: str) -> None:
+def test_page_is_decoded_with_its_charset(site: Site, tmp_path: Path, data: bytes, kind: str, text: str) -> None:
     site.pages["/"] = answer(data, kind)
     assert run(site.url(), tmp_path).content.endswith(text)
 
 
-def test_silence_ends(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_times_out(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     site.pages["/"] = lambda request: (released.wait(20), None)[1]
     monkeypatch.setattr(web, "MAX_FETCH_S", 0.2)
@@ -247,7 +245,7 @@ def test_silence_ends(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "no complete response within 0.2 s" in done.content
 
 
-def test_nobody_there_is_one_line(tmp_path: Path, site: Site) -> None:
+def test_refused_connection_is_one_line(tmp_path: Path, site: Site) -> None:
     site.close()
     done = run(site.url(), tmp_path)
     assert "could not be reached" in done.content
@@ -284,9 +282,7 @@ def _certificate(name: str, folder: Path) -> tuple[Path, ssl.SSLContext]:
     return path, context
 
 
-def test_a_certificate_must_be_for_the_name_although_the_address_is_connected_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificate_must_match_the_host_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, context = _certificate("docs.test", tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     site = Site(context)
@@ -298,7 +294,7 @@ def test_a_certificate_must_be_for_the_name_although_the_address_is_connected_to
         site.close()
 
 
-def test_a_proxy_of_the_environment_is_given_the_checked_address(
+def test_proxy_from_the_environment_gets_the_checked_address(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.pages["http://93.184.215.14/"] = answer("through the proxy")
@@ -310,7 +306,7 @@ def test_a_proxy_of_the_environment_is_given_the_checked_address(
     assert site.seen[0][1]["host"] == "docs.test"
 
 
-def test_what_the_person_approves_is_the_whole_url(tmp_path: Path) -> None:
+def test_approval_shows_the_complete_url(tmp_path: Path) -> None:
     tool, workspace = Fetch(Open()), Workspace(tmp_path)
     shown = tool.preview({"url": "https://docs.test/a\u202eb"}, workspace)
     assert "\u202e" not in shown.detail
@@ -319,7 +315,7 @@ def test_what_the_person_approves_is_the_whole_url(tmp_path: Path) -> None:
     workspace.close()
 
 
-def test_a_page_that_is_nested_too_deep_comes_as_its_text(site: Site, tmp_path: Path) -> None:
+def test_deeply_nested_page_becomes_its_text(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer("<title>T</title>" + "<div>" * 3_000 + "found <b>it</b>", "text/html")
     done = run(site.url(), tmp_path)
     assert not done.is_error
@@ -327,14 +323,14 @@ def test_a_page_that_is_nested_too_deep_comes_as_its_text(site: Site, tmp_path: 
     assert "it" in done.content
 
 
-def test_a_link_that_is_no_address_spoils_no_page(site: Site, tmp_path: Path) -> None:
+def test_invalid_link_does_not_break_a_page(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer('<p><a href="http://[x">one</a> <a href="/two">two</a></p>', "text/html")
     done = run(site.url(), tmp_path)
     assert "[one](http://[x)" in done.content
     assert f"[two]({site.url('/two')})" in done.content
 
 
-def test_a_redirect_to_no_address_is_an_error_of_one_line(site: Site, tmp_path: Path) -> None:
+def test_redirect_to_an_invalid_address_is_a_one_line_error(site: Site, tmp_path: Path) -> None:
     site.pages["/"] = answer("", status=302, Location="http://[x/")
     done = run(site.url(), tmp_path)
     assert done.is_error
@@ -342,14 +338,14 @@ def test_a_redirect_to_no_address_is_an_error_of_one_line(site: Site, tmp_path: 
 
 
 @pytest.mark.parametrize("charset", ["idna", "undefined", "punycode", "unicode-escape", "zlib", "nonsense"])
-def test_a_charset_that_is_none_of_the_web_is_taken_for_utf_8(site: Site, tmp_path: Path, charset: str) -> None:
+def test_unknown_charset_is_read_as_utf_8(site: Site, tmp_path: Path, charset: str) -> None:
     site.pages["/"] = answer("gr\u00fcn \\x41-a", f"text/plain; charset={charset}")
     done = run(site.url(), tmp_path)
     assert not done.is_error
     assert "gr\u00fcn \\x41-a" in done.content
 
 
-def test_a_page_that_takes_for_ever_is_given_up(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_that_never_ends_times_out(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "LIMIT_S", 0.2)
     site.pages["/"] = answer("<!--" * 400_000, "text/html")
     done = run(site.url(), tmp_path)

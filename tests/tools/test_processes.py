@@ -26,7 +26,7 @@ def shell(command: str, restrict: Callable[[], None] | None = None, *arguments: 
     return Launch(("/bin/bash", "-c", command, "bash", *arguments), restrict)
 
 
-def test_a_restriction_holds_for_the_program_and_for_nothing_else(tmp_path: Path) -> None:
+def test_restriction_applies_only_to_the_program(tmp_path: Path) -> None:
     status = "while read -r name value; do [ $name = NoNewPrivs: ] && echo $value; done < /proc/self/status"
 
     async def run() -> list[str]:
@@ -37,7 +37,7 @@ def test_a_restriction_holds_for_the_program_and_for_nothing_else(tmp_path: Path
 
 
 @pytest.mark.parametrize("error", [OSError(1, "refused"), ValueError("wrong"), RuntimeError("broken")])
-def test_a_failed_restriction_never_starts_the_program(tmp_path: Path, error: Exception) -> None:
+def test_failed_restriction_never_starts_the_program(tmp_path: Path, error: Exception) -> None:
     def fail() -> None:
         raise error
 
@@ -46,7 +46,7 @@ def test_a_failed_restriction_never_starts_the_program(tmp_path: Path, error: Ex
     assert not (tmp_path / "made").exists()
 
 
-def test_a_program_that_does_not_exist_raises_and_still_finishes(tmp_path: Path) -> None:
+def test_program_that_does_not_exist_raises_and_still_finishes(tmp_path: Path) -> None:
     finished: list[int] = []
 
     def finish() -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def test_data_is_read_from_the_inherited_descriptor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("restrict", [None, lambda: None], ids=["plain", "restricted"])
-def test_a_program_inherits_no_other_descriptor(tmp_path: Path, restrict: Callable[[], None] | None) -> None:
+def test_program_inherits_no_other_descriptor(tmp_path: Path, restrict: Callable[[], None] | None) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     try:
@@ -77,7 +77,7 @@ def test_a_program_inherits_no_other_descriptor(tmp_path: Path, restrict: Callab
     assert code != 0
 
 
-def test_the_end_of_a_sandbox_is_reported_after_the_output_and_after_everything_ended(tmp_path: Path) -> None:
+def test_end_of_a_sandbox_is_reported_after_its_output_and_processes(tmp_path: Path) -> None:
     seen: list[bool] = []
 
     def finish() -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def test_the_end_of_a_sandbox_is_reported_after_the_output_and_after_everything_
     assert len(seen) == 1
 
 
-def test_a_cancelled_program_is_ended_before_its_sandbox_finishes(tmp_path: Path) -> None:
+def test_cancelled_program_is_ended_before_its_sandbox_finishes(tmp_path: Path) -> None:
     order: list[str] = []
 
     def finish() -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def test_a_cancelled_program_is_ended_before_its_sandbox_finishes(tmp_path: Path
     assert order == ["ended"]
 
 
-def test_a_program_cancelled_while_it_starts_does_not_run_on(tmp_path: Path) -> None:
+def test_program_cancelled_during_its_start_does_not_keep_running(tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def restrict() -> None:
@@ -137,11 +137,11 @@ def test_a_program_cancelled_while_it_starts_does_not_run_on(tmp_path: Path) -> 
     assert not (tmp_path / "pid").exists() or not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
-def test_a_signal_that_ends_a_program_is_its_exit_code(tmp_path: Path) -> None:
+def test_signal_that_ended_a_program_is_its_exit_code(tmp_path: Path) -> None:
     assert asyncio.run(output_of(shell("kill -9 $$"), tmp_path))[0] == -9
 
 
-def test_starting_programs_leaks_no_descriptor_and_no_thread(tmp_path: Path) -> None:
+def test_started_programs_leak_no_descriptor_and_no_thread(tmp_path: Path) -> None:
     async def run() -> None:
         for _ in range(5):
             await output_of(Launch(("/bin/bash", "-c", "cat <&$0", "x"), data=b"x", data_at=3), tmp_path)

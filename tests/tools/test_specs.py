@@ -34,12 +34,12 @@ def defined() -> set[str]:
     return names
 
 
-def test_every_tool_that_is_defined_is_looked_at_here() -> None:
+def test_every_defined_tool_is_checked_here() -> None:
     assert defined() | {"agent"} == set(SPECS)
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_every_tool_says_what_its_calls_may_do(name: str) -> None:
+def test_every_tool_declares_the_effects_of_its_calls(name: str) -> None:
     spec = SPECS[name]
     assert spec.safety is not None, f"{name}: give its spec a `safety`; without one every call of it asks"
     if isinstance(spec.safety, Files):
@@ -51,7 +51,7 @@ def test_every_tool_says_what_its_calls_may_do(name: str) -> None:
         assert not argument or argument in spec.parameters["properties"]  # type: ignore[operator]  # a JSON object
 
 
-def test_what_runs_unasked_and_what_runs_commands_is_known_by_name() -> None:
+def test_tools_that_run_unasked_or_run_commands_are_listed_by_name() -> None:
     by_kind = {
         kind: {name for name, spec in SPECS.items() if spec.safety == kind or type(spec.safety) is kind}
         for kind in ("harmless", Runs, Fetches)
@@ -61,7 +61,7 @@ def test_what_runs_unasked_and_what_runs_commands_is_known_by_name() -> None:
     assert by_kind[Fetches] == {"fetch", "web_search"}
 
 
-def test_the_way_to_edit_and_what_no_sub_agent_is_offered_are_known_by_name() -> None:
+def test_edit_tools_and_tools_without_sub_agents_are_listed_by_name() -> None:
     ways = {way: {name for name, spec in SPECS.items() if spec.edits_by == way} for way in ("passage", "patch")}
     assert ways == {"passage": {"edit", "multi_edit"}, "patch": {"apply_patch"}}
     kept = {name for name, spec in SPECS.items() if not spec.is_for_sub_agents}
@@ -69,7 +69,7 @@ def test_the_way_to_edit_and_what_no_sub_agent_is_offered_are_known_by_name() ->
 
 
 @pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if isinstance(spec.safety, Files)])
-def test_a_file_tool_names_its_paths_or_says_why_not(name: str) -> None:
+def test_file_tool_declares_its_paths_or_the_reason_for_none(name: str) -> None:
     safety = SPECS[name].safety
     assert isinstance(safety, Files)
     patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** Delete File: a\n*** End Patch"
@@ -83,7 +83,7 @@ def test_a_file_tool_names_its_paths_or_says_why_not(name: str) -> None:
 @pytest.mark.parametrize("arguments", ACTIONS)
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize(("mode", "verdict"), [("default", "ask"), ("accept-edits", "ask"), ("plan", "deny")])
-def test_a_tool_without_facts_is_judged_as_one_of_a_server(
+def test_tool_without_declared_effects_is_judged_like_a_server_tool(
     name: str, arguments: JsonObject, mode: ApprovalMode, verdict: str, tmp_path: Path
 ) -> None:
     policy = Policy(mode, Rules.of(allow=["shell", "edit", "fetch"]), True, tmp_path)
@@ -93,7 +93,7 @@ def test_a_tool_without_facts_is_judged_as_one_of_a_server(
     assert judged == policy.judge(ToolSpec(name, "", {}), arguments)
 
 
-def test_a_name_makes_no_tool_known(tmp_path: Path) -> None:
+def test_name_alone_grants_a_tool_no_rights(tmp_path: Path) -> None:
     policy = Policy("default", Rules.of(), True, tmp_path)
     assert policy.judge(spec_of("read"), {"path": "."}).is_allowed
     assert policy.judge(ToolSpec("read", "", {}), {"path": "."}).verdict == "ask"

@@ -44,7 +44,7 @@ def run(site: Site, name: str, base: Path, gate: Open | None = None, **arguments
         workspace.close()
 
 
-def test_a_get_carries_the_query_and_the_key_in_its_header(site: Site, tmp_path: Path) -> None:
+def test_get_request_has_the_query_and_the_key_in_a_header(site: Site, tmp_path: Path) -> None:
     site.pages["/search?q=q+x&count=5"] = answer(json.dumps(BRAVE), "application/json")
     done = run(site, "brave", tmp_path)
     assert "1. One\n   https://a.example\n   a **bold** word" in done.content
@@ -53,7 +53,7 @@ def test_a_get_carries_the_query_and_the_key_in_its_header(site: Site, tmp_path:
     assert KEY not in done.content
 
 
-def test_a_post_carries_them_as_json(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_post_request_has_the_query_as_json(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[object] = []
 
     def take(request: BaseHTTPRequestHandler) -> None:
@@ -72,7 +72,7 @@ def test_a_post_carries_them_as_json(site: Site, tmp_path: Path, monkeypatch: py
     ("status", "body", "said"),
     [(401, "{}", "BRAVE_API_KEY"), (429, "{}", "no more searches"), (500, "{}", "500"), (200, "<p>", "not JSON")],
 )
-def test_what_goes_wrong_is_one_line_without_the_key(
+def test_search_error_is_one_line_without_the_key(
     site: Site, tmp_path: Path, status: int, body: str, said: str
 ) -> None:
     site.pages["/search?q=q+x&count=5"] = answer(body, "application/json", status)
@@ -83,14 +83,14 @@ def test_what_goes_wrong_is_one_line_without_the_key(
     assert KEY not in done.content
 
 
-def test_nothing_found_a_bad_query_and_a_private_address_are_said(site: Site, tmp_path: Path) -> None:
+def test_empty_result_bad_query_and_private_address_are_reported(site: Site, tmp_path: Path) -> None:
     site.pages["/search?q=q+x&count=5"] = answer("{}", "application/json")
     assert run(site, "brave", tmp_path).content == "No results."
     assert "empty" in run(site, "brave", tmp_path, query=" ").content
     assert "not a public address" in run(site, "brave", tmp_path, gate=Open(accepted=())).content
 
 
-def test_it_is_judged_as_a_fetch_of_the_service_whatever_the_model_says(tmp_path: Path) -> None:
+def test_search_is_judged_as_a_fetch_of_the_service(tmp_path: Path) -> None:
     policy = replace(policy_for(tmp_path), search_url=SERVICES["brave"].url)
     call: JsonObject = {"query": "x", "url": "https://elsewhere.example"}
     asked = policy.judge(spec_of("web_search"), call)

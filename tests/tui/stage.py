@@ -29,6 +29,7 @@ from qcode.providers.registry import PROVIDERS
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import one_line
+from qcode.tools.jobs import Jobs
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
 from tests.safety.judging import NO_SANDBOX
@@ -73,7 +74,7 @@ def run_context(
     """Return the context of a run in a trusted folder; `model` None: none is set."""
     ui = Ui(theme=theme, bell=has_bell, title=has_title, show_thinking=show_thinking, keys=keys or {}, vim=vim)
     return RunContext(
-        Options(prompt=prompt, keeps_session=False),
+        Options(prompt=prompt, no_session=True),
         {},
         ConfigPaths(config_dir, NOWHERE),
         Settings(model=model, ui=ui, permissions=PermissionSettings(mode=mode)),
@@ -125,6 +126,7 @@ class StagedToolbox(Toolbox):
         self.servers = servers
         self._run_line = run_line
         self._has_sandbox = has_sandbox
+        self.jobs = Jobs()
 
     async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
         assert self._run_line is not None, "the test gives no shell"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,14 +20,16 @@ from qcode.protocol.approvals import (
     Choice,
     Decision,
     Deny,
+    Draft,
     ImpossibleCall,
     PlanApproval,
     Question,
     RepeatedCall,
+    Revise,
     ToolApproval,
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind
-from qcode.protocol.events import ApprovalRequested, LimitReached, ReplyFinished, ToolFinished, ToolStarted
+from qcode.protocol.events import ApprovalRequested, LimitReached, Notice, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
@@ -35,6 +39,7 @@ from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import Format, Preview
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import extract, join
+from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
 
@@ -192,6 +197,126 @@ def test_words_meant_for_the_prompt_go_there_and_do_not_answer() -> None:
         assert run.app.parts.prompt.text == "use yarn"
         await run.pilot.press("escape")
         await run.until_idle()
+
+    drive(test, conversation)
+
+
+EDITABLE = ToolApproval(CALL, "Run this command?", "touch one", draft=Draft("touch one", "command.sh"))
+
+
+def _editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.setenv("VISUAL", str(make_executable(tmp_path / "ed", script)))
+
+
+def _lending(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the app lend its terminal, which a headless one does not have."""
+    monkeypatch.setattr(run.app.view._external, "_lend", nullcontext)
+
+
+def test_ctrl_g_edits_the_call_which_is_judged_and_shown_again_before_it_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _editor(
+        tmp_path, monkeypatch, f'cat "$1" > {tmp_path}/seen; basename "$1" > {tmp_path}/name; echo "touch two" > "$1"'
+    )
+    judged = Gate()
+    revised = replace(EDITABLE, detail="touch two", draft=Draft("touch two", "command.sh"), is_revised=True)
+    script: Script = [ApprovalRequested(EDITABLE), judged, ApprovalRequested(revised), Gate()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        _lending(run, monkeypatch)
+        await _until_asked(run)
+        assert "Run this command?   Ctrl+G edits it" in run.screen
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("ctrl+g")
+        await run.until(lambda: bool(conversation.answers))
+        assert conversation.answers == [("c1", Revise("touch two"))]
+        assert (tmp_path / "seen").read_text() == "touch one"
+        assert (tmp_path / "name").read_text() == "command.sh\n"
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y", "enter")
+        assert len(conversation.answers) == 1, "no key answers until the edited call is shown"
+        assert "touch one" in run.screen
+        judged.open()
+        await run.until(lambda: run.app.parts.approval.request == revised)
+        await run.pilot.pause()
+        assert "touch two" in run.screen
+        assert "edited by you" in run.screen
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("1")
+        await run.until(lambda: len(conversation.answers) == 2)
+        assert conversation.answers[1] == ("c1", Allow())
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_an_edit_that_was_refused_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _editor(tmp_path, monkeypatch, f'cat "$1" >> {tmp_path}/seen; echo >> {tmp_path}/seen; echo "rm two" > "$1"')
+    script: Script = [
+        ApprovalRequested(EDITABLE),
+        UntilAnswered("c1"),
+        Notice("warning", "Your edit was not used: a rule denies it."),
+        ApprovalRequested(EDITABLE),
+        Gate(),
+    ]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        _lending(run, monkeypatch)
+        await _until_asked(run)
+        await run.pilot.press("ctrl+g")
+        await run.until(lambda: "Your edit was not used" in run.text)
+        await run.until(lambda: run.app.parts.approval.draft is not None)
+        assert "touch one" in run.screen
+        await run.pilot.press("ctrl+g")
+        await run.until(lambda: (tmp_path / "seen").read_text().count("\n") >= 2)
+        assert (tmp_path / "seen").read_text().split("\n")[:2] == ["touch one", "rm two"]
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize("script", ["exit 0", "exit 3"])
+def test_an_editor_that_changes_nothing_or_fails_leaves_the_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    _editor(tmp_path, monkeypatch, f"touch {tmp_path}/ran; {script}")
+    conversation = ScriptedConversation([ApprovalRequested(EDITABLE), UntilAnswered("c1"), ended()])
+
+    async def test(run: Running) -> None:
+        _lending(run, monkeypatch)
+        await _until_asked(run)
+        await run.pilot.press("ctrl+g")
+        await run.until(lambda: (tmp_path / "ran").exists() and not _workers(run))
+        assert conversation.answers == []
+        assert ("ended with code 3; the call is unchanged" in " ".join(run.text.split())) is (script == "exit 3")
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+
+    drive(test, conversation)
+
+
+def _workers(run: Running) -> bool:
+    return any(worker.group == "command" and not worker.is_finished for worker in run.app.workers)
+
+
+def test_ctrl_g_edits_nothing_else_than_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _editor(tmp_path, monkeypatch, f"touch {tmp_path}/ran")
+    conversation = ScriptedConversation(_asking(Question(CALL, "Which one?")))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "edits it" not in run.screen
+        await run.pilot.press("ctrl+g")
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert not (tmp_path / "ran").exists()
 
     drive(test, conversation)
 

@@ -8,12 +8,14 @@ import signal
 import sys
 import textwrap
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
 
+from qcode.agent.agent import Agent
 from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
@@ -21,8 +23,10 @@ from qcode.protocol.approvals import (
     Choice,
     Decision,
     Deny,
+    Draft,
     PlanApproval,
     Question,
+    Revise,
     ToolApproval,
 )
 from qcode.protocol.events import (
@@ -40,6 +44,7 @@ from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.linear import LinearApp, LineTerminal
 from qcode.tui.opening import read_commands
+from tests.agent.context.folders import make_executable
 from tests.tui.controlling import Project
 from tests.tui.harness import make_agent
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
@@ -68,12 +73,15 @@ class Typed(LineTerminal):
         return self._lines.pop(0) if self._lines else None
 
 
+def linear(agent: Agent, typed: Typed) -> LinearApp:
+    commands, _ = read_commands(agent)
+    return LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
+
+
 def talk(conversation: ScriptedConversation, *lines: str, **given: Any) -> list[str]:
     """Return all lines after the greeting."""
     typed = Typed(lines)
-    agent = make_agent(conversation, **given)
-    commands, _ = read_commands(agent)
-    app = LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
+    app = linear(make_agent(conversation, **given), typed)
     assert asyncio.run(app.run()) == 0
     start = typed.said.index("User: ")
     return [line for text in typed.said[start:] for line in text.split("\n")]
@@ -98,8 +106,8 @@ def test_each_thing_is_said_once_and_in_order() -> None:
         "Assistant:",
         "I will read it.",
         "Now",
-        "Running read: a.py",
-        "read finished: 2 lines",
+        "Read: a.py",
+        "Read finished: 2 lines",
         "  one",
         "  two",
         "Assistant:",
@@ -181,6 +189,22 @@ def test_a_rule_for_a_test_runner_is_confirmed_after_its_warning() -> None:
     assert back.answers == [("c1", Allow())]
 
 
+def test_a_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = make_executable(tmp_path / "ed", 'grep -q one "$1" && echo "touch two" > "$1"; true')
+    monkeypatch.setenv("VISUAL", str(editor))
+    first = ToolApproval(call(), "Run this command?", "touch one", draft=Draft("touch one", "command.sh"))
+    second = replace(first, detail="touch two", draft=Draft("touch two", "command.sh"), is_revised=True)
+    script: Script = [ApprovalRequested(first), UntilAnswered("c1"), ApprovalRequested(second), ended()]
+    conversation = ScriptedConversation(script)
+    lines = talk(conversation, "go", "e", "e", "1")
+    assert conversation.answers == [("c1", Revise("touch two")), ("c1", Allow())]
+    assert lines.count("Type e to edit it in your editor before it runs.") == 2
+    assert "Note: The call is unchanged." in lines
+    monkeypatch.setenv("VISUAL", "/no/such/editor")
+    lines = talk(ScriptedConversation([ApprovalRequested(first), UntilAnswered("c1"), ended()]), "go", "e", "1")
+    assert any(line.endswith("; the call is unchanged") for line in lines)
+
+
 def test_text_typed_before_a_question_does_not_answer_it() -> None:
     shell = call("shell")
     script: Script = [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
@@ -236,15 +260,15 @@ def test_output_of_a_tool_is_told_when_it_is_over_and_a_long_one_in_part() -> No
     script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]
     finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
     lines = talk(ScriptedConversation([*script, finished, ended()]), "x")
-    assert "shell finished: exit 0" in lines
+    assert "Run finished: exit 0" in lines
     assert "  (60 lines left out)" in lines
-    assert lines.index("  line 0") > lines.index("shell finished: exit 0")
+    assert lines.index("  line 0") > lines.index("Run finished: exit 0")
 
 
 def test_a_call_that_is_cancelled_says_so() -> None:
     shell = call()
     lines = talk(ScriptedConversation([ToolStarted(shell), ended(Outcome.CANCELLED)]), "x")
-    assert lines[-3:] == ["shell was cancelled.", "(interrupted)", "User: "]
+    assert lines[-3:] == ["Run was cancelled.", "(interrupted)", "User: "]
 
 
 def test_a_stored_session_is_told_from_its_start() -> None:

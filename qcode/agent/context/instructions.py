@@ -56,7 +56,7 @@ class Instructions:
 def load_instructions(
     folder: Path,
     project_root: Path,
-    config_dir: Path,
+    config_dir: Path | None,
     *,
     is_trusted: bool,
     may_read: Callable[[Path], bool] = lambda path: True,
@@ -68,7 +68,8 @@ def load_instructions(
     can import files of its folder.
     """
     loader = _Loader()
-    loader.load_own(config_dir / NAMES[0])
+    if config_dir is not None:
+        loader.load_own(config_dir / NAMES[0])
     if is_trusted:
         root = project_root.resolve()
         ground = Ground(root)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from qcode.agent.context.instructions import NAMES, InstructionFile, Instructions, load_instructions
+from qcode.text.clean import one_line
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 
@@ -36,7 +38,7 @@ _MAX_LINE = 4_000
 
 
 class Memory:
-    """The instruction files of the project at `root` and of the user's folder `config_dir`.
+    """The instruction files of the project at `root` and of the user's folder `config_dir`, None for no such folder.
 
     `may_read` returns whether the rules of the session let the model read a file of the project without asking.
     """
@@ -45,20 +47,20 @@ class Memory:
         self,
         folder: Path,
         root: Path,
-        config_dir: Path,
+        config_dir: Path | None,
         is_trusted: Callable[[], bool],
         may_read: Callable[[Path], bool] = lambda path: True,
     ) -> None:
         self._folder = folder.resolve()
         self._root = root.resolve()
-        self._own = config_dir / NAMES[0]
+        self._config_dir = config_dir
         self._is_trusted = is_trusted
         self._may_read = may_read
 
     def read(self) -> Instructions:
         """Return the current instructions; unchanged files give the same text, for prompt caches."""
         return load_instructions(
-            self._folder, self._root, self._own.parent, is_trusted=self._is_trusted(), may_read=self._may_read
+            self._folder, self._root, self._config_dir, is_trusted=self._is_trusted(), may_read=self._may_read
         )
 
     def files(self) -> tuple[MemoryFile, ...]:
@@ -80,8 +82,9 @@ class Memory:
             new = self._folder / NAMES[0]
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
                 project.append(MemoryFile(str(new), str(new.relative_to(self._root)), "project", None))
-        if not own and not os.path.lexists(self._own):
-            own.append(MemoryFile(str(self._own), str(self._own), "yours", None))
+        if self._config_dir is not None and not own and not os.path.lexists(self._config_dir / NAMES[0]):
+            new = self._config_dir / NAMES[0]
+            own.append(MemoryFile(str(new), str(new), "yours", None))
         return (*reversed(project), *own)
 
     def append(self, path: str, text: str) -> str:
@@ -110,7 +113,8 @@ class Memory:
         return init_prompt(existing, wish)
 
     def _shown(self, file: InstructionFile) -> MemoryFile:
-        is_own = file.path.is_relative_to(self._own.resolve().parent)
+        own = self._config_dir
+        is_own = own is not None and file.path.is_relative_to((own / NAMES[0]).resolve().parent)
         return MemoryFile(
             str(file.path), file.shown, "yours" if is_own else "project", file.size, file.used, file.imported_by
         )
@@ -165,3 +169,28 @@ def init_prompt(existing: str, wish: str = "") -> str:
     last = _CHANGE.format(name=existing) if existing else _WRITE
     parts = [first, _WHAT.format(name=name), f"The user adds: {wish.strip()}" if wish.strip() else "", last]
     return "\n\n".join(part.strip() for part in parts if part)
+
+
+def memory_detail(file: MemoryFile) -> str:
+    """Return size and status of an instruction file in a few words."""
+    whose = "yours, everywhere" if file.whose == "yours" else "this project's"
+    if file.size is None:
+        return f"{whose}; does not exist yet"
+    cut = f", truncated: the prompt has {file.used:,} of them" if file.used < file.size else ""
+    by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
+    return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
+
+
+def memory_text(memory: Memory) -> str:
+    files = [f"  {one_line(file.shown)}: {memory_detail(file)}" for file in memory.files()]
+    notes = [one_line(note) for note in memory.notes()]
+    how = "/memory project: TEXT or /memory yours: TEXT adds a line."
+    return "\n".join(["In the order of the prompt:", *files, *notes, "", how])
+
+
+def place_and_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
+    """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
+    whose, colon, line = text.partition(":")
+    word = cast("Literal['yours', 'project']", whose.strip().lower())
+    chosen = [place for place in places if place.whose == word][:1]
+    return (chosen, line.strip()) if colon and chosen else (places, text)

@@ -260,8 +260,8 @@ class Clients:
     def _retries(self, network: Network) -> RetrySettings:
         """Return the retries of a provider. Without a user to ask, `ask` means never; a flag overrides the setting."""
         options = self._context.options
-        if options.limit_wait_s is not None:
-            return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.limit_wait_s)
+        if options.wait_for_limit is not None:
+            return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.wait_for_limit)
         retries = RetrySettings(network.max_retries, network.retry_after_max_s, network.wait_for_limit)
         return retries if self._context.is_attended else retries.unasked
 
@@ -353,12 +353,12 @@ class ContextSizing:
             f"coding tasks: {found.advice}"
         )
 
-    async def settle(self, work: Coroutine[None, None, None]) -> None:
+    async def wait_for(self, work: Coroutine[None, None, None]) -> None:
         """Wait for other work that a turn needs; a cancelled turn continues without it."""
-        settling = asyncio.ensure_future(work)
-        await self._over(settling)
-        if not settling.cancelled():
-            settling.result()
+        waiting = asyncio.ensure_future(work)
+        await self._over(waiting)
+        if not waiting.cancelled():
+            waiting.result()
 
     async def count(
         self,

@@ -184,8 +184,11 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
     return spec.needs_key and not is_local(address_of(spec, settings, env)[0])
 
 
-def begin_with(context: RunContext) -> Selection:
-    """Return the selection by the flags, settings and keys of this run; raise `QcodeError` if there is none."""
+def begin_with(context: RunContext, *, has_demo: bool | None = None) -> Selection:
+    """Return the selection by the flags, settings and keys of this run; raise `QcodeError` if there is none.
+
+    `has_demo`: the demo model may be the last resort; None: if a user is present.
+    """
     options, connected = context.options, ""
     if options.model is not None and not isinstance(options.model, str):
         name = options.model.name
@@ -201,7 +204,7 @@ def begin_with(context: RunContext) -> Selection:
             context.keys,
             options.model_name or None,
             options.base_url,
-            has_demo=context.is_attended,
+            has_demo=context.is_attended if has_demo is None else has_demo,
             connected=connected,
         )
 

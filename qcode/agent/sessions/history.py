@@ -71,13 +71,17 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class ShownResult:
-    """How the result of a call was shown. `output` is what the user saw of it, None if that is its content."""
+    """How the result of a call was shown. `output` is what the user saw of it, None if that is its content.
+
+    `ran` are the arguments with which it ran, as JSON, if the user edited them; otherwise empty.
+    """
 
     state: CallState
     summary: str = ""
     diff: str = ""
     seconds: float | None = None
     output: str | None = None
+    ran: str = ""
 
 
 @dataclass(frozen=True, slots=True)

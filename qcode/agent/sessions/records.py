@@ -394,6 +394,8 @@ def result_to_json(shown: ShownResult, content: str, redact: Callable[[str], str
         found["diff"] = redact(shown.diff)
     if shown.seconds is not None:
         found["seconds"] = round(shown.seconds, 3)
+    if shown.ran:
+        found["ran"] = redacted_call(ToolCall("", "", shown.ran), redact).arguments
     if shown.output is not None:
         output = redact(shown.output)
         start = output.removesuffix("\n")
@@ -411,7 +413,8 @@ def result_from(value: Json, content: str) -> ShownResult | None:
         return None
     shown = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
     took = float(seconds) if isinstance(seconds, (int, float)) else None
-    return ShownResult(cast("CallState", state), text_in(value.get("summary")), text_in(value.get("diff")), took, shown)
+    summary, diff, ran = (text_in(value.get(name)) for name in ("summary", "diff", "ran"))
+    return ShownResult(cast("CallState", state), summary, diff, took, shown, ran)
 
 
 def shown_to_json(shown: Shown, redact: Callable[[str], str]) -> JsonObject:

@@ -7,6 +7,7 @@ an older version stored replay from their blocks alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from qcode.agent.sessions.history import ShownPrompt, ShownResult, StoredMessage, Thought
@@ -31,6 +32,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, typed_text
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
+from qcode.tools.dialog import plan_of
 from qcode.values import dataclass
 
 
@@ -115,6 +117,8 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     for call in stored.entry.message.calls:
         result = given.get(call.call_id) or stored.results.get(call.call_id)
         shown = stored.shown_results.get(call.call_id)
+        if shown is not None and shown.ran:
+            call = replace(call, arguments=shown.ran)
         if shown is None or shown.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         yield from _inner(call.call_id, stored)
@@ -130,7 +134,7 @@ def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | No
     if shown is None:
         return ToolFinished(call, ToolOutcome(content, is_error), "failed" if is_error else "done")
     outcome = ToolOutcome(content, is_error, shown.summary, shown.diff, shown=shown.output)
-    return ToolFinished(call, outcome, shown.state, shown.seconds)
+    return ToolFinished(call, outcome, shown.state, shown.seconds, is_revised=bool(shown.ran))
 
 
 def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
@@ -151,6 +155,27 @@ def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
                 yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """A plan of the model, as Markdown. `is_settled`: it was approved; `summary` says how it may be carried out."""
+
+    text: str
+    is_settled: bool
+    summary: str = ""
+
+
+def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
+    """Return the plans of a conversation, the oldest first."""
+    plans: list[StoredPlan] = []
+    for stored in messages:
+        for call in stored.entry.message.calls:
+            shown = stored.shown_results.get(call.call_id)
+            if plan := plan_of(call).strip():
+                is_settled = shown is not None and shown.state == "done"
+                plans.append(StoredPlan(plan, is_settled, shown.summary if shown is not None else ""))
+    return plans
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:

@@ -105,7 +105,9 @@ class Session:
         """Whether all records so far are in the file."""
         return self._file.is_saved
 
-    def begin(self, *, model: str, cwd: str, root: str, forked_from: str = "") -> None:
+    def begin(
+        self, *, model: str, cwd: str, root: str, forked_from: str = "", imported: JsonObject | None = None
+    ) -> None:
         """Buffer the header; it is written with the first record."""
         header: JsonObject = {
             "kind": "session",
@@ -118,6 +120,8 @@ class Session:
         }
         if forked_from:
             header["forked_from"] = forked_from
+        if imported is not None:
+            header["imported"] = imported
         self._file.hold(to_line(header))
         self.history.use_model(model)
 
@@ -354,7 +358,8 @@ class SessionTranscript:
         """Store the result of a call at once, while other calls of its step have yet to run."""
         call, outcome = finished.call, finished.outcome
         result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
-        shown = ShownResult(finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown)
+        ran = call.arguments if finished.is_revised else ""
+        shown = ShownResult(finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran)
         self.session.record_result(result, shown)
 
 

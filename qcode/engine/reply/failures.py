@@ -78,7 +78,9 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         return ask_for_room(state, AbortAfter(error.info), attempt)
     is_shorter = state.superseded is not None and attempt.shown_text <= len(state.superseded.text)
     # A call in a broken stream does not count, so its attempt is sent again, unless it continues a text.
-    goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and not attempt.has_call
+    # Text that cannot be taken back is continued without its call.
+    is_kept = not attempt.has_call or state.plan.output.is_append_only
+    goes_on = attempt.shown_text > 0 if state.base else attempt.has_solid_text and is_kept
     goes_on = goes_on and not is_shorter
     # New text is progress, so earlier failures are no longer in a row with this one.
     state.failures = 1 if goes_on else state.failures + 1

@@ -24,19 +24,23 @@ Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed
 
 @dataclass(frozen=True, slots=True)
 class JudgedCall:
-    """A call of the committed reply. `raw` is its argument text as received, `cap` the output cap of its request."""
+    """A call of the committed reply. `raw` is its argument text as received, `cap` the output cap of its request.
+
+    `escalates_next`: the next request has a larger cap, so a truncated call may be sent again as it is.
+    """
 
     call: ToolCall
     state: CallState
     raw: str
     cap: int
+    escalates_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyResult:
     """The result of a reply. `message` is None if there is nothing to store.
 
-    `limit` is the limit of the prompt that ended it, or None.
+    `limit` is the limit of the prompt that ended it, or None. `escalates_next` as in `recovery.RunCalls`.
     """
 
     ending: Ending
@@ -47,6 +51,7 @@ class ReplyResult:
     error: ErrorInfo | None = None
     note: str = ""
     limit: Limit | None = None
+    escalates_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)

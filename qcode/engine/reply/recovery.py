@@ -22,8 +22,9 @@ class Budget:
     """The remaining budget of a reply. `escalation_cap` is None if escalation was used, is off, or gains nothing.
 
     `continuation_cap` is None if the window leaves no useful room. `resumed_calls_left` is 0 unless truncated calls
-    are repaired by resuming them. `prefers_continuing`: text is continued instead of escalated. `is_affordable`: the
-    user's cost limit for this prompt is not reached.
+    are repaired by resuming them. `prefers_continuing`: text is continued instead of escalated. `is_append_only`: no
+    reply with text is escalated, not even for a truncated call. `is_affordable`: the user's cost limit for this prompt
+    is not reached.
     """
 
     escalation_cap: int | None
@@ -34,6 +35,7 @@ class Budget:
     nudges_left: int = 1
     resumed_calls_left: int = 0
     prefers_continuing: bool = False
+    is_append_only: bool = False
     is_continuation: bool = False
     is_affordable: bool = True
 
@@ -48,7 +50,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
-    """Commit the reply and run its complete calls; an incomplete last call is rejected."""
+    """Commit the reply and run its complete calls; an incomplete last call is rejected.
+
+    `escalates_next`: the cap was not raised for this reply, because its text could not be taken back; the next request
+    has the larger cap.
+    """
+
+    escalates_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +132,12 @@ def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
     if not budget.is_affordable:
         return RunCalls() if shape.calls else Done(is_cut=True, why="budget_exhausted")
     is_plain_text = not shape.calls and shape.last == "text"
-    if budget.escalation_cap is not None and not (budget.prefers_continuing and is_plain_text):
+    is_fixed = (budget.prefers_continuing and is_plain_text) or (budget.is_append_only and shape.has_text)
+    if budget.escalation_cap is not None and not is_fixed:
         return Escalate(budget.escalation_cap)
     if shape.calls:
         is_resumable = shape.arguments_incomplete and budget.resumed_calls_left > 0
-        return ResumeCall() if is_resumable else RunCalls()
+        return ResumeCall() if is_resumable else RunCalls(escalates_next=budget.escalation_cap is not None)
     if not shape.has_text:
         return _decide_textless(shape, budget)
     return _decide_continuation(shape, budget)

@@ -264,6 +264,7 @@ class Reply:
             nudges_left=state.nudges_left,
             resumed_calls_left=failures.argument_requests_left(state, attempt) if needs_more else 0,
             prefers_continuing=output.policy == "continue",
+            is_append_only=output.is_append_only,
             is_continuation=attempt.kind == "continuation",
             is_affordable=state.is_affordable,
         )
@@ -309,7 +310,7 @@ class Reply:
                 state.absorb(attempt)
                 return failures.ask_for_arguments(state)
             case RunCalls():
-                return self._run_calls(attempt, shape)
+                return self._run_calls(decision, attempt, shape)
             case Resend():
                 state.absorb(attempt)
                 return state.finish("paused", shape.stop, shape.raw_stop)
@@ -318,7 +319,7 @@ class Reply:
             case Fail():
                 return self._fail(decision, attempt, shape)
 
-    def _run_calls(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+    def _run_calls(self, decision: RunCalls, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Commit the reply with its calls; an incomplete last call is rejected."""
         state = self._state
         state.absorb(attempt)
@@ -326,7 +327,10 @@ class Reply:
         if not shape.arguments_incomplete:
             return state.finish("calls", shape.stop, shape.raw_stop, cap=cap)
         state.was_cut = True
-        return state.finish("calls", StopReason.MAX_TOKENS, shape.raw_stop, why="retry_limit", cap=cap)
+        escalates = decision.escalates_next
+        return state.finish(
+            "calls", StopReason.MAX_TOKENS, shape.raw_stop, why="retry_limit", cap=cap, escalates_next=escalates
+        )
 
     def _escalate(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
         state = self._state
@@ -370,7 +374,7 @@ class Reply:
         """Ask once for a well-formed call. The text of earlier attempts is kept; that of this one is superseded."""
         state = self._state
         state.nudges_left -= 1
-        is_going_on = bool(state.base)
+        is_going_on = bool(state.base) or (state.plan.output.is_append_only and attempt.has_solid_text)
         if is_going_on:
             state.absorb_text(attempt)
             state.base = without_trailing_reasoning(state.base)

@@ -27,7 +27,7 @@ class ReplyPlan:
 
     `can_make_room`: the conversation may be compacted once if the window is full. `fallback` as in `TurnSettings`.
     `note` goes with the first request and with the same request at a larger cap; the other ones end in a text that asks
-    for something else.
+    for something else. `starts_escalated`: the first request has the larger cap already.
     """
 
     system: str
@@ -40,6 +40,7 @@ class ReplyPlan:
     can_make_room: bool = False
     fallback: Fallback | None = None
     note: str = ""
+    starts_escalated: bool = False
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:

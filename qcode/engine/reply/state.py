@@ -98,12 +98,14 @@ class ReplyState:
     def _plan_caps(self) -> caps.Caps:
         model = self.model
         host = model.host
-        return caps.caps_for(
+        planned = caps.caps_for(
             self.plan.output,
             model.output_limit,
             is_silently_capped=host.is_silently_capped,
             learned=host.first_cap,
         )
+        is_raised = self.plan.starts_escalated and planned.escalated is not None
+        return replace(planned, first=planned.escalated or planned.first) if is_raised else planned
 
     def switch_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> None:
         """Continue the reply with another model; its requests are priced by its own price."""
@@ -278,6 +280,7 @@ class ReplyState:
         error: ErrorInfo | None = None,
         cap: int = 0,
         limit: Limit | None = None,
+        escalates_next: bool = False,
     ) -> list[Effect]:
         """Commit `base` as the reply, and end it."""
         assert not isinstance(self.phase, Finished), "a reply ends once"
@@ -285,8 +288,8 @@ class ReplyState:
         is_worth_storing = any(is_solid(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
         drafts = [draft for draft in self.base if draft.kind == "call"]
-        calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap) for draft in drafts)
-        self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit))
+        calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts)
+        self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next))
         # The searches of a discarded attempt disappear with its text.
         kept = [found for index, found in self.searches if not self.records[index].is_discarded]
         effects: list[Effect] = [Emit(found) for found in kept]

@@ -55,6 +55,7 @@ class ApplyPatch(ChangeTool):
             "additionalProperties": False,
         },
         edits_by="patch",
+        draft="input",
         safety=Files("write", _paths),
     )
 

@@ -199,6 +199,7 @@ class NotebookEdit(ChangeTool):
             "required": ["path", "cell"],
             "additionalProperties": False,
         },
+        draft="source",
         safety=WRITES_PATH,
     )
 

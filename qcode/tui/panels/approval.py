@@ -8,6 +8,7 @@ belongs to the draft: keys of the first 300 ms, and every key of a burst that be
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -15,7 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Input, Static
 
-from qcode.protocol.approvals import Approval, Decision, Deny, ServerApproval
+from qcode.protocol.approvals import Approval, Decision, Deny, Draft, Revise, ServerApproval, ToolApproval
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
@@ -53,6 +54,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._shown = Preview.of("text", "")
         self._index = 0
         self._quiet_until = 0.0
+        self._written: dict[str, str] = {}
+        self._revising: set[str] = set()
+        self.edit_key = ""
         self.has_more = False
         self.display = False
 
@@ -91,13 +95,41 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._form.options
 
     @property
+    def draft(self) -> Draft | None:
+        """The editable part of the call that is shown, with the last text of the user if they have edited it."""
+        approval = self.request
+        if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._revising:
+            return None
+        return replace(approval.draft, text=self._written.get(approval.id, approval.draft.text))
+
+    def revise(self, approval_id: str, text: str) -> None:
+        """Have the edited call judged again. It stays in view, and no key answers it, until it is asked for again."""
+        if approval_id not in self.open_ids:
+            return
+        self._revising.add(approval_id)
+        if text.strip():
+            self._written[approval_id] = text
+        else:
+            self._written.pop(approval_id, None)
+        self.post_message(ApprovalDecided(approval_id, Revise(text)))
+
+    @property
     def chosen(self) -> Option:
         return self.options[self._index]
 
     def ask(self, approval: Approval, position: str = "") -> None:
-        """Show `approval`, or keep it until those before it are decided. `position` is such as `1 of 2`."""
-        self._waiting.append((approval, position))
-        if len(self._waiting) == 1:
+        """Show `approval`, or keep it until those before it are decided. `position` is such as `1 of 2`.
+
+        A call that was revised keeps its turn.
+        """
+        self._revising.discard(approval.id)
+        if approval.id in self.open_ids:
+            at = self.open_ids.index(approval.id)
+            self._waiting[at] = (approval, position)
+        else:
+            at = len(self._waiting)
+            self._waiting.append((approval, position))
+        if at == 0:
             self._open()
 
     def withdraw(self, approval_id: str) -> bool:
@@ -172,6 +204,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.is_attached:
             self.screen.query_one("#prompt-row").display = approval is None
             self.screen.set_class(approval is not None, "-asking")
+        self._written = {one: text for one, text in self._written.items() if one in self.open_ids}
         if approval is None:
             return
         self._form = form_of(approval)
@@ -184,7 +217,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _is_guarded(self) -> bool:
         """Whether a key comes too early to be meant as an answer."""
-        return self._clock() < self._quiet_until
+        return self._clock() < self._quiet_until or bool(self.request and self.request.id in self._revising)
 
     def _move(self, step: int) -> None:
         self._index = (self._index + step) % len(self.options)
@@ -222,7 +255,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         approval, position = self._waiting[0]
         screen = self.app.size
         width, is_low = max(8, screen.width - _SIDE_CELLS), screen.height < _LOW
-        title = self._title_lines(asked_by(approval), position, width)
+        title = self._title_lines(approval, position, width)
         is_warning = BACK in self.options
         why = wrap([(self._form.why, ink("risk" if is_warning else "dim"))], width) if self._form.why else []
         options = self._option_lines(width, is_low=is_low)
@@ -247,8 +280,12 @@ class ApprovalPanel(Vertical, can_focus=True):
             part.display = bool(lines)
             part.update(Rows(lines, part))
 
-    def _title_lines(self, question: str, position: str, width: int) -> list[Line]:
-        """Return the question, for an edit with the number of its lines and its place among those of the reply."""
+    def _title_lines(self, approval: Approval, position: str, width: int) -> list[Line]:
+        """Return the question, for an edit with the number of its lines and its place among those of the reply.
+
+        The key that edits the call is named if there is room for it on the same row.
+        """
+        question = asked_by(approval)
         spans: list[Span] = [(question, ink("card-title"))]
         if self._shown.diff:
             added, removed = self._shown.change
@@ -256,6 +293,11 @@ class ApprovalPanel(Vertical, can_focus=True):
             spans += [(f"  +{added}", ink("card-done"))] if added else []
             spans += [(f"{' ' if added else '  '}-{removed}", ink("card-failed"))] if removed else []
         spans += [(f"   {position}", ink("dim"))] if position else []
+        is_revised = isinstance(approval, ToolApproval) and approval.is_revised
+        spans += [("   edited by you", ink("dim"))] if is_revised else []
+        hint: Span = (f"   {self.edit_key} edits it", ink("dim"))
+        if self.edit_key and self.draft is not None and Line((*spans, hint)).width <= width:
+            spans.append(hint)
         return wrap(spans, width)
 
     def _option_lines(self, width: int, *, is_low: bool) -> list[Line]:

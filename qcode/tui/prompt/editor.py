@@ -1,4 +1,4 @@
-"""Text that enters the prompt from outside the app: from the user's `$EDITOR` and the system clipboard.
+"""Text from outside the app: from the user's `$EDITOR`, for the prompt or an approval, and the system clipboard.
 
 The editor gets a private file, which is read back and removed.
 """
@@ -47,20 +47,30 @@ def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
     return (found,)
 
 
-def edit_text(text: str, command: tuple[str, ...]) -> str:
+def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md") -> str:
     """Let the user edit `text` and return the result; block until the editor exits.
 
-    Raise `EditorError` if that fails. The file is in a private folder, which is always removed.
+    Raise `EditorError` if that fails. The file is in a private folder, which is always removed. Line ends stay as they
+    were, whatever the editor does with the last one.
     """
     with tempfile.TemporaryDirectory(prefix="qcode-") as folder:
-        path = Path(folder, "prompt.md")
+        path = Path(folder, file_name)
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:  # a lone surrogate, such as half of an emoji in the JSON of a model
+            raise EditorError("the text contains invalid Unicode") from None
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         problem = _run_editor(path, command)
         if problem:
-            raise EditorError(f"{problem}; the prompt is unchanged")
-        return _read_edited(path)
+            raise EditorError(problem)
+        written = _read_edited(path)
+    if "\r\n" not in text:
+        written = written.replace("\r\n", "\n")
+    end = "\r\n" if "\r\n" in text else "\n"
+    written = written.removesuffix("\n").removesuffix("\r")
+    return written + end if text.endswith(end) and written else written
 
 
 def edit_in_place(path: str, command: tuple[str, ...]) -> str:
@@ -84,18 +94,16 @@ def _run_editor(path: Path, command: tuple[str, ...]) -> str:
 
 
 def _read_edited(path: Path) -> str:
-    """Return the edited text, without the final line end that editors add."""
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise EditorError(f"cannot read the edited text: {error.strerror}; the prompt is unchanged") from None
+        raise EditorError(f"cannot read the edited text: {error.strerror}") from None
     if len(data) > _MAX_EDITED_BYTES:
-        raise EditorError("the edited text is larger than 16 MiB; the prompt is unchanged")
+        raise EditorError("the edited text is larger than 16 MiB")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise EditorError("the edited text is not UTF-8; the prompt is unchanged") from None
-    return text.replace("\r\n", "\n").removesuffix("\n")
+        raise EditorError("the edited text is not UTF-8") from None
 
 
 class ExternalInput:
@@ -134,23 +142,32 @@ class ExternalInput:
             self._prompt.add_pictures((found,))
 
     async def edit(self) -> None:
-        """Edit the prompt in the user's editor. Turns continue meanwhile; painting waits."""
+        """Edit the prompt in the user's editor."""
         prompt = self._prompt
         prompt.leave_search()
+        written = await self.written(prompt.whole_text, "prompt.md", "the prompt is unchanged")
+        if written is not None and written != prompt.whole_text:
+            prompt.replace_text(written)
+
+    async def written(self, text: str, file_name: str, unchanged: str) -> str | None:
+        """Return `text` as edited in the user's editor; None after a notice, which ends with `unchanged`.
+
+        Turns continue meanwhile; painting waits.
+        """
         try:
             command = editor_command(os.environ)
             with self._lend():
                 # Nothing may raise in here: Textual 8.2 would not take the terminal back.
-                written = await asyncio.to_thread(_edited, prompt.whole_text, command)
+                written = await asyncio.to_thread(_edited, text, command, file_name)
         except EditorError as problem:
             self._say("warning", str(problem))
         except SuspendNotSupported:
             self._say("warning", "Cannot start an editor in this terminal.")
         else:
-            if isinstance(written, EditorError):
-                self._say("warning", str(written))
-            elif written != prompt.whole_text:
-                prompt.replace_text(written)
+            if not isinstance(written, EditorError):
+                return written
+            self._say("warning", f"{written}; {unchanged}")
+        return None
 
     async def edit_file(self, path: str) -> None:
         """Open one of the user's files in their editor."""
@@ -165,8 +182,8 @@ class ExternalInput:
         self._say("warning" if problem else "info", problem or f"{one_line(path)} applies from the next turn.")
 
 
-def _edited(text: str, command: tuple[str, ...]) -> str | EditorError:
+def _edited(text: str, command: tuple[str, ...], file_name: str) -> str | EditorError:
     try:
-        return edit_text(text, command)
+        return edit_text(text, command, file_name)
     except EditorError as problem:
         return problem

@@ -19,11 +19,11 @@ def read(root: Path, *, is_trusted: bool = True) -> GitState:
     return read_git(root, {**HOME_ENV, "HOME": str(root.parent)}, is_trusted=is_trusted, timeout=20)
 
 
-def test_a_clean_repository_is_clean(tmp_path: Path) -> None:
+def test_clean_repository_is_clean(tmp_path: Path) -> None:
     assert read(make_repository(tmp_path / "r")) == GitState(True, "main", "", 0)
 
 
-def test_changes_are_counted_new_files_and_renames_included(tmp_path: Path) -> None:
+def test_change_count_includes_new_files_and_renames(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     for name in ("b.txt", "c c.txt"):
         write(root / name, "content of some length\n" * 3)
@@ -35,13 +35,13 @@ def test_changes_are_counted_new_files_and_renames_included(tmp_path: Path) -> N
     assert read(root).changed == 3
 
 
-def test_a_folder_without_a_repository_has_no_state(tmp_path: Path) -> None:
+def test_folder_without_a_repository_has_no_git_state(tmp_path: Path) -> None:
     assert read(tmp_path) == GitState()
     (tmp_path / ".git").mkdir()
     assert read(tmp_path) == GitState()
 
 
-def test_before_trust_only_the_branch_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untrusted_folder_reads_only_the_branch_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_repository(tmp_path / "r")
     monkeypatch.setattr("subprocess.Popen", None)
     state = read(root, is_trusted=False)
@@ -49,7 +49,7 @@ def test_before_trust_only_the_branch_file_is_read(tmp_path: Path, monkeypatch: 
     assert "not trusted" in state.why
 
 
-def test_a_commit_without_a_branch_is_named(tmp_path: Path) -> None:
+def test_detached_head_shows_the_commit(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     git(root, "checkout", "--detach")
     state = read(root, is_trusted=False)
@@ -67,21 +67,21 @@ def test_a_commit_without_a_branch_is_named(tmp_path: Path) -> None:
         "a" * 9999,
     ],
 )
-def test_a_branch_file_that_git_would_not_write_says_nothing(tmp_path: Path, head: str) -> None:
+def test_malformed_branch_file_gives_no_branch(tmp_path: Path, head: str) -> None:
     root = make_repository(tmp_path / "r")
     write(root / ".git/HEAD", head)
     state = read(root, is_trusted=False)
     assert (state.branch, state.commit) == ("", "")
 
 
-def test_a_branch_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_linked_branch_file_is_not_followed(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     (root / ".git/HEAD").rename(tmp_path / "HEAD")
     (root / ".git/HEAD").symlink_to(tmp_path / "HEAD")
     assert read(root, is_trusted=False).branch == ""
 
 
-def test_a_linked_work_tree_is_a_repository(tmp_path: Path) -> None:
+def test_linked_worktree_is_a_repository(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     git(root, "worktree", "add", str(tmp_path / "tree"), "-b", "side")
     state = read(tmp_path / "tree")
@@ -105,7 +105,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize(("setting", "shown"), TRAPS.items())
-def test_a_repository_that_could_start_a_program_is_not_asked(tmp_path: Path, setting: str, shown: str) -> None:
+def test_git_does_not_run_in_a_repository_that_configures_a_program(tmp_path: Path, setting: str, shown: str) -> None:
     root = make_repository(tmp_path / "r")
     git(root, "config", setting, str(_trap(tmp_path)))
     _arm(root)
@@ -115,7 +115,7 @@ def test_a_repository_that_could_start_a_program_is_not_asked(tmp_path: Path, se
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_setting_hidden_in_an_included_file_is_found(tmp_path: Path) -> None:
+def test_program_configured_in_an_included_file_is_found(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     write(root / "more", f'[filter "x"]\nclean = {_trap(tmp_path)}\n')
     git(root, "config", "include.path", "../more")
@@ -124,7 +124,7 @@ def test_a_setting_hidden_in_an_included_file_is_found(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_hooks_of_the_repository_do_not_run(tmp_path: Path) -> None:
+def test_repository_hooks_do_not_run(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     for name in ("post-index-change", "fsmonitor-watchman", "pre-commit"):
         shutil.copy(_trap(tmp_path), root / ".git/hooks" / name)
@@ -136,7 +136,7 @@ def test_hooks_of_the_repository_do_not_run(tmp_path: Path) -> None:
     assert (root / ".git/index").read_bytes() == index
 
 
-def test_settings_that_everyone_has_do_not_hide_the_state(tmp_path: Path) -> None:
+def test_common_git_settings_do_not_hide_the_state(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     for name, value in (
         ("remote.origin.url", "https://host.example/x.git"),
@@ -154,7 +154,7 @@ def test_settings_that_everyone_has_do_not_hide_the_state(tmp_path: Path) -> Non
     assert read(root) == GitState(True, "main", "", 0)
 
 
-def test_a_program_of_the_workspace_is_never_git(tmp_path: Path) -> None:
+def test_git_in_the_workspace_is_never_run(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     make_executable(root / "bin/git", f"touch {tmp_path / 'sprung'}")
     outside = tmp_path / "links"
@@ -171,7 +171,7 @@ def test_a_program_of_the_workspace_is_never_git(tmp_path: Path) -> None:
     assert Path(found).is_absolute()
 
 
-def test_variables_of_the_outside_do_not_reach_git(tmp_path: Path) -> None:
+def test_git_variables_are_not_inherited(tmp_path: Path) -> None:
     root, other = make_repository(tmp_path / "r"), make_repository(tmp_path / "other")
     write(other / "new.txt", "")
     env = {**HOME_ENV, "HOME": str(tmp_path), "GIT_DIR": str(other / ".git"), "GIT_WORK_TREE": str(other)}
@@ -180,7 +180,7 @@ def test_variables_of_the_outside_do_not_reach_git(tmp_path: Path) -> None:
     assert not (tmp_path / "trace").exists()
 
 
-def test_a_git_that_hangs_is_given_up_with_all_it_started(tmp_path: Path) -> None:
+def test_hanging_git_is_killed_with_its_children(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     pids = tmp_path / "pids"
     make_executable(tmp_path / "slow/git", f"sleep 60 &\necho $$ $! > {pids}.part; mv {pids}.part {pids}\nwait")
@@ -193,7 +193,7 @@ def test_a_git_that_hangs_is_given_up_with_all_it_started(tmp_path: Path) -> Non
         assert _has_ended(int(pid))
 
 
-def test_a_git_that_fails_leaves_the_state_open(tmp_path: Path) -> None:
+def test_failing_git_gives_an_unknown_state(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     make_executable(tmp_path / "bad/git", "exit 3")
     state = read_git(root, {"PATH": str(tmp_path / "bad")}, is_trusted=True, timeout=20)
@@ -203,7 +203,7 @@ def test_a_git_that_fails_leaves_the_state_open(tmp_path: Path) -> None:
     assert state.why.startswith("git could not be started")
 
 
-def test_the_root_is_the_nearest_real_repository(tmp_path: Path) -> None:
+def test_project_root_is_the_nearest_real_repository(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     deep = root / "a/b"
     deep.mkdir(parents=True)
@@ -217,7 +217,7 @@ def test_the_root_is_the_nearest_real_repository(tmp_path: Path) -> None:
     assert find_project_root(tmp_path) == tmp_path.resolve()
 
 
-def test_a_git_file_that_would_block_or_lies_is_no_repository(tmp_path: Path) -> None:
+def test_unreadable_or_invalid_git_file_is_not_a_repository(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
     assert git_folder(tmp_path) is None
     (tmp_path / ".git").unlink()

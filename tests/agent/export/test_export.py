@@ -92,14 +92,14 @@ def words(element: ElementTree.Element) -> str:
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_all_that_was_said_is_in_every_form(form: ExportForm) -> None:
+def test_every_format_contains_all_messages(form: ExportForm) -> None:
     text = written(form)
     assert text.endswith("\n")
     for said in ("I look.", "Done.", "hm", "shell", "cut", "see"):
         assert said in text, said
 
 
-def test_json_holds_the_messages_value_for_value() -> None:
+def test_json_contains_the_messages_value_for_value() -> None:
     page = json.loads(written("json"))
     assert tuple(message_from_json(one) for one in page["messages"]) == SAID
     assert [one["turn"] for one in page["messages"]] == [1, 1, 1, 1, 2, 2]
@@ -125,7 +125,7 @@ def test_only_web_and_mail_links_of_a_reply_are_links() -> None:
     assert "[bad](javascript:alert(1))" in words(tree)
 
 
-def test_markdown_of_a_reply_is_rendered_below_the_headings_of_the_page_and_code_is_highlighted() -> None:
+def test_reply_markdown_is_rendered_below_the_page_headings_with_highlighted_code() -> None:
     tree = parsed(written("html", user("why?"), assistant(Text(MARKDOWN))))
     assert [words(one) for one in tree.iter("h1")] == ["<b>Title</b> & more"]
     assert [words(one) for one in tree.iter("h3")] == ["Cause"]
@@ -134,13 +134,13 @@ def test_markdown_of_a_reply_is_rendered_below_the_headings_of_the_page_and_code
     assert {span.attrib["class"]: span.text for span in code.iter("span")}["nf"] == "total"
 
 
-def test_a_page_passes_a_strict_parser_of_html() -> None:
+def test_page_passes_a_strict_html_parser() -> None:
     html5lib = pytest.importorskip("html5lib")
     said = (*SAID[:3], assistant(Text(MARKDOWN), Reasoning("*hm*")), user(NASTY), assistant(Text(NASTY)))
     html5lib.HTMLParser(strict=True).parse(written("html", *said))
 
 
-def test_a_page_loads_nothing_and_prefers_the_colours_of_the_reader() -> None:
+def test_page_loads_nothing_and_follows_the_color_scheme_of_the_reader() -> None:
     page = written("html")
     assert "default-src 'none'" in page
     assert "@import" not in page
@@ -149,7 +149,7 @@ def test_a_page_loads_nothing_and_prefers_the_colours_of_the_reader() -> None:
     assert "@media print" in page
 
 
-def test_a_call_is_one_folded_card_with_its_result() -> None:
+def test_call_is_one_collapsed_card_with_its_result() -> None:
     failed = Message("user", (ToolResult("c1", "shell", "no such file", is_error=True),))
     tree = parsed(written("html", SAID[0], SAID[1], failed, assistant(Text("Hm."))))
     card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
@@ -162,7 +162,7 @@ DIFF = "--- a/cart.py\n+++ b/cart.py\n@@ -7,2 +7,2 @@\n same\n-old <b>\n+new <b>
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_a_call_has_the_summary_and_the_diff_that_were_shown(form: ExportForm) -> None:
+def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> None:
     call = ToolCall("c1", "edit", '{"path": "cart.py", "old_text": "old <b>", "new_text": "new <b>"}')
     result = Message("user", (ToolResult("c1", "edit", "Edited cart.py at line 8."),))
     history = history_of([user("go"), assistant(call), result, assistant(Text("Done."))])
@@ -181,20 +181,20 @@ def test_a_call_has_the_summary_and_the_diff_that_were_shown(form: ExportForm) -
         assert shown == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
 
 
-def test_a_denied_call_is_marked_as_such() -> None:
+def test_denied_call_is_marked() -> None:
     history = history_of(SAID)
     history.stored[1].shown_results["c1"] = ShownResult("denied")
     assert "**shell** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
 
 
-def test_a_call_that_a_crash_left_open_says_so() -> None:
+def test_call_interrupted_by_a_crash_is_marked() -> None:
     tree = parsed(written("html", *SAID[:2]))
     card = next(one for one in tree.iter("details") if "call" in one.attrib["class"])
     assert words(card).startswith("shell ls failednot run: qcode ended before")
     assert "**shell** `ls` (failed)" in written("md", *SAID[:2])
 
 
-def test_the_work_of_a_sub_agent_is_inside_its_card() -> None:
+def test_work_of_a_sub_agent_is_inside_its_card() -> None:
     history = history_of([user("go"), assistant(ToolCall("c1", "task", '{"prompt": "look"}'))])
     inner = (assistant(Text("Inside."), ToolCall("i1", "grep", '{"pattern": "x"}')),)
     for message in (*inner, Message("user", (ToolResult("i1", "grep", "found it"),))):
@@ -207,7 +207,7 @@ def test_the_work_of_a_sub_agent_is_inside_its_card() -> None:
     assert json.loads(exported(turns, ABOUT, ExportRequest("json")))["messages"][1]["agents"]["c1"]
 
 
-def test_every_form_says_what_was_truncated_and_what_it_cost() -> None:
+def test_every_format_reports_truncation_and_cost() -> None:
     turns = turns_of(history_of(SAID, {3: TRUNCATED}))
     said = "completed with 3 API calls (1 initial + 1 escalation + 1 continuation), 8,000 discarded output tokens."
     # 3,000 tokens in at $1 and 72,300 out at $2 per million
@@ -223,7 +223,7 @@ def test_every_form_says_what_was_truncated_and_what_it_cost() -> None:
     }
 
 
-def test_each_turn_has_the_model_and_the_price_of_its_time() -> None:
+def test_each_turn_has_the_model_and_price_at_that_time() -> None:
     history = history_of(SAID[:4], {1: TRUNCATED[2:], 3: TRUNCATED[2:]})
     history.use_model("m/dear")
     attempts = (AttemptRecord("first", 8000, "end_turn", Usage(1000, 100)),)
@@ -246,7 +246,7 @@ def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
 @pytest.mark.parametrize(
     ("wanted", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
 )
-def test_a_range_of_turns_is_exported_with_its_numbers(wanted: str, numbers: list[int]) -> None:
+def test_turn_range_is_exported_with_turn_numbers(wanted: str, numbers: list[int]) -> None:
     said = [message for number in range(4) for message in (user(f"ask {number}"), assistant(Text("yes")))]
     page = json.loads(written("json", *said, turns=wanted))
     assert [turn["number"] for turn in page["turns"]] == numbers
@@ -263,7 +263,7 @@ def test_a_range_of_turns_is_exported_with_its_numbers(wanted: str, numbers: lis
         ("-", '"-" is not a range of turns. Use 3, 3-7, 3- or -7.'),
     ],
 )
-def test_a_range_without_turns_is_refused_in_one_line(wanted: str, said: str) -> None:
+def test_range_without_turns_is_a_one_line_error(wanted: str, said: str) -> None:
     with pytest.raises(ValueError, match=r"^.") as refused:
         written("md", turns=wanted)
     assert str(refused.value) == said
@@ -288,16 +288,16 @@ def test_without_tools_only_prompts_and_replies_are_left(form: ExportForm) -> No
         ("--turns=2", ExportRequest("md", "", "2")),
     ],
 )
-def test_the_argument_of_the_command_is_a_format_a_path_and_options(typed: str, request_: ExportRequest) -> None:
+def test_command_argument_is_a_format_a_path_and_options(typed: str, request_: ExportRequest) -> None:
     assert export_request(typed) == request_
 
 
-def test_an_unknown_option_of_the_command_is_named() -> None:
+def test_unknown_option_is_named() -> None:
     with pytest.raises(ValueError, match=r"^Cannot use --pdf here\. Type /export \[md\|json\|html\]"):
         export_request("html --pdf")
 
 
-def test_a_fence_is_longer_than_any_in_the_text() -> None:
+def test_fence_is_longer_than_any_in_the_text() -> None:
     text = fenced("a ````` b")
     assert text.startswith("``````\n")
     assert text.endswith("\n``````")

@@ -28,7 +28,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_only_the_person_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
+def test_key_file_is_private_with_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         file = put(tmp_path / "state")
@@ -38,7 +38,7 @@ def test_only_the_person_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
     assert file.read() == {"openai": KEY}
 
 
-def test_what_stood_open_is_closed_by_reading_and_by_writing(tmp_path: Path) -> None:
+def test_reading_and_writing_make_a_public_key_file_private(tmp_path: Path) -> None:
     file = put(tmp_path)
     for touch in (lambda: file.read(), lambda: put(tmp_path, "gemini")):
         file.path.chmod(0o644)
@@ -47,7 +47,7 @@ def test_what_stood_open_is_closed_by_reading_and_by_writing(tmp_path: Path) -> 
         assert (mode(file.folder), mode(file.path)) == (0o700, 0o600)
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_linked_key_file_is_not_followed(tmp_path: Path) -> None:
     file, other = put(tmp_path), tmp_path / "other.json"
     file.path.rename(other)
     file.path.symlink_to(other)
@@ -59,7 +59,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert other.read_bytes() == before
 
 
-def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_linked_folder_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     put(elsewhere)
     state = tmp_path / "state"
@@ -72,7 +72,7 @@ def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert list(KeyFile(elsewhere).read()) == ["openai"]
 
 
-def test_something_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_special_file_is_refused_without_blocking(tmp_path: Path) -> None:
     file = put(tmp_path)
     file.path.unlink()
     os.mkfifo(file.path)
@@ -84,7 +84,7 @@ def test_something_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     "content",
     [b"", b"{", b"[]", b'{"version": 9, "keys": {}}', b'{"version": 1, "keys": {"a": {"in": "file"}}}', b"\xff\xfe"],
 )
-def test_a_damaged_file_is_said_so_and_can_be_replaced(content: bytes, tmp_path: Path) -> None:
+def test_damaged_file_is_reported_and_can_be_replaced(content: bytes, tmp_path: Path) -> None:
     file = put(tmp_path)
     file.path.write_bytes(content)
     with pytest.raises(CredentialError, match="corrupted"):
@@ -93,9 +93,7 @@ def test_a_damaged_file_is_said_so_and_can_be_replaced(content: bytes, tmp_path:
     assert list(file.read()) == ["gemini"]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_key_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_leaves_the_old_file_and_no_temporary_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = put(tmp_path)
 
     def full(_: int) -> None:
@@ -109,14 +107,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_key_beside_it(
     assert [path.name for path in file.folder.iterdir()] == ["keys.json"]
 
 
-def test_what_a_process_that_died_left_is_swept_up(tmp_path: Path) -> None:
+def test_temporary_files_of_a_dead_process_are_removed(tmp_path: Path) -> None:
     file = put(tmp_path)
     (file.folder / ".keys-abc").write_text("sk-canary")
     put(tmp_path, "gemini")
     assert [path.name for path in file.folder.iterdir()] == ["keys.json"]
 
 
-def test_with_the_last_key_the_file_goes(tmp_path: Path) -> None:
+def test_file_is_deleted_with_the_last_key(tmp_path: Path) -> None:
     file = put(tmp_path)
     with file.changing() as rows:
         rows.clear()
@@ -124,13 +122,13 @@ def test_with_the_last_key_the_file_goes(tmp_path: Path) -> None:
     assert file.read() == {}
 
 
-def test_a_key_in_the_keyring_is_only_noted(tmp_path: Path) -> None:
+def test_file_notes_a_keyring_key_without_its_value(tmp_path: Path) -> None:
     file = put(tmp_path, key=None)
     assert json.loads(file.path.read_text())["keys"] == {"openai": {"in": "keyring"}}
     assert file.read() == {"openai": None}
 
 
-def test_several_that_store_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_key(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(4)]
     threads = [threading.Thread(target=put, args=(tmp_path, name)) for name in names]
     for thread in threads:

@@ -28,7 +28,7 @@ def ring(patience_s: float = 5.0) -> Keyring:
     return Keyring("qcode test", patience_s=patience_s)
 
 
-def test_a_key_is_kept_found_and_forgotten(use_keyring: UseKeyring) -> None:
+def test_key_is_stored_found_and_removed(use_keyring: UseKeyring) -> None:
     folder = use_keyring(make(backends.Working))
     assert ring().get("openai") is None
     assert "Working" in ring().put("openai", KEY)
@@ -52,7 +52,7 @@ def test_a_key_is_kept_found_and_forgotten(use_keyring: UseKeyring) -> None:
     ],
     ids=lambda backend: type(backend).__name__,
 )
-def test_one_that_is_unsafe_or_does_not_work_gets_no_key(backend: KeyringBackend, use_keyring: UseKeyring) -> None:
+def test_unsafe_or_broken_backend_gets_no_key(backend: KeyringBackend, use_keyring: UseKeyring) -> None:
     folder = use_keyring(backend)
     with pytest.raises(KeyringError) as raised:
         ring().put("openai", KEY)
@@ -60,7 +60,7 @@ def test_one_that_is_unsafe_or_does_not_work_gets_no_key(backend: KeyringBackend
     assert "canary" not in str(raised.value)
 
 
-def test_of_a_chain_only_a_safe_link_is_used(use_keyring: UseKeyring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backend_chain_uses_only_safe_members(use_keyring: UseKeyring, monkeypatch: pytest.MonkeyPatch) -> None:
     use_keyring(make(ChainerBackend))
     monkeypatch.setattr(ChainerBackend, "backends", [make(backends.PlaintextKeyring), make(backends.Working)])
     assert ring().put("openai", KEY).endswith("Working")
@@ -69,14 +69,14 @@ def test_of_a_chain_only_a_safe_link_is_used(use_keyring: UseKeyring, monkeypatc
         ring().put("gemini", KEY)
 
 
-def test_a_backend_that_cannot_even_be_found_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backend_that_cannot_be_loaded_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring.core, "_keyring_backend", None)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "no.such.Backend")
     with pytest.raises(KeyringError, match="ModuleNotFoundError"):
         ring().put("openai", KEY)
 
 
-def test_one_that_never_answers_is_asked_once(use_keyring: UseKeyring) -> None:
+def test_hanging_keyring_is_asked_once(use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Stuck))
     told: list[str] = []
     stuck = Keyring("qcode test", patience_s=0.05, on_wait=lambda: told.append("waiting"))
@@ -88,7 +88,7 @@ def test_one_that_never_answers_is_asked_once(use_keyring: UseKeyring) -> None:
     assert told == ["waiting"]
 
 
-def test_once_a_screen_is_up_nothing_is_said_while_it_is_waited_for(use_keyring: UseKeyring) -> None:
+def test_wait_is_not_reported_once_the_screen_is_up(use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Stuck))
     told: list[str] = []
     stuck = Keyring("qcode test", patience_s=60, on_wait=lambda: told.append("waiting"))
@@ -98,7 +98,7 @@ def test_once_a_screen_is_up_nothing_is_said_while_it_is_waited_for(use_keyring:
     assert told == []
 
 
-def test_one_that_hangs_keeps_no_process_from_ending(tmp_path: Path) -> None:
+def test_hanging_keyring_does_not_block_exit(tmp_path: Path) -> None:
     program = (
         "from qcode.agent.keys.ring import Keyring\n"
         "from qcode.agent.keys.store import KeyStore\n"

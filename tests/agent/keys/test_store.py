@@ -30,7 +30,7 @@ def holding(base: Path) -> list[str]:
     return sorted(path.name for path in files if CANARY.encode() in path.read_bytes())
 
 
-def test_a_keyring_that_works_gets_the_key_and_the_file_does_not(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_working_keyring_gets_the_key_and_the_file_does_not(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
     stored = store(tmp_path).put("openai", KEY)
     assert (stored.place, stored.why_no_keyring) == ("keyring", "")
@@ -39,7 +39,7 @@ def test_a_keyring_that_works_gets_the_key_and_the_file_does_not(tmp_path: Path,
     assert store(tmp_path).get("openai") == KEY
 
 
-def test_without_one_the_file_gets_it(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_key_goes_to_the_file_without_a_keyring(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     stored = store(tmp_path).put("openai", KEY)
     assert stored.place == "file"
@@ -48,7 +48,7 @@ def test_without_one_the_file_gets_it(tmp_path: Path, use_keyring: UseKeyring) -
     assert store(tmp_path).get("openai") == KEY
 
 
-def test_a_key_that_is_stored_again_leaves_its_old_place(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_key_stored_again_is_removed_from_its_old_place(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     store(tmp_path).put("openai", KEY)
     use_keyring(make(backends.Working))
@@ -56,7 +56,7 @@ def test_a_key_that_is_stored_again_leaves_its_old_place(tmp_path: Path, use_key
     assert holding(tmp_path) == ["qcode test~openai"]
 
 
-def test_forgetting_empties_every_place(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_removed_key_is_gone_from_keyring_and_file(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
     store(tmp_path).put("openai", KEY)
     mine = store(tmp_path)
@@ -68,7 +68,7 @@ def test_forgetting_empties_every_place(tmp_path: Path, use_keyring: UseKeyring)
     assert mine.remove("openai") == ()
 
 
-def test_forgetting_a_damaged_file_takes_its_keys_away(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_removing_a_key_clears_a_damaged_file(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     store(tmp_path).put("openai", KEY)
     path = store(tmp_path).file.path
@@ -77,7 +77,7 @@ def test_forgetting_a_damaged_file_takes_its_keys_away(tmp_path: Path, use_keyri
     assert holding(tmp_path) == []
 
 
-def test_a_key_that_is_locked_in_is_not_called_forgotten(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_key_in_a_locked_keyring_is_not_reported_as_removed(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
     store(tmp_path).put("openai", KEY)
     use_keyring(make(backends.Locked))
@@ -88,7 +88,7 @@ def test_a_key_that_is_locked_in_is_not_called_forgotten(tmp_path: Path, use_key
         store(tmp_path).get("openai")
 
 
-def test_a_key_that_vanished_from_the_keyring_is_said_so(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_key_missing_from_the_keyring_is_reported(tmp_path: Path, use_keyring: UseKeyring) -> None:
     folder = use_keyring(make(backends.Working))
     store(tmp_path).put("openai", KEY)
     for path in folder.iterdir():
@@ -97,7 +97,7 @@ def test_a_key_that_vanished_from_the_keyring_is_said_so(tmp_path: Path, use_key
         store(tmp_path).get("openai")
 
 
-def test_the_keyring_is_asked_once_in_a_run(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_keyring_is_read_once_per_run(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
     mine = store(tmp_path)
     mine.put("openai", KEY)
@@ -105,7 +105,7 @@ def test_the_keyring_is_asked_once_in_a_run(tmp_path: Path, use_keyring: UseKeyr
     assert mine.get("openai") == KEY
 
 
-def test_what_was_seen_is_known_for_keeping_it_out_of_texts(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_keys_seen_in_this_run_stay_known_for_redaction(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     store(tmp_path).put("openai", KEY)
     mine = store(tmp_path)

@@ -103,7 +103,7 @@ def work(tmp_path: Path) -> Work:
         ("linked", ["x"], "tools/run"),
     ],
 )
-def test_a_file_of_the_workspace_that_a_server_starts_is_part_of_it(
+def test_workspace_file_that_a_server_starts_is_part_of_its_identity(
     work: Work, command: str, args: list[str], file: str
 ) -> None:
     work.program(work.work / "tools/run", "#!/bin/sh\n")
@@ -127,20 +127,20 @@ def test_a_file_of_the_workspace_that_a_server_starts_is_part_of_it(
         ("python3", ["server.py"], "single.py"),
     ],
 )
-def test_what_a_server_works_on_is_no_part_of_it(work: Work, command: str, args: list[str], file: str) -> None:
+def test_data_of_a_server_is_not_part_of_its_identity(work: Work, command: str, args: list[str], file: str) -> None:
     given = [one.replace("{work}", str(work.work)) for one in args]
     before = work.files(command, *given)
     (work.work / file).write_text("changed\n")
     assert work.files(command, *given) == before
 
 
-def test_a_program_that_appears_under_the_name_of_a_package_is_part_of_a_server(work: Work) -> None:
+def test_program_that_shadows_a_package_is_part_of_the_identity(work: Work) -> None:
     before = work.files("npx", "thing")
     work.program(work.work / "node_modules/.bin/thing")
     assert work.files("npx", "thing") != before
 
 
-def test_the_resolved_program_is_part_of_a_server_of_a_project(work: Work) -> None:
+def test_resolved_program_is_part_of_the_identity_of_a_project_server(work: Work) -> None:
     before = work.files("python3", "server.py")
     assert set(before) == {f"program python3 ({work.bin / 'python3'})", "server.py"}
     real = work.program(work.bin / "python3.99", "new")
@@ -152,7 +152,7 @@ def test_the_resolved_program_is_part_of_a_server_of_a_project(work: Work) -> No
     assert work.files("python3", "server.py") != after
 
 
-def test_an_update_of_a_program_outside_does_not_matter_for_a_server_of_the_user(work: Work) -> None:
+def test_updated_program_outside_the_project_keeps_a_user_server_approved(work: Work) -> None:
     before = work.files("python3", "server.py", is_from_project=False)
     assert set(before) == {"server.py"}
     work.program(work.bin / "python3", "new")
@@ -161,7 +161,7 @@ def test_an_update_of_a_program_outside_does_not_matter_for_a_server_of_the_user
     assert list(work.files("tools/run", is_from_project=False)) == [f"program tools/run ({work.work / 'tools/run'})"]
 
 
-def test_a_link_counts_by_what_it_leads_to(work: Work, tmp_path: Path) -> None:
+def test_link_is_identified_by_its_target(work: Work, tmp_path: Path) -> None:
     outside = tmp_path / "outside.py"
     outside.write_text("1\n")
     (work.work / "link.py").symlink_to(outside)
@@ -177,7 +177,7 @@ def test_a_link_counts_by_what_it_leads_to(work: Work, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["#!{work}/tools/run", "#!./tools/run -x", "#!/usr/bin/env run"])
-def test_the_interpreter_of_a_script_is_part_of_it_if_it_lies_inside(work: Work, line: str) -> None:
+def test_interpreter_inside_the_workspace_is_part_of_the_identity(work: Work, line: str) -> None:
     run = work.program(work.work / "tools/run")
     work.program(work.work / "script", line.replace("{work}", str(work.work)) + "\n")
     env = {"PATH": f"{work.work / 'tools'}:{work.bin}"}
@@ -193,20 +193,20 @@ def test_scripts_that_name_each_other_are_read_once(work: Work) -> None:
 
 
 @pytest.mark.parametrize("name", ["NODE_OPTIONS", "BASH_ENV", "LD_PRELOAD", "PYTHONSTARTUP"])
-def test_code_that_a_variable_loads_is_part_of_a_server(work: Work, name: str) -> None:
+def test_code_loaded_by_a_variable_is_part_of_the_identity(work: Work, name: str) -> None:
     env = {name: "--require ./tools/hook.js" if name == "NODE_OPTIONS" else "./tools/hook.js"}
     before = work.files("tool", env=env)
     work.write("tools/hook.js", "evil\n")
     assert work.files("tool", env=env) != before
 
 
-def test_a_module_is_found_where_pythonpath_says(work: Work) -> None:
+def test_module_is_found_on_pythonpath(work: Work) -> None:
     before = work.files("python3", "-m", "later", env={"PYTHONPATH": "src"})
     work.write("src/later/more.py", "evil\n")
     assert work.files("python3", "-m", "later", env={"PYTHONPATH": "src"}) != before
 
 
-def test_a_missing_program_and_a_huge_folder_say_so(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_program_and_huge_folder_are_reported(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     assert work.files("nothing") == {"program nothing": TrustedFile(NOT_FOUND, "")}
     monkeypatch.setattr("qcode.agent.mcp.identity._MAX_FILES", 1)
     assert work.files("node", "local")["local/"].hash == TOO_LARGE
@@ -215,18 +215,18 @@ def test_a_missing_program_and_a_huge_folder_say_so(work: Work, monkeypatch: pyt
 @pytest.mark.parametrize(
     "argument", ["", "a\0b", "x" * 5_000, "/dev/zero", "/proc/self/mem", "loop", "pipe", "~", "//", "="]
 )
-def test_odd_arguments_are_no_files(work: Work, argument: str) -> None:
+def test_arguments_that_are_not_paths_are_ignored(work: Work, argument: str) -> None:
     (work.work / "loop").symlink_to("loop")
     os.mkfifo(work.work / "pipe")
     assert set(work.files("npx", argument)) == {f"program npx ({work.bin / 'npx'})"}
 
 
-def test_a_database_is_data_unless_it_is_what_an_interpreter_is_given(work: Work) -> None:
+def test_database_is_data_unless_an_interpreter_runs_it(work: Work) -> None:
     database = work.work / "data.db"
     database.write_bytes(b"SQLite format 3\0")
     assert "data.db" not in work.files("tool", "--db", "data.db")
     assert "data.db" in work.files("tool", "data.db")
 
 
-def test_an_address_starts_nothing(work: Work) -> None:
+def test_http_server_has_no_program_identity(work: Work) -> None:
     assert files_of(McpServer(url="https://example.com/"), work.work, {}, (work.work,)) == {}

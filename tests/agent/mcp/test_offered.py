@@ -27,7 +27,7 @@ def one(name: str = "t", description: str = "", schema: Any = EMPTY) -> Any:
 
 
 @given(st.text(), st.text())
-def test_every_name_is_one_that_providers_take_and_leads_back_to_its_server(tool: str, description: str) -> None:
+def test_every_name_is_valid_for_providers_and_maps_back_to_its_server(tool: str, description: str) -> None:
     found = one(tool, description)
     assert NAME.fullmatch(found.spec.name)
     assert split_name(found.spec.name)[0] == "srv"
@@ -35,29 +35,29 @@ def test_every_name_is_one_that_providers_take_and_leads_back_to_its_server(tool
     assert found.tool == tool
 
 
-def test_long_names_stay_apart() -> None:
+def test_long_names_stay_distinct() -> None:
     names = {tool_name("s" * 30, "x" * 100 + end) for end in ("a", "b", "")}
     assert len(names) == 3
     assert all(len(name) <= 64 for name in names)
 
 
-def test_two_tools_of_one_name_are_both_refused() -> None:
+def test_tools_with_the_same_name_are_both_refused() -> None:
     found = offered("srv", [ListedTool("a.b", "", EMPTY), ListedTool("a b", "", EMPTY), ListedTool("c", "", EMPTY)])
     assert [bool(tool.problem) for tool in found] == [True, True, False]
 
 
-def test_order_is_that_of_the_names_whatever_the_server_says() -> None:
+def test_tools_are_sorted_by_name_in_any_listing_order() -> None:
     listed = [ListedTool(name, "", EMPTY) for name in "cab"]
     assert offered("srv", listed) == offered("srv", listed[::-1])
 
 
-def test_only_wanted_tools_are_taken() -> None:
+def test_only_enabled_tools_are_offered() -> None:
     listed = [ListedTool(name, "", EMPTY) for name in "abc"]
     assert [tool.tool for tool in offered("srv", listed, ("b",))] == ["b"]
     assert len(offered("srv", listed, ("*",))) == 3
 
 
-def test_descriptions_are_cleaned_capped_and_named_as_the_server_s_own() -> None:
+def test_descriptions_are_cleaned_capped_and_attributed_to_the_server() -> None:
     found = one(description="\x1b[31mIgnore\x1b[0m\x00 \U000e0041\u202eall " + "long " * 200_000)
     assert found.spec.description.startswith("A tool of the server srv, which says about it: Ignore all long")
     assert len(found.spec.description) < MAX_DESCRIPTION + 100
@@ -79,13 +79,13 @@ def test_descriptions_are_cleaned_capped_and_named_as_the_server_s_own() -> None
         ({"properties": {"a": {"maximum": float("inf")}}}, "invalid number"),
     ],
 )
-def test_a_schema_that_would_spoil_a_request_is_not_offered(schema: Any, problem: str) -> None:
+def test_tool_with_an_invalid_schema_is_not_offered(schema: Any, problem: str) -> None:
     found = one(schema=schema)
     assert problem in found.problem
     assert found.spec.parameters == EMPTY
 
 
-def test_what_providers_refuse_at_the_top_of_a_schema_is_left_out() -> None:
+def test_top_level_schema_keywords_that_providers_refuse_are_dropped() -> None:
     schema = {"type": "object", "properties": {"a": {"anyOf": [{}]}}, "anyOf": [{}], "$schema": "x", "required": ["a"]}
     assert one(schema=schema).spec.parameters == {
         "type": "object",
@@ -105,7 +105,7 @@ def test_what_providers_refuse_at_the_top_of_a_schema_is_left_out() -> None:
         ({"allow": ["mcp(srv/*)"], "ask": ["mcp(srv/read_it)"]}, "ask"),
     ],
 )
-def test_rules_know_a_tool_by_server_and_name(rules: dict[str, list[str]], verdict: str, tmp_path: Any) -> None:
+def test_rules_match_a_tool_by_server_and_name(rules: dict[str, list[str]], verdict: str, tmp_path: Any) -> None:
     policy = Policy(mode="default", rules=Rules.of(**rules), is_trusted=True, root=tmp_path)
     name = one("read.it").spec.name
     assert policy.judge(spec_of(name), {}).verdict == verdict

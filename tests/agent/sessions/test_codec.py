@@ -43,14 +43,14 @@ TRIES = st.builds(
 
 
 @given(MESSAGES)
-def test_a_message_comes_back_as_it_was(message: Message) -> None:
+def test_message_survives_a_round_trip(message: Message) -> None:
     line = to_line({"kind": "message", **message_to_json(message)})
     (record,) = read_records(line).records
     assert message_from_json(record) == message
 
 
 @given(MESSAGES)
-def test_a_record_is_one_line_for_every_reader(message: Message) -> None:
+def test_record_is_one_line(message: Message) -> None:
     line = to_line(message_to_json(message))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -58,18 +58,18 @@ def test_a_record_is_one_line_for_every_reader(message: Message) -> None:
 
 
 @given(st.lists(TRIES, max_size=3))
-def test_attempts_come_back_as_they_were(attempts: list[AttemptRecord]) -> None:
+def test_attempts_survive_a_round_trip(attempts: list[AttemptRecord]) -> None:
     found = json.loads(json.dumps([attempt_to_json(one) for one in attempts]))
     assert attempts_from_json(found) == tuple(attempts)
 
 
-def test_an_attempt_of_another_version_is_left_out_alone() -> None:
+def test_attempt_of_another_version_is_the_only_one_dropped() -> None:
     strange = {**attempt_to_json(ATTEMPTS[0]), "kind": "dreamt"}
     assert attempts_from_json([strange, attempt_to_json(ATTEMPTS[1]), 5]) == ATTEMPTS[1:]
     assert attempts_from_json("none") == ()
 
 
-def test_a_lone_surrogate_survives() -> None:
+def test_lone_surrogate_survives() -> None:
     message = Message("user", (Text("a\udc80b\u2028"),))
     line = to_line(message_to_json(message))
     assert message_from_json(parse_object(line.decode()) or {}) == message
@@ -90,7 +90,7 @@ def test_a_lone_surrogate_survives() -> None:
         {"blocks": [{"type": "call", "call_id": "a", "name": "b"}]},
     ],
 )
-def test_what_has_another_shape_is_refused(damage: dict[str, object]) -> None:
+def test_record_of_another_shape_is_refused(damage: dict[str, object]) -> None:
     value = parse_object(json.dumps({**message_to_json(CONVERSATION[0]), **damage}))
     assert value is not None
     with pytest.raises(ValueError, match=r"."):

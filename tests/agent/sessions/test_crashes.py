@@ -26,7 +26,7 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_waiting")
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.broad)])
-def test_a_cut_at_any_byte_costs_at_most_the_record_that_was_cut(step: int, tmp_path: Path) -> None:
+def test_file_cut_at_any_byte_loses_at_most_the_last_record(step: int, tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     whole = file.read_bytes()
@@ -62,7 +62,7 @@ def test_resume_of_a_session_without_a_header_writes_the_project_folder(tmp_path
     assert Path(cwd).is_dir()
 
 
-def test_a_torn_tail_is_only_reported_while_reading(tmp_path: Path) -> None:
+def test_reading_reports_a_torn_tail_and_does_not_repair_it(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, PROMPT)
     file.write_bytes(file.read_bytes() + b'{"kind":"mess')
@@ -73,7 +73,7 @@ def test_a_torn_tail_is_only_reported_while_reading(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_what_is_set_aside_is_kept_each_time(tmp_path: Path) -> None:
+def test_each_torn_tail_is_added_to_the_corrupt_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, PROMPT)
     for torn in (b"\x00\x00\xff", b'{"kind"'):
@@ -98,7 +98,7 @@ def test_what_is_set_aside_is_kept_each_time(tmp_path: Path) -> None:
         b"[" * 9999,
     ],
 )
-def test_a_bad_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line: bytes) -> None:
+def test_invalid_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line: bytes) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     first, second, *rest = file.read_bytes().splitlines(keepends=True)
@@ -109,7 +109,7 @@ def test_a_bad_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line: b
     assert loaded.notices == ("1 part was skipped in this session: unreadable or misplaced",)
 
 
-def test_a_record_of_a_newer_version_is_counted_apart(tmp_path: Path) -> None:
+def test_record_of_a_newer_version_is_counted_separately(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, PROMPT)
     file.write_bytes(file.read_bytes() + b'{"kind":"hologram"}\n')
@@ -121,7 +121,7 @@ def test_a_record_of_a_newer_version_is_counted_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", range(len(CONVERSATION)))
-def test_whichever_message_is_lost_the_rest_is_a_valid_history(tmp_path: Path, missing: int) -> None:
+def test_history_is_valid_after_losing_any_one_message(tmp_path: Path, missing: int) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     lines = file.read_bytes().splitlines(keepends=True)
@@ -133,7 +133,7 @@ def test_whichever_message_is_lost_the_rest_is_a_valid_history(tmp_path: Path, m
     assert (Message("user", (Text(LOST),)) in loaded.messages) == (missing == 0)
 
 
-def test_a_call_that_was_running_reads_as_interrupted_and_one_that_was_not_as_never_run(tmp_path: Path) -> None:
+def test_running_call_loads_as_interrupted_and_a_waiting_one_as_never_run(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = begin(store, *CONVERSATION[:2])
     session.intend(CALL)
@@ -155,7 +155,7 @@ def test_a_call_that_was_running_reads_as_interrupted_and_one_that_was_not_as_ne
     assert store.load(session.session_id).notices == ()
 
 
-def test_a_result_that_was_written_survives_the_crash_of_the_next_call(tmp_path: Path) -> None:
+def test_written_result_survives_a_crash_during_the_next_call(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = begin(store, *CONVERSATION[:2])
     known = ToolResult("c1", "shell", "built")
@@ -167,7 +167,7 @@ def test_a_result_that_was_written_survives_the_crash_of_the_next_call(tmp_path:
     assert last.blocks == (known, ToolResult("c2", "read", INTERRUPTED, is_error=True))
 
 
-def test_an_id_that_a_model_uses_again_is_another_call(tmp_path: Path) -> None:
+def test_reused_call_id_is_another_call(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     done = Message("user", (ToolResult("c1", "shell", "ok"),))
     session = begin(store, PROMPT, assistant(CALL))
@@ -180,13 +180,13 @@ def test_an_id_that_a_model_uses_again_is_another_call(tmp_path: Path) -> None:
     assert last.blocks == (ToolResult("c1", "shell", NEVER_RUN, is_error=True),)
 
 
-def test_a_prompt_that_was_never_answered_is_joined_by_the_next_one(tmp_path: Path) -> None:
+def test_unanswered_prompt_is_merged_with_the_next_one(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, user("first"), user("second"), LAST)
     assert store.load(file.stem).messages == (Message("user", (Text("first"), Text("second"))), LAST)
 
 
-def test_a_mark_for_people_is_no_part_of_the_message(tmp_path: Path) -> None:
+def test_note_is_not_part_of_the_message(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = begin(store, PROMPT, LAST)
     session.note("cancelled")
@@ -213,7 +213,7 @@ for number in range(100000):
 """
 
 
-def test_a_writer_that_is_killed_loses_nothing_it_had_synced(tmp_path: Path) -> None:
+def test_killed_writer_loses_no_synced_record(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as writer:

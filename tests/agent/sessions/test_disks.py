@@ -34,7 +34,7 @@ class Disk:
 
 
 @pytest.mark.parametrize("room", [0, 1, 100, 400])
-def test_a_full_disk_warns_once_and_leaves_whole_records(
+def test_full_disk_warns_once_and_leaves_complete_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     store = make_store(tmp_path)
@@ -55,7 +55,7 @@ def test_a_full_disk_warns_once_and_leaves_whole_records(
     session.close()
 
 
-def test_records_that_waited_are_written_in_order_once_there_is_room(
+def test_pending_records_are_written_in_order_once_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make_store(tmp_path)
@@ -73,7 +73,7 @@ def test_records_that_waited_are_written_in_order_once_there_is_room(
     assert (loaded.messages, loaded.notices) == (CONVERSATION, ())
 
 
-def test_a_half_record_that_cannot_be_taken_back_does_not_join_the_next(
+def test_partial_record_that_cannot_be_removed_does_not_join_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(handle: int, size: int) -> None:
@@ -108,7 +108,7 @@ print(session.session_id, session.is_saved, len(warnings))
 """
 
 
-def test_a_limit_that_the_system_enforces_is_met_the_same_way(tmp_path: Path) -> None:
+def test_file_size_limit_is_handled_like_a_full_disk(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     command = [sys.executable, "-c", LIMITED, str(tmp_path)]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
@@ -119,7 +119,7 @@ def test_a_limit_that_the_system_enforces_is_met_the_same_way(tmp_path: Path) ->
     assert [block.text[:2].strip() for block in loaded.messages[0].blocks] == ["0", "1", "2", "3"]  # type: ignore[union-attr]  # all are texts
 
 
-def test_a_home_that_cannot_be_made_keeps_the_session_in_memory(tmp_path: Path) -> None:
+def test_home_that_cannot_be_created_keeps_the_session_in_memory(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a folder should be")
     session = begin(SessionStore(tmp_path / "state", tmp_path, Clock()), *CONVERSATION)
     session.sync()
@@ -127,7 +127,7 @@ def test_a_home_that_cannot_be_made_keeps_the_session_in_memory(tmp_path: Path) 
     assert session.take_warnings() == (UNSAVED.format("Not a directory"),)
 
 
-def test_a_read_only_disk_still_shows_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_on_a_read_only_disk_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def open_read_only(path: str | Path, flags: int, mode: int = 0o777) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -149,7 +149,7 @@ def test_a_read_only_disk_still_shows_the_session(tmp_path: Path, monkeypatch: p
     assert file.read_bytes() == before
 
 
-def test_a_disk_that_does_not_confirm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fsync_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(handle: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -161,9 +161,7 @@ def test_a_disk_that_does_not_confirm_is_reported(tmp_path: Path, monkeypatch: p
     assert session.take_warnings() == (UNSAVED.format("Input/output error"),)
 
 
-def test_syncing_reaches_the_disk_only_when_something_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sync_calls_fsync_only_after_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = begin(make_store(tmp_path), PROMPT)
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)

@@ -39,7 +39,7 @@ def another_process(base: Path, session_id: str) -> Iterator[subprocess.Popen[st
         holder.communicate()
 
 
-def test_a_second_process_is_told_and_may_read_or_fork(tmp_path: Path) -> None:
+def test_second_process_gets_an_error_and_may_read_or_fork(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     with another_process(tmp_path, file.stem) as holder:
@@ -58,7 +58,7 @@ def test_a_second_process_is_told_and_may_read_or_fork(tmp_path: Path) -> None:
     assert file.exists()
 
 
-def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+def test_lock_is_released_when_its_process_dies(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, PROMPT)
     with another_process(tmp_path, file.stem) as holder:
@@ -81,7 +81,7 @@ def test_two_sessions_of_one_process_do_not_share_a_file(tmp_path: Path) -> None
     store.resume(session.session_id)[0].close()
 
 
-def test_a_lock_file_that_was_removed_is_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_lock_file_is_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.lock"
     real = fcntl.flock
     removed: list[int] = []
@@ -100,7 +100,7 @@ def test_a_lock_file_that_was_removed_is_not_the_lock(tmp_path: Path, monkeypatc
     lock.release()
 
 
-def test_a_file_system_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_is_still_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(handle: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -19,7 +19,7 @@ def written(file: Path, days_ago: float) -> str:
     return file.stem
 
 
-def test_what_is_older_goes_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+def test_old_session_is_deleted_with_its_files(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     old, young = stored(store, *CONVERSATION), stored(store, *CONVERSATION)
     old.with_suffix(".corrupt").write_text("a torn line")
@@ -31,7 +31,7 @@ def test_what_is_older_goes_with_all_that_belongs_to_it(tmp_path: Path) -> None:
     assert store.load(kept).messages == CONVERSATION
 
 
-def test_what_is_open_here_or_in_another_process_stays(tmp_path: Path) -> None:
+def test_open_session_is_kept_in_this_and_other_processes(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     here, elsewhere = (written(stored(store, *CONVERSATION), 90) for _ in range(2))
     with another_process(tmp_path, elsewhere):

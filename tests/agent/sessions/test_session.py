@@ -27,7 +27,7 @@ from tests.agent.sessions.conversations import (
 )
 
 
-def test_what_was_written_is_read_back_value_for_value(tmp_path: Path) -> None:
+def test_written_records_are_read_back_value_for_value(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = begin(store, *CONVERSATION[:-1])
     session.append(CONVERSATION[-1], ATTEMPTS, "still cut after 3 continuations")
@@ -43,7 +43,7 @@ def test_what_was_written_is_read_back_value_for_value(tmp_path: Path) -> None:
     assert loaded.notices == ()
 
 
-def test_the_first_record_says_what_the_file_is(tmp_path: Path) -> None:
+def test_first_record_is_the_header(tmp_path: Path) -> None:
     file = stored(make_store(tmp_path), PROMPT)
     header = json.loads(file.read_text().splitlines()[0])
     assert header["kind"] == "session"
@@ -51,7 +51,7 @@ def test_the_first_record_says_what_the_file_is(tmp_path: Path) -> None:
     assert header["root"] == str(tmp_path / "project")
 
 
-def test_each_record_is_one_write_of_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_record_is_one_write_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[bytes] = []
     real = os.write
 
@@ -69,7 +69,7 @@ def test_each_record_is_one_write_of_a_whole_line(tmp_path: Path, monkeypatch: p
     assert all(one.endswith(b"\n") and one.count(b"\n") == 1 for one in records)
 
 
-def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_session_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = make_store(tmp_path)
@@ -82,14 +82,14 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_a_session_in_which_nothing_was_said_leaves_no_file(tmp_path: Path) -> None:
+def test_empty_session_leaves_no_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     begin(store).close()
     assert list(store.folder.iterdir()) == []
     assert store.latest() is None
 
 
-def test_a_session_that_is_not_to_be_kept_touches_no_disk(tmp_path: Path) -> None:
+def test_unsaved_session_writes_no_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = store.create(MODEL, tmp_path, is_kept=False)
     session.append(PROMPT)
@@ -99,7 +99,7 @@ def test_a_session_that_is_not_to_be_kept_touches_no_disk(tmp_path: Path) -> Non
     assert (session.is_saved, session.take_warnings()) == (False, ())
 
 
-def test_resuming_appends_to_the_same_file(tmp_path: Path) -> None:
+def test_resumed_session_appends_to_the_same_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     before = file.read_bytes()
@@ -111,7 +111,7 @@ def test_resuming_appends_to_the_same_file(tmp_path: Path) -> None:
     assert store.load(file.stem).messages == (*CONVERSATION, PROMPT)
 
 
-def test_resuming_and_closing_changes_nothing(tmp_path: Path) -> None:
+def test_resume_and_close_leave_the_file_unchanged(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     before = file.read_bytes()
@@ -120,7 +120,7 @@ def test_resuming_and_closing_changes_nothing(tmp_path: Path) -> None:
     assert [one.name for one in store.folder.iterdir()] == [file.name]
 
 
-def test_the_latest_session_is_the_one_written_to_last(tmp_path: Path) -> None:
+def test_latest_session_is_the_last_one_written(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     first, second = stored(store, PROMPT), stored(store, PROMPT)
     os.utime(first, ns=(1, 1))
@@ -141,7 +141,7 @@ def test_each_project_sees_its_own_sessions(tmp_path: Path) -> None:
     assert len(here.ids()) == 1
 
 
-def test_an_unknown_id_names_what_there_is(tmp_path: Path) -> None:
+def test_unknown_id_error_lists_the_sessions(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     with pytest.raises(SessionNotFound, match=r'no session "x": this folder has no sessions yet'):
         store.load("x")
@@ -157,7 +157,7 @@ def test_an_unknown_id_names_what_there_is(tmp_path: Path) -> None:
         store.resume(f"../{store.folder.name}/{file.stem}")
 
 
-def test_a_prefix_that_fits_several_is_refused_with_them(tmp_path: Path) -> None:
+def test_ambiguous_prefix_is_refused_with_its_matches(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     names = {stored(store, PROMPT).stem for _ in range(2)}
     with pytest.raises(SessionNotFound, match=r'"2026" matches 2 sessions: ') as caught:
@@ -165,7 +165,7 @@ def test_a_prefix_that_fits_several_is_refused_with_them(tmp_path: Path) -> None
     assert all(name in str(caught.value) for name in names)
 
 
-def test_a_fork_is_a_copy_that_leaves_the_first_alone(tmp_path: Path) -> None:
+def test_fork_is_a_copy_and_leaves_the_original_unchanged(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = begin(store, *CONVERSATION[:3])
     session.append(CONVERSATION[3], ATTEMPTS, "cut")
@@ -182,7 +182,7 @@ def test_a_fork_is_a_copy_that_leaves_the_first_alone(tmp_path: Path) -> None:
     assert (store.folder / f"{session.session_id}.jsonl").read_bytes() == before
 
 
-def test_a_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None:
+def test_session_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     first = stored(store, user("please\n  sort " + "x" * 100), CONVERSATION[3])
     session = begin(store, PROMPT)
@@ -201,7 +201,7 @@ def test_a_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None:
     assert store.summaries()[-1].session_id == first.stem
 
 
-def test_deleting_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_deleted_session_leaves_no_files(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, PROMPT)
     with file.open("ab") as stream:
@@ -212,7 +212,7 @@ def test_deleting_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(store.folder.iterdir()) == []
 
 
-def test_a_name_in_use_is_never_taken_again(tmp_path: Path) -> None:
+def test_used_id_is_never_reused(tmp_path: Path) -> None:
     names = iter(["same", "same", "other"])
     store = SessionStore(tmp_path / "state", tmp_path, Clock(), lambda _: next(names))
     first = begin(store, PROMPT)
@@ -225,13 +225,13 @@ def test_a_name_in_use_is_never_taken_again(tmp_path: Path) -> None:
         begin(stuck)
 
 
-def test_an_id_sorts_by_time_and_is_random() -> None:
+def test_ids_sort_by_time_and_are_random() -> None:
     found = {new_session_id(START) for _ in range(20)}
     assert len(found) > 1
     assert all(re.fullmatch(r"20261121-073520-[0-9a-f]{4}", one) for one in found)
 
 
-def test_a_project_folder_is_named_after_its_real_path(tmp_path: Path) -> None:
+def test_project_folder_is_named_after_its_real_path(tmp_path: Path) -> None:
     real = tmp_path / "Mein Projekt"
     real.mkdir()
     (tmp_path / "link").symlink_to(real)
@@ -243,7 +243,7 @@ def test_a_project_folder_is_named_after_its_real_path(tmp_path: Path) -> None:
     assert re.fullmatch(r"root-[0-9a-f]{10}", project_folder_name(Path("/")))
 
 
-def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
+def test_secrets_never_reach_the_file(tmp_path: Path) -> None:
     store = make_store(tmp_path, redact=lambda text: text.replace("canary", "[redacted]").replace('"q"', "[q]"))
     call = ToolCall("c1", "shell", '{"command": "echo canary", "other": ["canary", 1], "x": "q"}')
     session = begin(store, user("key canary"), assistant(Text("canary"), call))

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Deny, ToolApproval
+from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Decision, Deny, Revise, ToolApproval
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import AgentEvent, ApprovalRequested, Notice, ReplyFinished, ToolStarted, UsageUpdated
 from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.reply import Limit, Outcome, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.safety.rules import Rules
-from tests.agent.subagents.stage import FACTS, inner_results, results, stage, starting
+from tests.agent.subagents.runner import FACTS, inner_results, open_conversation, results, starting
 from tests.fakes.conversation import Model, ended
 from tests.fakes.scripted import (
     Call,
@@ -35,8 +35,10 @@ DONE = text_reply("All done.")
 WRITE = call_reply("write", {"path": "a.txt", "content": "new\n"})
 
 
-def test_its_last_reply_is_the_result_and_nothing_else_of_it_is_in_the_transcript(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing there.")]})
+def test_only_the_last_reply_of_a_sub_agent_is_in_the_transcript(tmp_path: Path) -> None:
+    one = open_conversation(
+        tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing there.")]}
+    )
     events = one.run()
     assert [finished.outcome.content for finished in results(events)] == ["Nothing there."]
     answer = one.conversation.messages[2].blocks[0]
@@ -46,8 +48,8 @@ def test_its_last_reply_is_the_result_and_nothing_else_of_it_is_in_the_transcrip
     assert ended(events).text == "All done."
 
 
-def test_it_begins_with_its_task_alone_and_is_not_offered_what_is_the_conversations(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("look", kind="general"), DONE], "look": [text_reply("Yes.")]})
+def test_sub_agent_starts_with_only_its_task_and_has_no_conversation_tools(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("look", kind="general"), DONE], "look": [text_reply("Yes.")]})
     one.run()
     request = one.model.parts["look"].requests[0]
     assert request.messages == (user("look"),)
@@ -57,22 +59,22 @@ def test_it_begins_with_its_task_alone_and_is_not_offered_what_is_the_conversati
     assert not names & {"agent", "ask_person", "todo"}
 
 
-def test_exploring_offers_only_what_reads(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [text_reply("Yes.")]})
+def test_explorer_has_only_read_tools(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [text_reply("Yes.")]})
     one.run()
     names = {tool.name for tool in one.model.parts["look"].requests[0].tools}
     assert names == {"read", "ls", "glob", "grep", "shell"}
 
 
 @pytest.mark.parametrize("mode", ["plan", "default", "accept-edits", "auto", "bypass"])
-def test_exploring_never_changes_anything_in_any_mode(tmp_path: Path, mode: ApprovalMode) -> None:
+def test_explorer_never_changes_anything_in_any_mode(tmp_path: Path, mode: ApprovalMode) -> None:
     hostile = calls_reply(
         Call("shell", {"command": "touch stolen"}, "1"),
         Call("write", {"path": "stolen", "content": "x"}, "2"),
         Call("agent", {"description": "d", "prompt": "p", "kind": "general"}, "3"),
         Call("fetch", {"url": "https://example.com/"}, "4"),
     )
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [hostile, text_reply("No.")]}, mode=mode)
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [hostile, text_reply("No.")]}, mode=mode)
     asked: list[CallApproval] = []
     events = one.run(one.answering(Allow(), asked))
     assert not asked
@@ -84,28 +86,30 @@ def test_exploring_never_changes_anything_in_any_mode(tmp_path: Path, mode: Appr
     ("mode", "state"),
     [("plan", "denied"), ("default", "asked"), ("accept-edits", "done"), ("bypass", "done")],
 )
-def test_a_general_one_has_the_rights_of_the_mode(tmp_path: Path, mode: ApprovalMode, state: str) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}, mode=mode)
+def test_general_sub_agent_has_the_rights_of_the_mode(tmp_path: Path, mode: ApprovalMode, state: str) -> None:
+    one = open_conversation(
+        tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}, mode=mode
+    )
     asked: list[CallApproval] = []
     events = one.run(one.answering(Deny(), asked))
     assert [finished.state for finished in inner_results(events)] == ["denied" if state == "asked" else state]
     assert len(asked) == (state == "asked")
 
 
-def test_a_folder_that_is_not_trusted_and_a_rule_that_denies_hold_inside(tmp_path: Path) -> None:
+def test_untrusted_folder_and_deny_rules_apply_to_sub_agents(tmp_path: Path) -> None:
     scripts = {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}
     asked: list[CallApproval] = []
-    one = stage(tmp_path, scripts, mode="bypass", is_trusted=False)
+    one = open_conversation(tmp_path, scripts, mode="bypass", is_trusted=False)
     one.run(one.answering(Deny(), asked))
     assert len(asked) == 1
-    one = stage(tmp_path, scripts, mode="bypass", rules=Rules.of(deny=["edit(a.txt)"]))
+    one = open_conversation(tmp_path, scripts, mode="bypass", rules=Rules.of(deny=["edit(a.txt)"]))
     events = one.run()
     assert [finished.state for finished in inner_results(events)] == ["denied"]
     assert not (one.work / "a.txt").exists()
 
 
-def test_rights_taken_away_while_it_works_are_gone_at_its_next_call(tmp_path: Path) -> None:
-    one = stage(
+def test_rights_revoked_during_the_task_apply_at_its_next_call(tmp_path: Path) -> None:
+    one = open_conversation(
         tmp_path,
         {"": [starting("do", kind="general"), DONE], "do": [call_reply("ls", {}), WRITE, text_reply("Ok.")]},
         mode="accept-edits",
@@ -120,20 +124,22 @@ def test_rights_taken_away_while_it_works_are_gone_at_its_next_call(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("explore", "default"), ("general", "plan"), ("explore", "bypass")])
-def test_a_sub_agent_that_only_reads_is_never_offered_a_change(tmp_path: Path, kind: str, mode: ApprovalMode) -> None:
+def test_read_only_sub_agent_is_never_offered_a_change(tmp_path: Path, kind: str, mode: ApprovalMode) -> None:
     hostile = calls_reply(
         Call("shell", {"command": "echo x > /etc/no-such-folder/x"}, "1"),
         Call("shell", {"command": "ls", "unconfined": True}, "2"),
     )
-    one = stage(tmp_path, {"": [starting("do", kind=kind), DONE], "do": [hostile, text_reply("Ok.")]}, mode=mode)
+    one = open_conversation(
+        tmp_path, {"": [starting("do", kind=kind), DONE], "do": [hostile, text_reply("Ok.")]}, mode=mode
+    )
     asked: list[CallApproval] = []
     events = one.run(one.answering(Deny(), asked))
     assert asked == []
     assert [finished.state for finished in inner_results(events)] == ["denied", "denied"]
 
 
-def test_an_open_question_of_a_sub_agent_is_denied_when_plan_mode_begins(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+def test_open_approval_of_a_sub_agent_is_denied_when_plan_mode_starts(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
 
     def switching(event: object) -> None:
         if isinstance(event, ApprovalRequested):
@@ -145,9 +151,9 @@ def test_an_open_question_of_a_sub_agent_is_denied_when_plan_mode_begins(tmp_pat
     assert not (one.work / "a.txt").exists()
 
 
-def test_its_question_says_who_asks_and_always_holds_for_the_conversation(tmp_path: Path) -> None:
+def test_sub_agent_approval_names_it_and_always_applies_to_the_conversation(tmp_path: Path) -> None:
     touch = call_reply("shell", {"command": "touch b"})
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("do", kind="general"), touch, DONE], "do": [touch, touch, text_reply("Ok.")]},
     )
@@ -160,25 +166,45 @@ def test_its_question_says_who_asks_and_always_holds_for_the_conversation(tmp_pa
     assert results(events)[-1].state == "done"
 
 
-def test_a_decision_that_is_none_about_a_call_denies_it_inside_too_and_the_user_is_told(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+def test_decision_of_another_kind_denies_the_call_of_a_sub_agent_and_is_reported(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     events = one.run(one.answering(AcceptPlan(), []))
     assert [finished.state for finished in inner_results(events)] == ["denied"]
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == ["AcceptPlan does not decide a ToolApproval; it was denied."]
 
 
-def test_a_denial_inside_is_one_of_the_turn(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    asked: list[ToolApproval] = []
+    decisions: list[Decision] = [Revise("mine\n"), Allow()]
+
+    def decide(event: object) -> None:
+        if isinstance(event, ApprovalRequested):
+            assert isinstance(event.approval, ToolApproval)
+            asked.append(event.approval)
+            one.conversation.answer(event.approval.id, decisions.pop(0))
+
+    events = one.run(decide)
+    assert [(approval.id, approval.agent, approval.is_revised) for approval in asked] == [
+        ("agent_0/call_1", "do do", False),
+        ("agent_0/call_1", "do do", True),
+    ]
+    assert [finished.is_revised for finished in inner_results(events)] == [True]
+    assert (one.work / "a.txt").read_text() == "mine\n"
+
+
+def test_denial_in_a_sub_agent_counts_for_the_turn(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     events = one.run(one.answering(Deny("no"), []))
     assert [(one.call.call_id, one.reason) for one in ended(events).denials] == [("agent_0/call_1", "no")]
 
 
-def test_explorers_work_side_by_side_four_at_a_time(tmp_path: Path) -> None:
+def test_four_explorers_run_at_once(tmp_path: Path) -> None:
     async def play() -> None:
         hangs = [Hang() for _ in range(5)]
         scripts = {str(n): [(*begun("a"), hang, *text_reply("b")[1:])] for n, hang in enumerate(hangs)}
-        one = stage(tmp_path, {"": [starting(*scripts), DONE], **scripts})
+        one = open_conversation(tmp_path, {"": [starting(*scripts), DONE], **scripts})
         playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs[:4]:
             await hang.reached.wait()
@@ -191,17 +217,17 @@ def test_explorers_work_side_by_side_four_at_a_time(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_general_ones_work_one_after_another(tmp_path: Path) -> None:
-    one = stage(
+def test_general_sub_agents_run_one_after_another(tmp_path: Path) -> None:
+    one = open_conversation(
         tmp_path, {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]}
     )
     order = [event.call_id for event in one.run() if isinstance(event, AgentEvent)]
     assert order == sorted(order)
 
 
-def test_what_it_uses_counts_for_the_turn(tmp_path: Path) -> None:
+def test_usage_of_a_sub_agent_counts_for_the_turn(tmp_path: Path) -> None:
     usage = Usage(input=1_000_000, output=0)
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("look"), text_reply("x", usage=usage)], "look": [text_reply("y", usage=usage)]},
     )
@@ -224,17 +250,19 @@ def test_what_it_uses_counts_for_the_turn(tmp_path: Path) -> None:
         (Options(max_budget_usd=Decimal("0.000001")), Limit.COST),
     ],
 )
-def test_a_limit_of_the_prompt_ends_it_and_then_the_turn(tmp_path: Path, options: Options, limit: Limit) -> None:
+def test_limit_of_the_prompt_ends_the_sub_agent_and_then_the_turn(
+    tmp_path: Path, options: Options, limit: Limit
+) -> None:
     looks = [call_reply("ls", {"path": "."}), call_reply("glob", {"pattern": "*"}), text_reply("never")]
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": looks}, options=options)
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": looks}, options=options)
     end = ended(one.run())
     assert (end.outcome, end.limit) == (Outcome.MAX_TURN_REQUESTS, limit)
     assert one.model.parts["look"].left >= 1
     assert one.model.main.left == 1
 
 
-def test_a_budget_that_is_spent_starts_no_further_one(tmp_path: Path) -> None:
-    one = stage(
+def test_spent_budget_starts_no_other_sub_agent(tmp_path: Path) -> None:
+    one = open_conversation(
         tmp_path,
         {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]},
         options=Options(max_turns=2),
@@ -244,8 +272,8 @@ def test_a_budget_that_is_spent_starts_no_further_one(tmp_path: Path) -> None:
     assert not one.model.parts["y"].requests
 
 
-def test_an_answer_that_is_cut_is_gone_on_with_as_everywhere(tmp_path: Path) -> None:
-    one = stage(
+def test_truncated_answer_of_a_sub_agent_is_continued(tmp_path: Path) -> None:
+    one = open_conversation(
         tmp_path,
         {"": [starting("look"), DONE], "look": [cut_text("lost"), cut_text("One, "), text_reply("two.")]},
     )
@@ -262,8 +290,8 @@ def test_an_answer_that_is_cut_is_gone_on_with_as_everywhere(tmp_path: Path) -> 
         (text_reply(""), "no text"),
     ],
 )
-def test_what_goes_wrong_is_the_error_of_its_call_in_one_line(tmp_path: Path, reply: tuple[object], said: str) -> None:
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [reply]})  # type: ignore[list-item]  # steps
+def test_failed_sub_agent_is_a_one_line_error_of_its_call(tmp_path: Path, reply: tuple[object], said: str) -> None:
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [reply]})  # type: ignore[list-item]  # steps
     events = one.run()
     outcome = results(events)[0].outcome
     assert outcome.is_error
@@ -272,17 +300,17 @@ def test_what_goes_wrong_is_the_error_of_its_call_in_one_line(tmp_path: Path, re
     assert ended(events).outcome is Outcome.END_TURN
 
 
-def test_a_call_that_says_too_little_starts_nothing(tmp_path: Path) -> None:
+def test_call_without_a_task_starts_no_sub_agent(tmp_path: Path) -> None:
     bad = call_reply("agent", {"description": "x", "prompt": " ", "kind": "explore"})
     odd = call_reply("agent", {"description": "x", "prompt": "y", "kind": "root"})
     dear = call_reply("agent", {"description": "x", "prompt": "y", "kind": "explore", "model": "opus"})
-    one = stage(tmp_path, {"": [bad, odd, dear, DONE]})
+    one = open_conversation(tmp_path, {"": [bad, odd, dear, DONE]})
     assert [finished.state for finished in results(one.run())] == ["failed"] * 3
 
 
-def test_a_long_answer_is_bounded_with_the_whole_in_a_file(tmp_path: Path) -> None:
+def test_long_answer_is_shortened_and_complete_in_a_file(tmp_path: Path) -> None:
     long = "\n".join(f"line {number}" for number in range(9_000))
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [text_reply(long)]})
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [text_reply(long)]})
     content = results(one.run())[0].outcome.content
     assert len(content) < 31_000
     path = Path(content.split("all of it in ")[1].split(" ...]")[0])
@@ -290,12 +318,12 @@ def test_a_long_answer_is_bounded_with_the_whole_in_a_file(tmp_path: Path) -> No
     one.conversation.release()
 
 
-def test_cancelling_ends_all_of_them_at_once_and_counts_what_they_used(tmp_path: Path) -> None:
+def test_cancel_ends_all_sub_agents_at_once_and_counts_their_usage(tmp_path: Path) -> None:
     async def play() -> None:
         hangs = [Hang(), Hang()]
         spent = UsageReported(Usage(input=1_000))
         scripts = {str(n): [(*begun("part"), spent, hang)] for n, hang in enumerate(hangs)}
-        one = stage(tmp_path, {"": [starting(*scripts)], **scripts})
+        one = open_conversation(tmp_path, {"": [starting(*scripts)], **scripts})
         playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs:
             await hang.reached.wait()
@@ -312,8 +340,8 @@ def test_cancelling_ends_all_of_them_at_once_and_counts_what_they_used(tmp_path:
     asyncio.run(play())
 
 
-def test_a_question_that_is_open_when_the_turn_is_cancelled_runs_nothing(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general")], "do": [WRITE]})
+def test_open_approval_of_a_cancelled_turn_runs_nothing(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general")], "do": [WRITE]})
 
     def give_up(event: object) -> None:
         if isinstance(event, ApprovalRequested):
@@ -324,9 +352,9 @@ def test_a_question_that_is_open_when_the_turn_is_cancelled_runs_nothing(tmp_pat
     assert not (one.work / "a.txt").exists()
 
 
-def test_the_small_model_is_the_one_the_person_chose(tmp_path: Path) -> None:
+def test_small_model_is_the_configured_one(tmp_path: Path) -> None:
     small = ScriptedProvider([text_reply("Small.")], name="tiny")
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
         small=(small, Model("t", facts=FACTS)),
@@ -335,9 +363,9 @@ def test_the_small_model_is_the_one_the_person_chose(tmp_path: Path) -> None:
     assert small.requests[0].model == "t"
 
 
-def test_a_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> None:
+def test_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> None:
     small = ScriptedProvider([], name="tiny")
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
         small=(small, Model("t", facts=replace(FACTS, price=None))),
@@ -349,9 +377,9 @@ def test_a_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> N
     assert not small.requests
 
 
-def test_its_events_carry_ids_that_no_other_call_has(tmp_path: Path) -> None:
+def test_events_of_a_sub_agent_have_unique_call_ids(tmp_path: Path) -> None:
     scripts = {"x": [call_reply("ls", {}), text_reply("1")], "y": [call_reply("ls", {}), text_reply("2")]}
-    one = stage(tmp_path, {"": [starting("x", "y"), call_reply("ls", {}), DONE], **scripts})
+    one = open_conversation(tmp_path, {"": [starting("x", "y"), call_reply("ls", {}), DONE], **scripts})
     events = one.run()
     ids = [finished.call.call_id for finished in (*results(events), *inner_results(events))]
     assert len(set(ids)) == len(ids) == 5

@@ -50,14 +50,14 @@ def failure_of(provider: Provider) -> ProviderError:
     return caught.value
 
 
-def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sdk_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     error = failure_of(bedrock())
     assert (error.kind, error.message) == (ErrorKind.INTERNAL, f"bedrock: {INSTALL}")
     assert "pip install '.[bedrock]'" in error.message
 
 
-def test_without_credentials_the_variables_are_named() -> None:
+def test_missing_credentials_error_names_the_variables() -> None:
     error = failure_of(bedrock())
     assert error.kind is ErrorKind.NO_CREDENTIAL
     assert "AWS_PROFILE" in error.message
@@ -65,14 +65,14 @@ def test_without_credentials_the_variables_are_named() -> None:
 
 
 @pytest.mark.usefixtures("account")
-def test_without_a_region_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_region_error_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_REGION")
     error = failure_of(bedrock())
     assert error.kind is ErrorKind.BAD_REQUEST
     assert "AWS_REGION" in error.message
 
 
-def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_profile_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "work")
     error = failure_of(bedrock())
     assert error.kind is ErrorKind.NO_CREDENTIAL
@@ -81,7 +81,7 @@ def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
-def test_the_address_follows_the_region(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_follows_the_region(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.setenv(variable, "eu-west-9")
     for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
@@ -93,7 +93,7 @@ def test_the_address_follows_the_region(variable: str, monkeypatch: pytest.Monke
     assert "HTTPS_PROXY" in error.message
 
 
-def test_the_host_limits_are_learned_for_is_known_before_the_region_is() -> None:
+def test_host_for_learned_limits_is_known_before_the_region() -> None:
     assert bedrock().host == "bedrock"
     assert bedrock("http://127.0.0.1:1/gate").host == "http://127.0.0.1:1/gate"
 
@@ -106,7 +106,7 @@ def test_the_host_limits_are_learned_for_is_known_before_the_region_is() -> None
         "arn:aws:bedrock:eu-test-1:123456789012:inference-profile/eu.anthropic.claude-x-v1:0",
     ],
 )
-def test_the_signature_holds_for_what_arrives(model: str) -> None:
+def test_signature_matches_the_received_request(model: str) -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of("bedrock")])) as server:
             provider = bedrock(server.url)
@@ -137,7 +137,7 @@ def _signature_of(arrived: Request, url: str) -> str:
 
 
 @pytest.mark.usefixtures("account")
-def test_a_key_of_its_own_is_sent_instead_of_a_signature() -> None:
+def test_bedrock_key_is_sent_instead_of_a_signature() -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of("bedrock")])) as server:
             provider = bedrock(server.url, api_key="bedrock-api-key-1", key_source="WORK_KEY")
@@ -149,7 +149,7 @@ def test_a_key_of_its_own_is_sent_instead_of_a_signature() -> None:
 
 
 @pytest.mark.usefixtures("account")
-def test_an_error_of_amazon_is_told_by_the_type_in_its_header() -> None:
+def test_amazon_error_is_classified_by_its_header() -> None:
     async def main() -> None:
         headers = {"x-amzn-errortype": "ModelNotReadyException:http://x.test/", "x-amzn-requestid": "r", **JSON_HEADERS}
         async with Loopback(Answer([b'{"message":"Not ready yet"}'], status=429, headers=headers)) as server:
@@ -164,7 +164,7 @@ def test_an_error_of_amazon_is_told_by_the_type_in_its_header() -> None:
 
 
 @pytest.mark.usefixtures("account")
-def test_a_closed_client_connects_again() -> None:
+def test_closed_client_connects_again() -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of("bedrock")])) as server:
             provider = bedrock(server.url)
@@ -201,7 +201,7 @@ def test_models_that_stream_and_inference_profiles_are_listed() -> None:
     asyncio.run(main())
 
 
-def test_a_file_of_certificates_from_amazons_settings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificate_file_from_the_amazon_settings_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nowhere/ca.pem")
@@ -244,7 +244,7 @@ asyncio.run(main())
 """
 
 
-def test_a_search_for_credentials_that_hangs_keeps_neither_the_turn_nor_the_process() -> None:
+def test_hanging_credential_lookup_blocks_neither_the_turn_nor_exit() -> None:
     """The SDK waits seconds for a credential endpoint that says nothing, and tries it several times."""
     done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, timeout=60, check=True)
     cancelled, ended = (float(line) for line in done.stdout.split())

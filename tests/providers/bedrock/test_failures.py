@@ -55,7 +55,7 @@ _FIELDS: dict[str, Any] = {
         ("ConfigNotFound", ErrorKind.INTERNAL, "/x"),
     ],
 )
-def test_an_exception_is_told_by_its_name(name: str, kind: ErrorKind, said: str) -> None:
+def test_exception_is_classified_by_its_name(name: str, kind: ErrorKind, said: str) -> None:
     exceptions = importlib.import_module("botocore.exceptions")
     error = of_sdk(ORIGIN, getattr(exceptions, name)(**_FIELDS), now=NOW)
     assert error is not None
@@ -65,7 +65,7 @@ def test_an_exception_is_told_by_its_name(name: str, kind: ErrorKind, said: str)
     assert "\n" not in error.message
 
 
-def test_names_are_enough_where_the_sdk_is_not_installed() -> None:
+def test_exception_is_classified_without_the_sdk() -> None:
     base = type("BotoCoreError", (Exception,), {})
     error = of_sdk(ORIGIN, type("NoCredentialsError", (base,), {})("Unable to locate credentials"), now=NOW)
     assert error is not None
@@ -76,7 +76,7 @@ def test_names_are_enough_where_the_sdk_is_not_installed() -> None:
     )
 
 
-def test_an_exception_of_somebody_else_is_left_alone() -> None:
+def test_unrelated_exception_is_not_converted() -> None:
     assert of_sdk(ORIGIN, ValueError("x"), now=NOW) is None
 
 
@@ -113,7 +113,7 @@ def refused(code: str, message: str, status: int, **headers: str) -> ProviderErr
         ("SomethingNew", 502, "?", ErrorKind.SERVER),
     ],
 )
-def test_an_answer_the_sdk_has_read_is_told_like_any_other(
+def test_response_read_by_the_sdk_is_classified_like_any_other(
     code: str, status: int, message: str, kind: ErrorKind
 ) -> None:
     error = refused(code, message, status)
@@ -121,7 +121,7 @@ def test_an_answer_the_sdk_has_read_is_told_like_any_other(
     assert message.rstrip(".") in error.message
 
 
-def test_refused_credentials_come_with_what_to_check() -> None:
+def test_refused_credentials_error_says_which_settings_to_check() -> None:
     error = refused("AccessDeniedException", "You don't have access to the model.", 403)
     assert error.message == (
         "bedrock refused the credentials: You don't have access to the model; check AWS_PROFILE or AWS_ACCESS_KEY_ID, "
@@ -129,5 +129,5 @@ def test_refused_credentials_come_with_what_to_check() -> None:
     )
 
 
-def test_the_wait_the_host_asks_for_is_kept() -> None:
+def test_requested_wait_is_kept() -> None:
     assert refused("ThrottlingException", "slow", 429, **{"retry-after": "7"}).retry_after == 7

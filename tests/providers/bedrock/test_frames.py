@@ -30,40 +30,40 @@ def parse(*pieces: bytes) -> list[Json]:
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
-def test_messages_are_the_same_however_their_bytes_are_cut(cuts: list[int]) -> None:
+def test_messages_do_not_depend_on_how_their_bytes_are_split(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
     assert parse(*(STREAM[start:end] for start, end in pairwise(edges))) == EVENTS
 
 
-def test_a_message_that_was_cut_is_none() -> None:
+def test_truncated_message_is_not_decoded() -> None:
     assert parse(STREAM[:-1]) == EVENTS[:1]
 
 
-def test_an_exception_is_named_by_its_type() -> None:
+def test_exception_is_named_by_its_type() -> None:
     assert parse(frame("throttlingException", {"message": "slow"})) == [{"throttlingException": {"message": "slow"}}]
 
 
-def test_an_error_is_in_the_headers() -> None:
+def test_error_is_in_the_headers() -> None:
     headers: dict[str, str | int | bool] = {
         ":message-type": "error", ":error-code": "InternalError", ":error-message": "it broke"
     }  # fmt: skip
     assert parse(message(headers, b"")) == [{"error": {"code": "InternalError", "message": "it broke"}}]
 
 
-def test_headers_of_other_types_and_a_missing_text_do_no_harm() -> None:
+def test_headers_of_other_types_and_missing_text_are_accepted() -> None:
     headers: dict[str, str | int | bool] = {"a": True, "b": 7, ":message-type": "event", ":event-type": "x", "c": False}
     assert parse(message(headers, b"")) == [{"x": {}}]
 
 
 @pytest.mark.parametrize("sent", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"data: {}\n\ndata: {}\n\n", bytes(32)])
-def test_what_is_no_event_stream_is_said_so(sent: bytes) -> None:
+def test_response_without_an_event_stream_is_an_error(sent: bytes) -> None:
     with pytest.raises(ProviderError, match="not answer with an event stream") as caught:
         parse(sent)
     assert caught.value.kind is ErrorKind.BAD_RESPONSE
 
 
 @pytest.mark.parametrize("at", [0, 4, 9, 13, 30, -6, -1])
-def test_a_stream_damaged_on_its_way_is_a_broken_connection(at: int) -> None:
+def test_damaged_stream_is_a_broken_connection(at: int) -> None:
     first, second = frame("messageStart", {"role": "assistant"}), bytearray(frame("messageStop", {"stopReason": "x"}))
     second[at] ^= 0xFF
     with pytest.raises(ProviderError, match="corrupted") as caught:
@@ -72,14 +72,14 @@ def test_a_stream_damaged_on_its_way_is_a_broken_connection(at: int) -> None:
 
 
 @pytest.mark.parametrize("headers", [b"\x05a", b"\x01a\x63", b"\x01a\x07\x00", b"\x01a\x07\x00\x09b", b"\x01\xff\x00"])
-def test_headers_that_cannot_be_read_are_damage(headers: bytes) -> None:
+def test_unreadable_headers_are_damage(headers: bytes) -> None:
     prelude = struct.pack(">II", 16 + len(headers), len(headers))
     checked = prelude + struct.pack(">I", crc32(prelude)) + headers
     with pytest.raises(ProviderError, match="not answer with an event stream"):
         parse(checked + struct.pack(">I", crc32(checked)))
 
 
-def test_a_message_larger_than_the_bound_is_refused_before_it_is_held() -> None:
+def test_oversized_message_is_refused_before_it_is_buffered() -> None:
     parser = FrameParser(max_event_bytes=1024 * 1024)
     prelude = struct.pack(">II", 2 * 1024 * 1024, 0)
     with pytest.raises(ProviderError, match="larger than 1 MB"):

@@ -50,7 +50,7 @@ TABLE: dict[str, dict[str, Any]] = {
 }
 
 
-def test_the_table_is_trimmed_to_chat_models_of_known_providers() -> None:
+def test_table_is_trimmed_to_chat_models_of_known_providers() -> None:
     models = build.trim(TABLE)
     assert {provider: list(rows) for provider, rows in models.items()} == {
         "deepseek": ["d"],
@@ -59,7 +59,7 @@ def test_the_table_is_trimmed_to_chat_models_of_known_providers() -> None:
     }
 
 
-def test_a_row_holds_exact_prices_and_only_what_is_true() -> None:
+def test_row_has_exact_prices_and_only_true_facts() -> None:
     assert build.trim(TABLE)["openai"]["gpt-x"] == {
         "window": 1000,
         "output": 100,
@@ -68,21 +68,21 @@ def test_a_row_holds_exact_prices_and_only_what_is_true() -> None:
     }
 
 
-def test_an_output_limit_equal_to_the_window_is_left_out() -> None:
+def test_output_limit_equal_to_the_window_is_left_out() -> None:
     assert build.trim(TABLE)["xai"]["grok-x"] == {"window": 500}
 
 
-def test_prefill_is_kept_where_the_client_asks_for_it_and_the_host_does_not_echo() -> None:
+def test_prefill_is_kept_if_the_client_requests_it_and_the_host_does_not_echo() -> None:
     mistral = {"mistral/m": {**TABLE["deepseek/d"], "litellm_provider": "mistral"}}
     assert build.trim(TABLE)["deepseek"]["d"]["prefill"] is True
     assert "prefill" not in build.trim(mistral)["mistral"]["m"]
 
 
-def test_a_model_of_the_responses_api_is_marked() -> None:
+def test_model_of_the_responses_api_is_marked() -> None:
     assert build.trim(TABLE)["openai"]["gpt-x-pro"]["api"] == "responses"
 
 
-def test_the_file_is_json_with_one_model_a_line() -> None:
+def test_file_is_json_with_one_model_per_line() -> None:
     text = build.render(build.trim(TABLE), "a source", "2026-01-02")
     data = json.loads(text)
     assert (data["source"], data["date"]) == ("a source", "2026-01-02")
@@ -95,7 +95,7 @@ def test_wrong_arguments_write_nothing(capsys: pytest.CaptureFixture[str]) -> No
     assert "usage:" in capsys.readouterr().err
 
 
-def test_the_script_writes_the_table_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_writes_the_table_from_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "prices.json"
     source.write_text(
         json.dumps({"gpt-x": {**TABLE["gpt-x"], "input_cost_per_token": 1.25e-07, "output_cost_per_token": 1e-05}})

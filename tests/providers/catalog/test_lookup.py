@@ -39,7 +39,7 @@ def limit(provider: str, model: str) -> int | None:
         ("openrouter", "google/gemini-2.5-pro:nitro", 65_535),
     ],
 )
-def test_a_known_limit_is_the_one_the_host_enforces(provider: str, model: str, enforced: int) -> None:
+def test_known_limit_is_the_limit_that_the_host_enforces(provider: str, model: str, enforced: int) -> None:
     assert limit(provider, model) == enforced
 
 
@@ -61,11 +61,11 @@ def test_a_known_limit_is_the_one_the_host_enforces(provider: str, model: str, e
         ("bedrock", "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"),
     ],
 )
-def test_a_name_that_is_not_clearly_in_the_table_is_unknown(provider: str, model: str) -> None:
+def test_name_that_is_not_clearly_in_the_table_is_unknown(provider: str, model: str) -> None:
     assert lookup(provider, model) is None
 
 
-def test_rows_that_disagree_claim_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contradicting_rows_give_no_fact(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"m-2024-01-01": ModelFacts(1000, 100), "m-2025-01-01": ModelFacts(1000, 200)}
     table = catalog._Table("s", "d", {"h": rows}, {"h": catalog._by_plain_name("h", rows)}, frozenset())
     monkeypatch.setattr(catalog, "_table", lambda: table)
@@ -74,7 +74,7 @@ def test_rows_that_disagree_claim_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert lookup("h", "m-2026-01-01") is None
 
 
-def test_a_limit_that_only_repeats_the_window_is_unknown() -> None:
+def test_limit_that_only_repeats_the_window_is_unknown() -> None:
     facts = lookup("xai", "grok-4.7")
     assert facts is not None
     assert facts.context_window == 500_000
@@ -93,7 +93,7 @@ def test_prices_are_exact_decimals_per_million() -> None:
     assert cost_of(Usage(input=1_000_000, output=1_000_000, cache_read=0), facts.price) == Decimal("0.75")
 
 
-def test_a_region_without_a_row_has_the_limits_of_the_model_and_no_price() -> None:
+def test_region_without_a_row_has_the_limits_of_the_model_and_no_price() -> None:
     base, elsewhere = (
         lookup("bedrock", "anthropic.claude-sonnet-5-5"),
         lookup("bedrock", "sa.anthropic.claude-sonnet-5-5"),
@@ -105,7 +105,7 @@ def test_a_region_without_a_row_has_the_limits_of_the_model_and_no_price() -> No
     assert elsewhere.price is None
 
 
-def test_a_free_variant_costs_nothing_and_its_limits_are_unknown() -> None:
+def test_free_variant_costs_nothing_and_its_limits_are_unknown() -> None:
     facts = lookup("openrouter", "google/gemini-2.5-flash:free")
     assert facts is not None
     assert facts.price is not None
@@ -132,59 +132,59 @@ def test_prefill_is_claimed_for_old_claude_models_and_not_through_a_relay() -> N
 
 
 @pytest.mark.parametrize("provider", BUILT_IN)
-def test_a_default_model_is_in_the_table_with_limits_and_price(provider: str) -> None:
+def test_default_model_is_in_the_table_with_limits_and_price(provider: str) -> None:
     facts = lookup(provider, default_model(provider))
     assert facts is not None
     assert facts.context_window and facts.max_output_tokens and facts.price
     assert facts.max_output_tokens >= 32_000
 
 
-def test_the_responses_protocol_shares_the_default_of_openai() -> None:
+def test_responses_protocol_shares_the_default_of_openai() -> None:
     assert default_model("openai-responses") == default_model("openai")
 
 
-def test_a_provider_without_a_default_says_so() -> None:
+def test_provider_without_a_default_says_so() -> None:
     with pytest.raises(LookupError, match="no default model is known for local"):
         default_model("local")
 
 
-def test_a_unique_bare_name_resolves() -> None:
+def test_unique_bare_name_resolves() -> None:
     assert resolve("claude-sonnet-5-5") == "anthropic/claude-sonnet-5-5"
     assert resolve("gpt-4o-2024-11-20") == "openai/gpt-4o-2024-11-20"
     assert resolve("GPT-4o") == "openai/gpt-4o"
     assert resolve("global.anthropic.claude-sonnet-5-5") == "bedrock/global.anthropic.claude-sonnet-5-5"
 
 
-def test_a_model_of_the_responses_api_resolves_to_it_where_it_is_spoken() -> None:
+def test_model_of_the_responses_api_resolves_to_it_if_the_host_supports_it() -> None:
     assert resolve("gpt-5.2-pro", ["openai", "openai-responses"]) == "openai-responses/gpt-5.2-pro"
     assert resolve("gpt-5.2-pro", ["openai"]) == "openai/gpt-5.2-pro"
     assert resolve("gpt-4o", ["openai", "openai-responses"]) == "openai/gpt-4o"
 
 
-def test_a_name_resolves_to_the_provider_as_it_was_given() -> None:
+def test_name_resolves_to_the_provider_as_typed() -> None:
     assert resolve("kimi-k3", ["openai", "kimi"]) == "kimi/kimi-k3"
     assert resolve("kimi-k3x", ["kimi"]) == ("kimi/kimi-k3", "kimi/kimi-k2.5", "kimi/kimi-k2.6")
 
 
-def test_every_provider_the_registry_names_after_a_host_is_known_under_that_name() -> None:
+def test_table_knows_the_registry_names_of_qwen_kimi_and_glm() -> None:
     assert set(PROVIDERS) >= {"qwen", "kimi", "glm"}
     assert lookup("qwen", "qwen3-max") and lookup("kimi", "kimi-k3") and lookup("glm", "glm-5")
 
 
-def test_the_demo_model_is_in_the_catalog() -> None:
+def test_demo_model_is_in_the_catalog() -> None:
     assert lookup("demo", default_model("demo")) == DEMO_FACTS
     assert lookup("demo", "other") is None
     assert resolve("demo", ["openai", "demo"]) == "demo/demo"
 
 
-def test_a_name_of_two_providers_gives_both() -> None:
+def test_ambiguous_name_gives_both_providers() -> None:
     assert resolve("deepseek-v4-pro", ["deepseek", "dashscope"]) == (
         "deepseek/deepseek-v4-pro",
         "dashscope/deepseek-v4-pro",
     )
 
 
-def test_a_misspelt_name_gives_the_nearest() -> None:
+def test_misspelled_name_gives_the_nearest() -> None:
     candidates = resolve("claude-sonet-5-5")
     assert isinstance(candidates, tuple)
     assert candidates[0] == "anthropic/claude-sonnet-5-5"
@@ -192,27 +192,27 @@ def test_a_misspelt_name_gives_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "zzzzzzzz", "\x00"])
-def test_a_name_near_nothing_gives_no_candidates(name: str) -> None:
+def test_name_similar_to_none_gives_no_candidates(name: str) -> None:
     assert resolve(name) == ()
 
 
-def test_the_nearest_of_what_a_host_serves_keeps_its_spelling() -> None:
+def test_nearest_model_of_a_host_keeps_its_spelling() -> None:
     assert nearest("local", "qwen3-codr", ["Llama-3-8B", "Qwen3-Coder", "qwen2"])[0] == "Qwen3-Coder"
 
 
-def test_the_nearest_of_no_candidates_comes_from_the_table() -> None:
+def test_nearest_name_without_candidates_comes_from_the_table() -> None:
     assert nearest("openai", "gpt4o")[0] == "gpt-4o"
     assert nearest("local", "gpt4o") == ()
 
 
-def test_every_correction_holds_and_has_a_reason() -> None:
+def test_every_correction_is_applied_and_has_a_reason() -> None:
     for (provider, model), correction in CORRECTIONS.items():
         wanted = correction.output or (correction.whole and correction.whole.max_output_tokens)
         assert limit(provider, model) == wanted
         assert correction.reason
 
 
-def test_every_row_has_sane_figures() -> None:
+def test_every_row_has_plausible_figures() -> None:
     for provider, rows in catalog._table().facts.items():
         for name, facts in rows.items():
             where = f"{provider}/{name}"
@@ -223,12 +223,12 @@ def test_every_row_has_sane_figures() -> None:
             assert lookup(provider, name) == facts, where
 
 
-def test_the_source_and_date_of_the_table_can_be_shown() -> None:
+def test_source_and_date_of_the_table_can_be_shown() -> None:
     assert "litellm" in catalog_source()
     assert "2026-" in catalog_source()
 
 
-def test_the_table_is_read_at_the_first_look_up_and_once() -> None:
+def test_table_is_read_once_at_the_first_lookup() -> None:
     program = (
         "import json, pathlib, qcode.providers.catalog as catalog\n"
         "reads = []\n"

@@ -37,18 +37,18 @@ def test_documented_decorations_are_not_part_of_a_name(provider: str, model: str
         ("anthropic", "latest"),
     ],
 )
-def test_what_tells_two_models_apart_stays(provider: str, model: str) -> None:
+def test_distinguishing_parts_of_a_name_are_kept(provider: str, model: str) -> None:
     assert plain_name(provider, model) == model
 
 
-def test_a_bedrock_resource_name_is_the_id_inside_it() -> None:
+def test_bedrock_resource_name_becomes_the_id_inside_it() -> None:
     arn = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.amazon.nova-pro-v1:0"
     assert exact_name("bedrock", arn) == "us.amazon.nova-pro-v1:0"
     assert without_region("us.amazon.nova-pro") == "amazon.nova-pro"
     assert without_region("us-gov.xai.grok-4.6") == "xai.grok-4.6"
 
 
-def test_a_vendor_that_looks_like_a_region_is_kept() -> None:
+def test_vendor_that_looks_like_a_region_is_kept() -> None:
     assert without_region("ai21.jamba-1-5-large") == "ai21.jamba-1-5-large"
 
 
@@ -56,11 +56,11 @@ def test_a_vendor_that_looks_like_a_region_is_kept() -> None:
     ("typed", "known"),
     [("openai-responses", "openai"), ("Google", "gemini"), ("z-ai", "zai"), ("my-server", "my-server")],
 )
-def test_a_provider_has_one_name_in_the_table(typed: str, known: str) -> None:
+def test_provider_has_one_name_in_the_table(typed: str, known: str) -> None:
     assert canonical_provider(typed) == known
 
 
 @given(st.sampled_from(["openai", "anthropic", "gemini", "bedrock", "dashscope"]), st.text(max_size=40))
-def test_a_plain_name_is_its_own_plain_name(provider: str, model: str) -> None:
+def test_plain_name_of_a_plain_name_is_unchanged(provider: str, model: str) -> None:
     plain = plain_name(provider, model)
     assert plain_name(provider, plain) == plain

@@ -23,26 +23,26 @@ def _read(text: str) -> str:
     return "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(text.split("\n"), 1))
 
 
-def test_what_was_read_loses_its_numbers_and_notes() -> None:
+def test_line_numbers_and_notes_are_removed_from_a_read_result() -> None:
     text = "a\n\tb\n\n12\tc"
     assert text_read(_read(text) + "\n(4 of 9 lines)") == text
 
 
-def test_the_first_function_without_a_docstring_gets_one() -> None:
+def test_first_function_without_a_docstring_gets_one() -> None:
     text = 'def first():\n    """Said."""\n\n\nasync def second_one(\n    a,\n    b,\n):\n    return a\n'
     assert _apply(text, plan_edit(_WISH, "hello.py", text)) == text.replace(
         "    return a", '    """Second one."""\n    return a'
     )
 
 
-def test_a_file_without_functions_gets_one_at_its_top() -> None:
+def test_file_without_functions_gets_one_at_its_top() -> None:
     text = "#!/usr/bin/env python3\nprint('hello')\n"
     edited = _apply(text, plan_edit(_WISH, "src/hello.py", text))
     assert ast.get_docstring(ast.parse(edited)) == "What hello is for."
     assert edited.startswith("#!/usr/bin/env python3\n")
 
 
-def test_the_old_text_grows_until_it_occurs_once() -> None:
+def test_old_text_grows_until_it_occurs_once() -> None:
     text = 'def a():\n    """Said."""\n    return 1\n\n\ndef b():\n    return 1\n'
     edit = plan_edit(_WISH, "hello.py", text)
     assert edit is not None
@@ -51,11 +51,11 @@ def test_the_old_text_grows_until_it_occurs_once() -> None:
 
 
 @pytest.mark.parametrize("text", ['"""All."""\n', '"""All."""\n\n\ndef f(): return 1\n'])
-def test_nothing_is_added_where_nothing_is_missing(text: str) -> None:
+def test_file_with_all_docstrings_is_unchanged(text: str) -> None:
     assert plan_edit(_WISH, "hello.py", text) is None
 
 
-def test_a_class_whose_first_method_is_decorated_keeps_its_decorator() -> None:
+def test_class_whose_first_method_is_decorated_keeps_its_decorator() -> None:
     text = "class A:\n    @property\n    def x(self):\n        return 1\n"
     edited = _apply(text, plan_edit(_WISH, "a.py", text))
     assert edited == text.replace("    @property", '    """A."""\n    @property')
@@ -76,7 +76,7 @@ def test_other_files_get_a_comment_as_their_last_line(path: str, line: str) -> N
     assert _apply(text, plan_edit(f"edit {path}", path, text)) == f"{text}{line}\n"
 
 
-def test_a_replacement_that_is_spelled_out_is_made() -> None:
+def test_explicit_replacement_is_made() -> None:
     wish = "please replace `foo` with 'bar baz' in hello.py"
     assert plan_edit(wish, "hello.py", "foo\n") == DemoEdit("foo", "bar baz", "replaced `foo` with `bar baz`")
     several = plan_edit(wish, "hello.py", "foo foo\n")
@@ -85,7 +85,7 @@ def test_a_replacement_that_is_spelled_out_is_made() -> None:
     assert plan_edit(wish, "hello.py", "nothing\n") is None
 
 
-def test_a_new_python_file_is_a_program() -> None:
+def test_new_python_file_is_a_program() -> None:
     text = new_file("hello.py")
     assert ast.get_docstring(ast.parse(text)) == "hello: written by the qcode demo model."
     edit = plan_edit(_WISH, "hello.py", text)
@@ -94,7 +94,7 @@ def test_a_new_python_file_is_a_program() -> None:
 
 
 @given(st.text(alphabet="ab \n#()", max_size=60), st.sampled_from(["x.py", "x.md"]))
-def test_an_edit_of_any_text_can_be_applied(text: str, path: str) -> None:
+def test_edit_of_any_text_can_be_applied(text: str, path: str) -> None:
     edit = plan_edit(f"edit {path}", path, text)
     assert (edit is None) == (not text.strip())
     if edit:

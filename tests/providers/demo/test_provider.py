@@ -22,7 +22,7 @@ _CAPS = (1, 7, 50, 8_000, 64_000)
 
 @pytest.mark.parametrize("cap", _CAPS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.request)
-def test_no_reply_is_longer_than_its_cap_and_a_cut_one_fills_it(scenario: Scenario, cap: int) -> None:
+def test_reply_fits_its_cap_and_a_truncated_one_fills_it(scenario: Scenario, cap: int) -> None:
     provider = DemoProvider(pace=0)
     asked = request([user(scenario.request)], cap)
     if scenario.is_rate_limited:
@@ -37,13 +37,13 @@ def test_no_reply_is_longer_than_its_cap_and_a_cut_one_fills_it(scenario: Scenar
         assert reply.ended_blocks
 
 
-def test_a_request_is_answered_the_same_whenever_it_is_sent() -> None:
+def test_same_request_gets_the_same_answer() -> None:
     asked = request([user("a long reply")], 8_000)
     provider = DemoProvider(pace=0)
     assert reply_to(asked, provider) == reply_to(asked, provider) == reply_to(asked)
 
 
-def test_an_escalated_request_gets_the_same_reply_longer() -> None:
+def test_escalated_request_gets_the_same_reply_longer() -> None:
     cut = reply_to(request([user("a long reply")], 8_000))
     whole = reply_to(request([user("a long reply")], 64_000))
     assert (cut.stop, whole.stop) == (StopReason.MAX_TOKENS, StopReason.END_TURN)
@@ -52,7 +52,7 @@ def test_an_escalated_request_gets_the_same_reply_longer() -> None:
 
 
 @pytest.mark.parametrize("way", ["resume", "broken", "prefill", "typed"])
-def test_a_very_long_reply_is_continued_to_its_end_without_a_seam(way: str) -> None:
+def test_very_long_reply_is_continued_to_its_end_without_a_seam(way: str) -> None:
     first = user("a very long reply")
     said = reply_to(request([first], 64_000)).text
     assert reply_to(request([first], 8_000)).stop is StopReason.MAX_TOKENS
@@ -68,7 +68,7 @@ def test_a_very_long_reply_is_continued_to_its_end_without_a_seam(way: str) -> N
     assert said + rest.text == guide(VERY_LONG_CHARS)
 
 
-def test_several_continuations_go_on_in_either_way_of_telling_it() -> None:
+def test_continuations_work_with_a_prefill_and_with_a_message() -> None:
     first = user("a long reply")
     apart: list[Message] = [first]
     said = ""
@@ -81,7 +81,7 @@ def test_several_continuations_go_on_in_either_way_of_telling_it() -> None:
     assert said == guide(40_000)[: 4 * 4_000]
 
 
-def test_a_continuation_makes_the_call_that_was_meant() -> None:
+def test_continuation_completes_the_intended_call() -> None:
     cut = reply_to(request([user("list the folder")], 3))
     messages = [user("list the folder"), assistant(Text(cut.text)), user(synthetic.resume_text(cut.text))]
     reply = reply_to(request(messages))
@@ -89,20 +89,20 @@ def test_a_continuation_makes_the_call_that_was_meant() -> None:
     assert parse_object(reply.arguments) == {"pattern": "*"}
 
 
-def test_going_on_with_a_reply_that_was_complete_adds_nothing() -> None:
+def test_continuation_of_a_complete_reply_adds_nothing() -> None:
     whole = reply_to(request([user("hello")])).text
     asked = request([user("hello"), assistant(Text(whole)), user(synthetic.resume_text(whole))])
     assert (reply_to(asked).text, reply_to(asked).stop) == ("", StopReason.END_TURN)
 
 
-def test_words_that_only_sound_like_going_on_are_a_new_wish() -> None:
+def test_prompt_that_resembles_a_continuation_is_a_new_request() -> None:
     said = reply_to(request([user("hello")])).text
     for wish in ("continue", "read the limit where I stopped and go on with notes.md"):
         reply = reply_to(request([user("run ls"), assistant(Text("Not from the script.")), user(wish)]))
         assert reply.text == said or "notes.md" in reply.text
 
 
-def test_the_rest_of_a_cut_call_is_sent_as_raw_json() -> None:
+def test_rest_of_a_truncated_call_is_sent_as_raw_json() -> None:
     wish = user("write a huge file")
     cut = reply_to(request([wish], 64_000))
     asking = user(synthetic.resumed_call_text("write", cut.arguments))
@@ -115,7 +115,7 @@ def test_the_rest_of_a_cut_call_is_sent_as_raw_json() -> None:
         assert not rest.has_calls
 
 
-def test_a_cut_write_is_split_after_its_rejection() -> None:
+def test_truncated_write_is_split_after_its_rejection() -> None:
     first = user("write a huge file")
     messages: list[Message] = [first]
     for cap in (8_000, 64_000):
@@ -158,7 +158,7 @@ def test_overloaded_model_refuses_every_request() -> None:
         assert caught.value.kind is ErrorKind.OVERLOADED
 
 
-def test_a_rate_limit_is_raised_once_for_each_time_it_is_asked_for() -> None:
+def test_rate_limit_is_raised_once_per_request_for_it() -> None:
     provider = DemoProvider(pace=0)
     asked = request([user("please show me a rate limit")])
     for _ in range(2):
@@ -177,7 +177,7 @@ def test_thinking_comes_before_the_answer_and_not_with_low_effort() -> None:
     assert reply_to(replace(asked, effort="low")).reasoning == ""
 
 
-def test_thinking_without_end_answers_when_it_is_told_to() -> None:
+def test_endless_thinking_answers_when_instructed() -> None:
     wish = user("overthink it")
     for cap in (8_000, 64_000):
         reply = reply_to(request([wish], cap))
@@ -187,14 +187,14 @@ def test_thinking_without_end_answers_when_it_is_told_to() -> None:
     assert "**42**" in nudged.text
 
 
-def test_a_call_is_made_only_where_its_tool_is_offered() -> None:
+def test_call_is_made_only_if_its_tool_is_offered() -> None:
     for asked in (request([user("run ls")], tools=()), replace(request([user("run ls")]), allows_calls=False)):
         reply = reply_to(asked)
         assert (reply.stop, reply.has_calls) == (StopReason.END_TURN, False)
         assert "not available" in reply.text
 
 
-def test_what_was_added_meanwhile_is_noted() -> None:
+def test_steering_message_is_acknowledged() -> None:
     call = reply_to(request([user("run ls")])).call
     results = Message("user", (*result(call, "a.py").blocks, Text("and hurry")))
     assert reply_to(request([user("run ls"), assistant(call), results])).text.startswith("You added: and hurry")
@@ -212,13 +212,13 @@ def test_call_ids_do_not_repeat_in_a_transcript() -> None:
     assert reply_to(request(messages)).call.call_id != first.call_id
 
 
-def test_another_model_is_unknown_here() -> None:
+def test_other_model_names_are_unknown() -> None:
     with pytest.raises(ProviderError) as caught:
         reply_to(replace(request([user("hi")]), model="demo-2"))
     assert caught.value.kind is ErrorKind.UNKNOWN_MODEL
 
 
-def test_it_is_one_model_that_costs_nothing() -> None:
+def test_demo_provider_has_one_free_model() -> None:
     async def ask() -> tuple[str, ...]:
         provider = DemoProvider()
         names = await provider.model_names()
@@ -231,7 +231,7 @@ def test_it_is_one_model_that_costs_nothing() -> None:
     assert DEMO_FACTS.price.output == 0
 
 
-def test_a_reply_keeps_its_pace_however_long_it_is() -> None:
+def test_reply_keeps_its_pace_at_any_length() -> None:
     pauses: list[float] = []
 
     async def note(seconds: float) -> None:
@@ -249,7 +249,7 @@ def test_a_reply_keeps_its_pace_however_long_it_is() -> None:
     assert max(len(getattr(event, "text", "")) for event in short.events) < 60
 
 
-def test_a_reply_can_be_cancelled_between_two_chunks() -> None:
+def test_reply_can_be_cancelled_between_two_chunks() -> None:
     async def run() -> int:
         seen = 0
 
@@ -270,7 +270,7 @@ def test_a_reply_can_be_cancelled_between_two_chunks() -> None:
     assert asyncio.run(run()) <= 2
 
 
-def test_a_healthy_stream_begins_and_ends_as_the_protocol_says() -> None:
+def test_complete_stream_starts_and_ends_as_the_protocol_requires() -> None:
     reply: Reply = reply_to(request([user("list the folder")]))
     assert isinstance(reply.events[0], ReplyStarted)
     assert [event.block for event in reply.events if isinstance(event, ToolCallStarted)] == [1]

@@ -31,7 +31,7 @@ def _after(wish: str, *contents: str, is_error: bool = False) -> Reply:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.request)
-def test_what_the_table_says_to_type_plays_that_row(scenario: Scenario) -> None:
+def test_prompt_in_the_table_plays_its_scenario(scenario: Scenario) -> None:
     assert find_scenario(scenario.request) is scenario
     assert scenario.title
     assert scenario.shows
@@ -58,14 +58,14 @@ def test_what_the_table_says_to_type_plays_that_row(scenario: Scenario) -> None:
         ("list the folder\n\n# contents of an attached file\n\nx = 1", "A folder listing"),
     ],
 )
-def test_plain_words_find_their_scenario(wish: str, title: str) -> None:
+def test_natural_phrases_find_their_scenario(wish: str, title: str) -> None:
     found = find_scenario(wish)
     assert found is not None
     assert found.title == title
 
 
 @pytest.mark.parametrize("wish", ["hello", "What can you do?", "fix my life", "", "tell me a joke"])
-def test_anything_else_is_told_what_this_is_and_how_to_get_a_real_model(wish: str) -> None:
+def test_other_prompts_get_an_introduction_and_how_to_connect_a_model(wish: str) -> None:
     reply = reply_to(request([user(wish)]))
     assert "built-in demo model" in reply.text
     assert all(name in reply.text for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"))
@@ -87,12 +87,12 @@ def test_anything_else_is_told_what_this_is_and_how_to_get_a_real_model(wish: st
         ("read a missing file", "read", {"path": "no-such-file.txt"}),
     ],
 )
-def test_the_first_call_is_what_was_asked_for(wish: str, name: str, arguments: JsonObject) -> None:
+def test_first_call_matches_the_request(wish: str, name: str, arguments: JsonObject) -> None:
     call = reply_to(request([user(wish)])).call
     assert (call.name, _arguments(call)) == (name, arguments)
 
 
-def test_a_docstring_is_added_to_the_file_that_was_read(tmp_path: Path) -> None:
+def test_docstring_is_added_to_the_file_that_was_read(tmp_path: Path) -> None:
     file = tmp_path / "hello.py"
     file.write_text("def greet(name):\n    return f'hello {name}'\n")
     read = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(file.read_text().splitlines(), 1))
@@ -105,7 +105,7 @@ def test_a_docstring_is_added_to_the_file_that_was_read(tmp_path: Path) -> None:
     assert "Done: I added a docstring to `greet`" in _after("add a docstring to hello.py", read, "edited").text
 
 
-def test_a_file_that_is_not_there_is_written() -> None:
+def test_missing_file_is_created() -> None:
     wish = "add a docstring to hello.py"
     missing = "No such file: hello.py"
     reply = _after(wish, missing, is_error=True)
@@ -117,32 +117,32 @@ def test_a_file_that_is_not_there_is_written() -> None:
     assert "`hello.py` is new" in reply_to(request(messages)).text
 
 
-def test_an_empty_file_is_written() -> None:
+def test_empty_file_is_written() -> None:
     assert _after("add a docstring to hello.py", "(empty file)").call.name == "write"
 
 
 @pytest.mark.parametrize("wish", ["list the folder", "read README.md", "run ls", "edit hello.py", "write a huge file"])
-def test_a_denied_call_is_explained_and_not_tried_again(wish: str) -> None:
+def test_denied_call_is_explained_and_not_tried_again(wish: str) -> None:
     reply = _after(wish, "The person denied this call.", is_error=True)
     assert not reply.has_calls
     assert "The person denied this call." in reply.text
 
 
-def test_a_denied_edit_is_explained() -> None:
+def test_denied_edit_is_explained() -> None:
     reply = _after("add a docstring to a.py", "     1\tx = 1", "Denied.", is_error=True)
     assert "Denied." in reply.text
 
 
-def test_nothing_to_change_is_said() -> None:
+def test_file_without_anything_to_change_is_reported() -> None:
     assert "nothing to change" in _after("add a docstring to a.py", '     1\t"""Said."""').text
 
 
-def test_a_failing_tool_is_explained() -> None:
+def test_failing_tool_is_explained() -> None:
     assert "As expected" in _after("read a missing file", "No such file", is_error=True).text
     assert "That worked" in _after("read a missing file", "     1\thello").text
 
 
-def test_results_are_shown_in_short() -> None:
+def test_results_are_summarized() -> None:
     listing = "\n".join(f"file_{number}.py" for number in range(40))
     text = _after("list the folder", listing).text
     assert "file_11.py" in text
@@ -156,7 +156,7 @@ LISTING = "/work/project/\n  src/\n    a.py  12\n  AGENTS.md  30\n  Makefile  1,
 MAKEFILE = "     1\tall: build\n     2\t\techo\n     3\ttest:\n     4\tX := 1\n"
 
 
-def test_init_writes_what_can_be_seen_in_the_folder() -> None:
+def test_init_describes_the_contents_of_the_folder() -> None:
     wish = init_prompt("", "say how to release hello.py")
     assert find_scenario(wish) is find_scenario("/init")
     assert _after(wish).call.name == "ls"
@@ -171,7 +171,7 @@ def test_init_writes_what_can_be_seen_in_the_folder() -> None:
     assert "X" not in content
 
 
-def test_init_keeps_what_is_there_and_adds_what_is_missing() -> None:
+def test_init_keeps_existing_text_and_adds_missing_sections() -> None:
     wish = init_prompt("AGENTS.md")
     reply = _after(wish, LISTING, "     1\t# Mine\n     2\tuse tabs\n", MAKEFILE)
     arguments = _arguments(reply.call)
@@ -180,12 +180,12 @@ def test_init_keeps_what_is_there_and_adds_what_is_missing() -> None:
     assert not done.has_calls
 
 
-def test_a_denied_agents_file_is_said_to_be_denied() -> None:
+def test_denied_agents_file_is_reported_as_denied() -> None:
     reply = _after(init_prompt(""), "/work/p/\n  a.py  1\n", "Denied by the user.", is_error=True)
     assert "call failed" in reply.text
 
 
-def test_a_plan_is_handed_in_and_carried_out_only_once_it_is_approved() -> None:
+def test_plan_is_submitted_and_carried_out_only_after_approval() -> None:
     assert _after("make a plan").call.name == "exit_plan_mode"
     assert _after("make a plan", "The person approved the plan.").call.name == "write"
     assert not _after("make a plan", "Denied: not yet", is_error=True).has_calls

@@ -18,7 +18,7 @@ _SCRIPTS = st.lists(_BLOCKS, max_size=4).map(tuple)
 
 
 @given(_SCRIPTS, st.integers(1, 40))
-def test_a_cut_script_is_the_beginning_of_the_whole_and_fills_the_cap(script: Script, cap: int) -> None:
+def test_truncated_script_is_a_prefix_that_fills_the_cap(script: Script, cap: int) -> None:
     kept = cut_at(script, cap)
     whole = "".join(map(body_of, script))
     assert "".join(map(body_of, kept)) == whole[: cap * 4]
@@ -26,7 +26,7 @@ def test_a_cut_script_is_the_beginning_of_the_whole_and_fills_the_cap(script: Sc
 
 
 @given(_SCRIPTS, st.integers(1, 40))
-def test_what_was_said_and_the_rest_are_the_whole(script: Script, cap: int) -> None:
+def test_sent_text_and_the_rest_are_the_complete_script(script: Script, cap: int) -> None:
     said = _text(cut_at(script, cap))
     rest = rest_of_text(script, said)
     assert rest is not None
@@ -44,20 +44,20 @@ def test_slices_join_to_the_text(text: str, size: int) -> None:
     assert all(pieces)
 
 
-def test_a_partial_that_was_never_said_has_no_rest() -> None:
+def test_unknown_partial_has_no_rest() -> None:
     assert rest_of_text((Text("one two three"),), "something else") is None
 
 
-def test_a_partial_with_another_beginning_is_found_by_its_end() -> None:
+def test_partial_with_another_start_is_found_by_its_end() -> None:
     assert rest_of_text((Text("one two three"),), "... two") is None
     assert rest_of_text((Text("one two three"),), "two ") == (Text("three"),)
 
 
-def test_a_token_that_was_begun_counts() -> None:
+def test_partial_token_counts() -> None:
     assert [tokens_of(size) for size in (0, 1, 4, 5)] == [0, 1, 1, 2]
 
 
-def test_no_two_lines_of_a_long_text_are_alike() -> None:
+def test_lines_of_a_long_text_are_unique() -> None:
     for text in (scenarios.guide(scenarios.VERY_LONG_CHARS), scenarios.musing(scenarios.ENDLESS_CHARS)):
         lines = [line for line in text.split("\n") if line and line != "```"]
         assert len(lines) > 1_000

@@ -115,20 +115,20 @@ def _play(
     return played
 
 
-def test_a_long_reply_is_cut_and_then_asked_for_with_more_room() -> None:
+def test_long_reply_is_truncated_and_escalated() -> None:
     played = _play("a long reply")
     assert played.caps == [8_000, 64_000]
     assert played.shown == played.messages[-1].text == guide(LONG_CHARS)
 
 
-def test_a_very_long_reply_is_shown_and_stored_whole() -> None:
+def test_very_long_reply_is_shown_and_stored_completely() -> None:
     played = _play("a very long reply")
     assert played.caps == [8_000, 64_000, 64_000]
     assert played.shown == played.messages[-1].text == guide(VERY_LONG_CHARS)
     assert [message.role for message in played.messages] == ["user", "assistant"]
 
 
-def test_a_reply_that_stays_cut_goes_on_when_the_person_asks() -> None:
+def test_reply_that_stays_truncated_continues_on_request() -> None:
     first = _play("a long reply", OutputSettings(override=1_000))
     assert first.caps == [1_000] * 4
     assert first.ended is not None
@@ -137,7 +137,7 @@ def test_a_reply_that_stays_cut_goes_on_when_the_person_asks() -> None:
     assert first.shown + second.shown == guide(LONG_CHARS)
 
 
-def test_a_cut_write_is_rejected_and_then_split() -> None:
+def test_truncated_write_is_rejected_and_then_split() -> None:
     played = _play("write a huge file")
     assert played.caps[:3] == [8_000, 64_000, 8_000]
     assert played.ran == ["write", "edit", "edit", "edit"]
@@ -146,26 +146,26 @@ def test_a_cut_write_is_rejected_and_then_split() -> None:
     assert played.ended.outcome is Outcome.END_TURN
 
 
-def test_a_cut_write_is_resumed_where_the_person_chose_that() -> None:
+def test_truncated_write_is_resumed_if_configured() -> None:
     played = _play("write a huge file", OutputSettings(tool_call_repair="resume"))
     assert played.ran == ["write"]
     assert played.files == {"huge_demo.md": guide(HUGE_CHARS)}
 
 
-def test_thinking_without_end_comes_to_an_answer() -> None:
+def test_endless_thinking_ends_in_an_answer() -> None:
     played = _play("overthink it")
     assert played.caps == [8_000, 64_000, 64_000]
     assert "**42**" in played.shown
 
 
-def test_a_rate_limit_is_waited_out() -> None:
+def test_rate_limit_is_waited_out() -> None:
     played = _play("rate limit")
     assert len(played.waits) == 1
     assert played.waits[0] >= 3
     assert "retried it automatically" in played.shown
 
 
-def test_a_docstring_is_asked_for_twice_and_added_once_the_file_is_there() -> None:
+def test_docstring_of_a_missing_file_is_added_by_the_second_request() -> None:
     first = _play("add a docstring to hello.py")
     assert first.ran == ["read", "write"]
     second = _play("add a docstring to hello.py", history=first.messages, files=first.files)

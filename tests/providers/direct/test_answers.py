@@ -34,7 +34,7 @@ def body_of(reader: AnswerReader, pieces: list[bytes]) -> bytes:
     return b"".join(reader.feed(piece) for piece in pieces)
 
 
-def test_a_head_is_read_once_it_is_whole() -> None:
+def test_response_head_is_read_once_it_is_complete() -> None:
     for size in range(len(HEAD)):
         reader = AnswerReader()
         assert (reader.feed(HEAD[:size]), reader.status) == (b"", 0)
@@ -44,14 +44,14 @@ def test_a_head_is_read_once_it_is_whole() -> None:
 
 
 @given(st.lists(st.integers(0, 2000)))
-def test_a_head_is_the_same_however_it_is_cut(places: list[int]) -> None:
+def test_response_head_does_not_depend_on_how_it_is_split(places: list[int]) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
     reader = AnswerReader()
     assert body_of(reader, cut(early + HEAD + b"body", places)) == b"body"
     assert reader.headers == {"content-type": "text/event-stream", "x-two": "a, b", "content-length": "4"}
 
 
-def test_a_head_with_bare_line_feeds_is_read() -> None:
+def test_head_with_bare_line_feeds_is_read() -> None:
     reader = AnswerReader()
     assert reader.feed(b"HTTP/1.1 429 Slow\nretry-after: 3\n\nx") == b"x"
     assert (reader.status, reader.headers) == (429, {"retry-after": "3"})
@@ -71,12 +71,12 @@ def test_a_head_with_bare_line_feeds_is_read() -> None:
         b"HTTP/1.1 200 OK\r\nx: " + b"x" * (MAX_HEAD_BYTES + 1),
     ],
 )
-def test_what_is_no_head_is_an_error(head: bytes) -> None:
+def test_invalid_head_is_an_error(head: bytes) -> None:
     with pytest.raises(ValueError, match=r"head|status"):
         AnswerReader().feed(head)
 
 
-def test_a_head_that_drips_in_has_the_same_bound() -> None:
+def test_head_sent_byte_by_byte_has_the_same_bound() -> None:
     reader = AnswerReader()
     reader.feed(b"HTTP/1.1 200 OK\r\n")
     with pytest.raises(ValueError, match="a head without an end"):
@@ -88,14 +88,14 @@ def test_a_head_that_drips_in_has_the_same_bound() -> None:
     ("first", "connection", "is_persistent"),
     [("1.1", "", True), ("1.1", "Close", False), ("1.0", "", False), ("1.0", "keep-alive", True)],
 )
-def test_whether_a_connection_stays_is_the_hosts_word(first: str, connection: str, is_persistent: bool) -> None:
+def test_host_decides_about_keep_alive(first: str, connection: str, is_persistent: bool) -> None:
     reader = AnswerReader()
     reader.feed(f"HTTP/{first} 200 OK\r\nconnection: {connection}\r\ncontent-length: 0\r\n\r\n".encode())
     assert (reader.is_done, reader.is_persistent) == (True, is_persistent)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(0, 2000)), st.binary(max_size=5))
-def test_a_chunked_body_is_the_same_however_it_is_cut(parts: list[bytes], places: list[int], after: bytes) -> None:
+def test_chunked_body_does_not_depend_on_how_it_is_split(parts: list[bytes], places: list[int], after: bytes) -> None:
     sizes = itertools.cycle((b"%X\r\n", b"%x;ext=1\r\n", b"%X  \r\n"))
     sent = b"".join(next(sizes) % len(part) + part + b"\r\n" for part in parts) + b"0\r\nx-trailer: 1\r\n\r\n"
     reader = chunked()
@@ -105,7 +105,7 @@ def test_a_chunked_body_is_the_same_however_it_is_cut(parts: list[bytes], places
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1), st.integers(0, 2000))
-def test_a_chunked_body_that_is_cut_off_is_never_whole(parts: list[bytes], place: int) -> None:
+def test_truncated_chunked_body_is_never_complete(parts: list[bytes], place: int) -> None:
     sent = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
     reader = chunked()
     body = reader.feed(sent[: place % len(sent)])
@@ -132,14 +132,14 @@ def test_a_chunked_body_that_is_cut_off_is_never_whole(parts: list[bytes], place
     ],
 )
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_a_chunk_without_a_clear_size_is_an_error(sent: bytes, size: int) -> None:
+def test_chunk_without_a_valid_size_is_an_error(sent: bytes, size: int) -> None:
     reader = chunked()
     with pytest.raises(ValueError, match=r"chunk|trailer"):
         for at in range(0, len(sent), size):
             reader.feed(sent[at : at + size])
 
 
-def test_what_comes_behind_the_end_is_told_apart() -> None:
+def test_bytes_after_the_end_of_a_body_are_detected() -> None:
     reader = chunked()
     assert reader.feed(b"1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno") == b"a"
     assert (reader.is_done, reader.has_extra, reader.headers) == (True, True, {"transfer-encoding": "chunked"})
@@ -147,14 +147,14 @@ def test_what_comes_behind_the_end_is_told_apart() -> None:
     assert (counted.feed(b"abcd"), counted.is_done, counted.has_extra) == (b"abc", True, True)
 
 
-def test_a_counted_body_that_is_cut_off_is_an_error() -> None:
+def test_truncated_body_with_a_length_is_an_error() -> None:
     reader = reader_of("content-length: 5")
     reader.feed(b"abc")
     with pytest.raises(ValueError, match="before the end"):
         reader.close()
 
 
-def test_the_head_says_how_the_body_ends() -> None:
+def test_head_determines_how_the_body_ends() -> None:
     both = reader_of("transfer-encoding: Chunked", "content-length: 4")
     assert (both.feed(b"1\r\na\r\n0\r\n\r\n"), both.is_done) == (b"a", True)
     until_close = reader_of()
@@ -176,7 +176,7 @@ def test_the_head_says_how_the_body_ends() -> None:
         "content-length: ٣",
     ],
 )
-def test_an_unclear_end_is_an_error(line: str) -> None:
+def test_ambiguous_body_length_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"(?i)coding|length"):
         reader_of(line)
 
@@ -184,11 +184,11 @@ def test_an_unclear_end_is_an_error(line: str) -> None:
 @pytest.mark.parametrize(
     "headers", [{"x": "a\r\nb: c"}, {"x": "a\n"}, {"x": "\0"}, {"x y": "a"}, {"": "a"}, {"x:": "a"}, {"x": "a\x7f"}]
 )
-def test_a_header_cannot_smuggle_another(headers: dict[str, str]) -> None:
+def test_header_cannot_inject_another(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"^a header contains characters that HTTP does not allow$"):
         write_head("POST", "/", headers)
 
 
-def test_a_header_outside_of_latin_1_cannot_be_sent() -> None:
+def test_header_outside_of_latin_1_cannot_be_sent() -> None:
     with pytest.raises(ValueError, match="latin-1"):
         write_head("POST", "/", {"x": "漢"})

@@ -38,12 +38,12 @@ def undone(name: str, pieces: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.binary(max_size=300), places=st.lists(st.integers(0, 400)))
-def test_a_body_is_the_same_however_it_is_cut(name: str, data: bytes, places: list[int]) -> None:
+def test_decoded_body_does_not_depend_on_how_it_is_split(name: str, data: bytes, places: list[int]) -> None:
     assert undone(name, cut(WAYS[name](data), places)) == data
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate"])
-def test_a_body_that_is_cut_off_is_an_error(name: str) -> None:
+def test_truncated_compressed_body_is_an_error(name: str) -> None:
     sent = WAYS[name](b"something long enough " * 20)
     for size in range(1, len(sent)):
         with pytest.raises(ValueError, match="truncated"):
@@ -51,20 +51,20 @@ def test_a_body_that_is_cut_off_is_an_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate"])
-def test_a_corrupted_body_is_an_error(name: str) -> None:
+def test_corrupted_body_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match="corrupted"):
         undone(name, [b"plain text and nothing else"])
 
 
-def test_padding_behind_a_body_means_nothing() -> None:
+def test_padding_after_a_body_is_ignored() -> None:
     assert undone("gzip", [gzip.compress(b"abc") + b"\0" * 9, b"\0"]) == b"abc"
 
 
-def test_a_large_body_comes_in_pieces() -> None:
+def test_large_body_is_decoded_in_chunks() -> None:
     sizes = [len(piece) for piece in Inflater("gzip").feed(gzip.compress(bytes(5_000_000)))]
     assert (sum(sizes), max(sizes) <= 1024 * 1024) == (5_000_000, True)
 
 
-def test_a_coding_nobody_asked_for_is_an_error() -> None:
+def test_unrequested_content_encoding_is_an_error() -> None:
     with pytest.raises(ValueError, match="br"):
         Inflater("br")

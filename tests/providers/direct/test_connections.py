@@ -50,7 +50,7 @@ def asked(sent: bytes, times: int = 1) -> list[bytes]:
     return asyncio.run(main())
 
 
-def test_headers_are_written_as_most_clients_write_them() -> None:
+def test_headers_use_the_usual_case() -> None:
     seen: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -72,12 +72,12 @@ def test_headers_are_written_as_most_clients_write_them() -> None:
     assert {b"Host", b"Content-Length", b"Content-Type", b"Authorization", b"anthropic-version"} < names
 
 
-def test_what_comes_before_the_final_answer_is_skipped() -> None:
+def test_informational_responses_are_skipped() -> None:
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
     assert asked(early + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok") == [b"ok"]
 
 
-def test_a_body_may_end_with_its_connection() -> None:
+def test_body_may_end_with_its_connection() -> None:
     assert asked(b"HTTP/1.0 200 OK\r\n\r\nall of it") == [b"all of it"]
 
 
@@ -93,25 +93,25 @@ def test_a_body_may_end_with_its_connection() -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nx",
     ],
 )
-def test_an_answer_that_is_none_or_not_whole_is_broken_off(sent: bytes) -> None:
+def test_invalid_or_incomplete_response_is_a_broken_connection(sent: bytes) -> None:
     with pytest.raises(BrokenOff):
         asked(sent)
 
 
-def test_a_refusal_that_breaks_off_still_says_what_it_said() -> None:
+def test_truncated_error_response_keeps_its_message() -> None:
     with pytest.raises(ErrorResponse) as caught:
         asked(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\ncontent-length: 99\r\n\r\nslow down")
     assert (caught.value.status, caught.value.content) == (429, b"slow down")
     assert caught.value.headers["retry-after"] == "7"
 
 
-def test_a_host_that_hung_up_meanwhile_is_connected_to_again() -> None:
+def test_connection_closed_by_the_host_while_idle_is_replaced() -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
     assert asked(answer, times=3) == [b"ok"] * 3
 
 
 @pytest.mark.parametrize(("begun", "requests"), [(b"", 3), (b"HTTP/1.1 200 OK\r\n", 2)])
-def test_a_kept_connection_that_breaks_without_a_byte_is_tried_anew_once(begun: bytes, requests: int) -> None:
+def test_kept_connection_broken_before_any_byte_is_retried_once(begun: bytes, requests: int) -> None:
     """The host hangs up on the second request and on later ones."""
     seen: list[bytes] = []
 
@@ -136,7 +136,7 @@ def test_a_kept_connection_that_breaks_without_a_byte_is_tried_anew_once(begun: 
     assert len(seen) == requests
 
 
-def test_what_a_host_says_unasked_is_no_answer_to_the_next_request() -> None:
+def test_unrequested_response_never_answers_the_next_request() -> None:
     """The host keeps the connection open and sends more than one response."""
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
     connections: list[int] = []
@@ -166,7 +166,7 @@ def test_what_a_host_says_unasked_is_no_answer_to_the_next_request() -> None:
 
 
 @pytest.mark.parametrize(("keep_alive", "connections"), [("", 1), ("timeout=60, max=9", 1), ("timeout=1", 2)])
-def test_a_connection_is_kept_as_long_as_the_host_says(keep_alive: str, connections: int) -> None:
+def test_connection_is_kept_for_the_time_that_the_host_allows(keep_alive: str, connections: int) -> None:
     headers = {"content-type": "text/event-stream", "keep-alive": keep_alive}
 
     async def scene(provider: Provider, server: Loopback) -> None:
@@ -177,7 +177,7 @@ def test_a_connection_is_kept_as_long_as_the_host_says(keep_alive: str, connecti
     run_against(Answer([stream_of("openai")], headers=headers), "openai", scene)
 
 
-def test_a_connection_that_waited_too_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_idle_for_too_long_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_way, "IDLE_LIMIT_S", 0.0)
 
     async def scene(provider: Provider, server: Loopback) -> None:
@@ -188,7 +188,7 @@ def test_a_connection_that_waited_too_long_is_not_used_again(monkeypatch: pytest
     run_against(Answer([stream_of("openai")]), "openai", scene)
 
 
-def test_a_name_with_a_deaf_address_is_reached_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_with_a_refusing_address_is_reached_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Loopback(Answer([stream_of("openai")])) as server:
             port = int(server.url.rpartition(":")[2])
@@ -206,7 +206,7 @@ def test_a_name_with_a_deaf_address_is_reached_at_the_next_one(monkeypatch: pyte
     asyncio.run(main())
 
 
-def test_an_address_that_is_silent_does_not_hold_up_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_address_does_not_delay_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     is_tried = asyncio.Event()
     opened = http1._open
 
@@ -230,7 +230,7 @@ def test_an_address_that_is_silent_does_not_hold_up_the_next_one(monkeypatch: py
     asyncio.run(main())
 
 
-def test_a_host_that_never_finishes_connecting_is_given_up_in_time() -> None:
+def test_host_that_never_completes_the_handshake_times_out() -> None:
     """It takes the connection and never says a word of TLS."""
 
     async def main() -> None:
@@ -284,7 +284,7 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
         ("other.test", True, "not trusted"),
     ],
 )
-def test_tls_is_only_spoken_with_the_host_it_was_meant_for(
+def test_tls_connects_only_to_the_intended_host(
     name: str, is_trusted: bool, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, key_file = certificate(tmp_path, name)

@@ -48,7 +48,7 @@ def needed(request: Request) -> dict[str, str]:
 
 
 @each_protocol_in_text
-def test_a_host_receives_the_same_bytes_either_way(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_receives_the_same_bytes_with_and_without_the_sdk(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     more: dict[str, Any] = {"headers": {"X-Team": "blue", "anthropic-beta": "a,b"}}
     direct = sent_by(protocol, monkeypatch, is_direct=True, **more)
     by_sdk = sent_by(protocol, monkeypatch, is_direct=False, **more)
@@ -59,7 +59,7 @@ def test_a_host_receives_the_same_bytes_either_way(protocol: str, monkeypatch: p
         assert ours.headers["user-agent"].startswith("qcode/")
 
 
-def test_a_token_of_anthropic_goes_out_like_that_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anthropic_token_is_sent_as_the_sdk_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> Request:
         async with Loopback(Answer([stream_of("anthropic")])) as server:
             provider = connect(
@@ -75,7 +75,7 @@ def test_a_token_of_anthropic_goes_out_like_that_of_the_sdk(monkeypatch: pytest.
 
 
 @each_protocol_in_text
-def test_a_header_of_the_config_replaces_ours_whatever_its_case(protocol: str) -> None:
+def test_configured_header_replaces_the_default_in_any_case(protocol: str) -> None:
     async def main() -> Request:
         async with Loopback(Answer([stream_of(protocol)])) as server:
             given = {"AUTHORIZATION": "Basic abc", "User-Agent": "me", "X-Goog-Api-Key": "mine"}
@@ -88,7 +88,7 @@ def test_a_header_of_the_config_replaces_ours_whatever_its_case(protocol: str) -
     assert (headers["authorization"], headers["user-agent"], headers["x-goog-api-key"]) == ("Basic abc", "me", "mine")
 
 
-def test_an_empty_header_of_the_config_takes_ours_away_either_way(way: str) -> None:
+def test_empty_configured_header_removes_the_default_with_and_without_the_sdk(way: str) -> None:
     async def main() -> Request:
         async with Loopback(Answer([stream_of("openai")])) as server:
             provider = provider_at("openai", server.url, headers={"Authorization": "", "X-Team": "blue"})
@@ -101,7 +101,7 @@ def test_an_empty_header_of_the_config_takes_ours_away_either_way(way: str) -> N
 
 
 @each_protocol_in_text
-def test_without_a_key_none_is_sent(protocol: str) -> None:
+def test_no_key_header_is_sent_without_a_key(protocol: str) -> None:
     async def main() -> Request:
         async with Loopback(Answer([stream_of(protocol)])) as server:
             provider = connect(PROVIDERS[protocol], base_url=server.url, timeouts=FAST)
@@ -112,7 +112,7 @@ def test_without_a_key_none_is_sent(protocol: str) -> None:
     assert not {"authorization", "x-api-key", "x-goog-api-key"} & asyncio.run(main()).headers.keys()
 
 
-def test_the_version_of_anthropics_protocol_is_that_of_its_sdk() -> None:
+def test_anthropic_version_header_is_that_of_the_sdk() -> None:
     from anthropic._constants import ANTHROPIC_API_VERSION
 
     from qcode.providers.anthropic.client import API_VERSION
@@ -135,12 +135,12 @@ def test_the_version_of_anthropics_protocol_is_that_of_its_sdk() -> None:
         ("https://host.test/a b", False),
     ],
 )
-def test_a_plain_address_is_one_that_leaves_nothing_to_work_out(url: str, expected: bool) -> None:
+def test_plain_address_has_no_user_query_or_escapes(url: str, expected: bool) -> None:
     assert is_plain(Connection("acme", url), (), {}) is expected
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
-def test_a_proxy_is_for_the_sdk(variable: str) -> None:
+def test_proxied_request_uses_the_sdk(variable: str) -> None:
     place = Connection("acme", "https://host.test/v1")
     assert not is_plain(place, (), {variable: "http://proxy.test:3128", "NO_PROXY": "host.test"})
     assert is_plain(place, (), {variable: ""})
@@ -156,7 +156,7 @@ def test_a_proxy_is_for_the_sdk(variable: str) -> None:
         ("anthropic", "ANTHROPIC_CUSTOM_HEADERS", "x-mine"),
     ],
 )
-def test_what_an_sdk_takes_from_the_environment_still_arrives(
+def test_environment_settings_of_an_sdk_still_apply(
     protocol: str, variable: str, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "x-mine: 1")

@@ -11,7 +11,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ExitCode
 from tests.providers.clients import each_protocol, stream_of
-from tests.providers.faults.stage import Ran, run, text_of
+from tests.providers.faults.runs import Ran, run, text_of
 from tests.providers.loopback import Answer
 
 PAGE = b"<html><head><title>Bad gateway</title></head><body>nginx</body></html>"
@@ -44,7 +44,7 @@ class Row:
 
 SLOW = error("rate_limit_error", "slow down")
 one_of_each_kind = pytest.mark.parametrize("protocol", ["openai", "gemini"])
-"""For what all protocols share."""
+"""For behavior that all protocols share."""
 
 ROWS = [
     Row("401", 401, error("authentication_error", "bad key"), ErrorKind.AUTH, ExitCode.NO_CREDENTIAL, "bad key"),
@@ -75,7 +75,7 @@ ROWS = [
 
 @each_protocol
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_an_answer_that_is_no_reply_ends_the_turn_in_one_line(row: Row, protocol: str) -> None:
+def test_response_that_is_not_a_reply_ends_the_turn_in_one_line(row: Row, protocol: str) -> None:
     if protocol == "bedrock" and row.name in ("200 page", "200 other JSON"):
         pytest.skip("its frames begin with a length, so other content fails at the checksum")
     ran = run(protocol, row.answer)
@@ -86,19 +86,19 @@ def test_an_answer_that_is_no_reply_ends_the_turn_in_one_line(row: Row, protocol
 
 @one_of_each_kind
 @pytest.mark.parametrize("row", [row for row in ROWS if row.code == ExitCode.TRANSIENT], ids=str)
-def test_a_failure_that_passes_is_made_good_without_a_trace(row: Row, protocol: str) -> None:
+def test_temporary_failure_is_retried_silently(row: Row, protocol: str) -> None:
     ran = run(protocol, row.answer, Answer([stream_of(protocol)]), retries=1)
     assert (ran.code, ran.end.text, ran.requests) == (ExitCode.OK, text_of(protocol), 2)
 
 
 @one_of_each_kind
 @pytest.mark.parametrize("row", [row for row in ROWS if row.code != ExitCode.TRANSIENT], ids=str)
-def test_a_failure_that_stays_is_not_tried_again(row: Row, protocol: str) -> None:
+def test_permanent_failure_is_not_retried(row: Row, protocol: str) -> None:
     assert run(protocol, row.answer, Answer([stream_of(protocol)]), retries=3).requests == 1
 
 
 @each_protocol
-def test_an_answer_without_content_is_no_reply(protocol: str) -> None:
+def test_response_without_content_is_not_a_reply(protocol: str) -> None:
     ran = run(protocol, Answer([b"HTTP/1.1 204 No Content\r\n\r\n"], is_raw=True))
     assert ran.end.error is not None
     assert ran.code in (ExitCode.FAILED, ExitCode.TRANSIENT)
@@ -106,7 +106,7 @@ def test_an_answer_without_content_is_no_reply(protocol: str) -> None:
 
 @each_protocol
 @pytest.mark.parametrize("status", [302, 307, 308])
-def test_a_redirect_takes_no_key_anywhere(protocol: str, status: int) -> None:
+def test_redirect_never_forwards_the_key(protocol: str, status: int) -> None:
     ran = run(protocol, Answer([], status, {"location": "http://elsewhere.invalid/v1/take-the-key"}))
     assert (ran.kind, ran.code, ran.requests) == (ErrorKind.BAD_RESPONSE, ExitCode.FAILED, 1)
     assert "elsewhere.invalid" in ran.message
@@ -126,18 +126,18 @@ def limited(protocol: str, wait: str, name: str = "retry-after") -> Ran:
 @pytest.mark.parametrize(
     "wait", ["0", "-5", "soon", "", "nan", "inf", "1e999", "a minute ago", "Thu, 99 Foo 2026", "0.01"]
 )
-def test_a_wait_that_is_past_or_none_holds_nothing_up(protocol: str, wait: str) -> None:
+def test_past_or_invalid_wait_does_not_delay(protocol: str, wait: str) -> None:
     ran = limited(protocol, wait)
     assert (ran.code, ran.requests) == (ExitCode.OK, 2)
 
 
 @one_of_each_kind
 @pytest.mark.parametrize("wait", ["3600", "99999999999", "in an hour"])
-def test_a_wait_beyond_the_limit_ends_the_turn_and_says_so(protocol: str, wait: str) -> None:
+def test_wait_beyond_the_limit_ends_the_turn_with_a_message(protocol: str, wait: str) -> None:
     ran = limited(protocol, wait)
     assert (ran.kind, ran.code, ran.requests) == (ErrorKind.RATE_LIMIT, ExitCode.TRANSIENT, 1)
 
 
 @one_of_each_kind
-def test_milliseconds_count_as_such(protocol: str) -> None:
+def test_retry_header_in_milliseconds_is_read(protocol: str) -> None:
     assert limited(protocol, "10", "retry-after-ms").code == ExitCode.OK

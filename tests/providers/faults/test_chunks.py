@@ -44,7 +44,7 @@ def decoded(*chunks: JsonObject) -> list[ReplyEvent]:
         [chunk({"content": "Hel"}, ""), chunk({"content": "lo"}, "null"), END],
     ],
 )
-def test_the_reply_is_the_same(chunks: list[JsonObject]) -> None:
+def test_odd_chunks_give_the_same_reply(chunks: list[JsonObject]) -> None:
     events = decoded(*chunks)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello"
     assert isinstance(events[-1], ReplyEnded)
@@ -52,18 +52,18 @@ def test_the_reply_is_the_same(chunks: list[JsonObject]) -> None:
 
 
 @pytest.mark.parametrize("word", ["load_shed", "abort", "STOP_LIMIT", "7"])
-def test_an_unknown_word_ends_a_reply_as_unknown_with_the_word(word: str) -> None:
+def test_unknown_stop_reason_is_reported_with_its_raw_value(word: str) -> None:
     end = decoded(HELLO, chunk({}, word))[-1]
     assert isinstance(end, ReplyEnded)
     assert (end.stop, end.raw_stop) == (StopReason.UNKNOWN, word)
 
 
-def test_arguments_that_are_null_are_none_yet() -> None:
+def test_null_arguments_are_ignored() -> None:
     events = decoded(CALL, MORE, chunk({}, "tool_calls"))
     assert "".join(event.text for event in events if isinstance(event, ToolArgsDelta)) == '{"x": 1}'
 
 
-def test_usage_counts_wherever_it_stands_and_the_last_one_holds() -> None:
+def test_usage_is_read_from_any_chunk_and_the_last_one_counts() -> None:
     early = chunk({}, usage={"prompt_tokens": 3, "completion_tokens": 1})
     events = decoded(HELLO, early, END, USAGE)
     reports = [event.usage.output for event in events if isinstance(event, UsageReported)]

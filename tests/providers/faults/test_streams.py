@@ -14,7 +14,7 @@ from qcode.protocol.reply import Outcome
 from qcode.providers.connection import Timeouts
 from tests.providers.clients import each_protocol, each_protocol_in_text, first_part, stream_of
 from tests.providers.events import recording, replay_bytes
-from tests.providers.faults.stage import run, text_of
+from tests.providers.faults.runs import run, text_of
 from tests.providers.loopback import Answer, Reset, Stall, free_port
 
 EVENTS = {"content-type": "text/event-stream"}
@@ -46,7 +46,7 @@ BREAKS: dict[str, Callable[[str], Answer]] = {
     "cut in a chunk": lambda protocol: Answer(
         [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s" % (99_999, first_part(protocol))], is_raw=True
     ),
-    "chunk size that is none": lambda protocol: Answer(
+    "invalid chunk size": lambda protocol: Answer(
         [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", _chunk(first_part(protocol)), b"zz\r\n"],
         is_raw=True,
     ),
@@ -60,13 +60,13 @@ BREAKS: dict[str, Callable[[str], Answer]] = {
 
 @each_protocol
 @pytest.mark.parametrize("how", BREAKS)
-def test_a_stream_that_breaks_keeps_its_text_and_is_never_a_success(how: str, protocol: str) -> None:
+def test_broken_stream_keeps_its_text_and_is_never_a_success(how: str, protocol: str) -> None:
     ran = run(protocol, BREAKS[how](protocol))
     assert (ran.kind, ran.code, ran.end.text) == (ErrorKind.CONNECTION, ExitCode.TRANSIENT, shown(protocol))
 
 
 @each_protocol
-def test_a_text_whose_stream_broke_is_gone_on_with(protocol: str) -> None:
+def test_text_of_a_broken_stream_is_continued(protocol: str) -> None:
     ran = run(protocol, Answer([first_part(protocol)]), Answer([stream_of(protocol)]), retries=1)
     assert (ran.code, ran.requests) == (ExitCode.OK, 2)
     assert ran.end.text.startswith(shown(protocol))
@@ -75,13 +75,13 @@ def test_a_text_whose_stream_broke_is_gone_on_with(protocol: str) -> None:
 
 @each_protocol
 @pytest.mark.parametrize("step", [Reset(), b""], ids=["reset", "nothing"])
-def test_a_connection_that_ends_before_an_answer_is_tried_again(step: Reset | bytes, protocol: str) -> None:
+def test_connection_closed_before_a_response_is_retried(step: Reset | bytes, protocol: str) -> None:
     ran = run(protocol, Answer([step], is_raw=True), Answer([stream_of(protocol)]), retries=1)
     assert (ran.code, ran.end.text, ran.requests) == (ExitCode.OK, text_of(protocol), 2)
 
 
 @each_protocol
-def test_cancelling_in_the_middle_keeps_the_text_and_takes_no_time(protocol: str) -> None:
+def test_cancel_during_a_stream_keeps_the_text_and_is_immediate(protocol: str) -> None:
     ran = run(protocol, Answer([first_part(protocol), Stall()]), cancels=True)
     assert (ran.end.outcome, ran.code) == (Outcome.CANCELLED, ExitCode.INTERRUPTED)
     assert ran.end.text
@@ -90,7 +90,7 @@ def test_cancelling_in_the_middle_keeps_the_text_and_takes_no_time(protocol: str
 
 
 @each_protocol
-def test_silence_in_the_middle_keeps_the_text(protocol: str) -> None:
+def test_timeout_during_a_stream_keeps_the_text(protocol: str) -> None:
     short = Timeouts(connect=5, first_event=20, idle_local=0.2)
     ran = run(protocol, Answer([first_part(protocol), Stall()]), timeouts=short)
     assert (ran.kind, ran.code, ran.end.text) == (ErrorKind.TIMEOUT, ExitCode.TRANSIENT, shown(protocol))
@@ -121,7 +121,7 @@ ODDITIES: dict[str, Callable[[bytes], bytes]] = {
 
 @each_protocol_in_text
 @pytest.mark.parametrize("how", ODDITIES)
-def test_an_odd_stream_is_the_same_reply(how: str, protocol: str) -> None:
+def test_unusual_framing_gives_the_same_reply(how: str, protocol: str) -> None:
     events, error = replay_bytes(protocol, [ODDITIES[how](stream_of(protocol))])
     assert (events, error) == (recording(protocol, "text").events, None)
 
@@ -135,13 +135,13 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 
 @each_protocol
 @pytest.mark.parametrize("name", PACKINGS)
-def test_a_packed_stream_is_unpacked(name: str, protocol: str) -> None:
+def test_compressed_stream_is_decompressed(name: str, protocol: str) -> None:
     ran = run(protocol, Answer([PACKINGS[name](stream_of(protocol))], headers={**EVENTS, "content-encoding": name}))
     assert (ran.code, ran.end.text) == (ExitCode.OK, text_of(protocol))
 
 
 @each_protocol
-def test_trailers_behind_a_stream_change_nothing(protocol: str) -> None:
+def test_trailers_after_a_stream_are_ignored(protocol: str) -> None:
     sent = stream_of(protocol)
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n"
     raw = head + b"%x;ext=1\r\n%s\r\n0\r\nx-sum: 1\r\n\r\n" % (len(sent), sent)
@@ -149,7 +149,7 @@ def test_trailers_behind_a_stream_change_nothing(protocol: str) -> None:
 
 
 @each_protocol_in_text
-def test_bytes_that_are_no_text_become_a_mark_and_nothing_else_is_lost(protocol: str) -> None:
+def test_invalid_utf_8_becomes_a_replacement_character_and_other_text_is_kept(protocol: str) -> None:
     sent = stream_of(protocol)
     word = json.dumps(text_of(protocol), ensure_ascii=False).encode()[1:3]
     ran = run(protocol, Answer([sent.replace(word, b"\xff" + word)]))
@@ -160,13 +160,13 @@ def test_bytes_that_are_no_text_become_a_mark_and_nothing_else_is_lost(protocol:
 
 @each_protocol_in_text
 @pytest.mark.parametrize("sent", [b": ping\n\n" * 5, b"\n\n", b"data: [DONE]\n\n"], ids=["pings", "lines", "end"])
-def test_a_stream_that_says_nothing_is_a_broken_one(sent: bytes, protocol: str) -> None:
+def test_empty_stream_is_a_broken_connection(sent: bytes, protocol: str) -> None:
     ran = run(protocol, Answer([sent]))
     assert (ran.code, ran.end.text) == (ExitCode.TRANSIENT, "")
 
 
 @each_protocol_in_text
-def test_a_line_without_an_end_is_bounded(protocol: str) -> None:
+def test_endless_line_is_bounded(protocol: str) -> None:
     ran = run(protocol, Answer([b"data: ", *[b"x" * 4 * 1024 * 1024] * 9]))
     assert (ran.kind, ran.code) == (ErrorKind.BAD_RESPONSE, ExitCode.FAILED)
     assert "32 MB" in ran.message
@@ -176,7 +176,7 @@ def test_a_line_without_an_end_is_bounded(protocol: str) -> None:
 
 
 @each_protocol
-def test_a_port_where_nobody_listens_gets_one_quick_retry_and_names_the_address(protocol: str) -> None:
+def test_refused_connection_is_retried_once_and_names_the_address(protocol: str) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     ran = run(protocol, Answer(), url=url, retries=5)
     assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, ExitCode.TRANSIENT)
@@ -187,7 +187,7 @@ def test_a_port_where_nobody_listens_gets_one_quick_retry_and_names_the_address(
 
 @each_protocol
 @pytest.mark.parametrize("scheme", ["http", "socks5", "socks5h"])
-def test_a_proxy_that_cannot_be_reached_is_named_by_its_variable(
+def test_unreachable_proxy_is_named_by_its_variable(
     scheme: str, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "ALL_PROXY"):
@@ -199,7 +199,7 @@ def test_a_proxy_that_cannot_be_reached_is_named_by_its_variable(
 
 
 @each_protocol
-def test_certificates_that_cannot_be_read_are_named(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_certificate_file_is_named(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
     ran = run(protocol, Answer(), url="https://models.invalid")
     assert ran.code in (ExitCode.TRANSIENT, ExitCode.FAILED)
@@ -207,7 +207,7 @@ def test_certificates_that_cannot_be_read_are_named(protocol: str, monkeypatch: 
 
 
 @each_protocol
-def test_a_name_nobody_knows_is_said_to_be_one(protocol: str) -> None:
+def test_unknown_host_name_is_reported(protocol: str) -> None:
     ran = run(protocol, Answer(), url="http://nowhere.invalid")
     assert (ran.kind, ran.code) == (ErrorKind.UNREACHABLE, ExitCode.TRANSIENT)
     assert "nowhere.invalid" in ran.message

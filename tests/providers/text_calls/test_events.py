@@ -57,7 +57,7 @@ def call_events(block: int, number: int = 1, arguments: str = READ_ARGUMENTS) ->
     ]
 
 
-def test_a_reply_without_calls_passes_as_it_is() -> None:
+def test_reply_without_calls_is_unchanged() -> None:
     events = reply(ReasoningDelta(0, "hm"), BlockEnded(0, SIGNATURE), *text("a", "b", block=1), output=5)
     assert sorted(changed(events), key=str) == sorted(events, key=str)
     assert joined(changed(events)) == [
@@ -71,7 +71,7 @@ def test_a_reply_without_calls_passes_as_it_is() -> None:
     ]
 
 
-def test_a_call_in_text_is_a_block_of_its_own_and_the_reply_wants_it_run() -> None:
+def test_call_in_text_becomes_a_separate_block_with_tool_use() -> None:
     assert changed(reply(*text("Look. ", CALL, "\nThen."))) == [
         STARTED,
         TextDelta(0, "Look. "),
@@ -83,7 +83,7 @@ def test_a_call_in_text_is_a_block_of_its_own_and_the_reply_wants_it_run() -> No
     ]
 
 
-def test_several_calls_get_ids_of_their_own_in_order() -> None:
+def test_several_calls_get_distinct_ids_in_order() -> None:
     events = changed(reply(*text(CALL, CALL)))
     assert events == [STARTED, *call_events(0, 1), *call_events(1, 2), ReplyEnded(StopReason.TOOL_USE, "end_turn")]
 
@@ -91,11 +91,11 @@ def test_several_calls_get_ids_of_their_own_in_order() -> None:
 @pytest.mark.parametrize(
     "stop", [StopReason.MAX_TOKENS, StopReason.UNKNOWN, StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED]
 )
-def test_other_stop_reasons_stay_what_they_are(stop: StopReason) -> None:
+def test_other_stop_reasons_are_unchanged(stop: StopReason) -> None:
     assert changed(reply(*text(CALL), stop=stop))[-1] == ReplyEnded(stop, stop.value)
 
 
-def test_thinking_before_and_between_keeps_its_place_and_its_signature() -> None:
+def test_thinking_before_and_between_calls_keeps_position_and_signature() -> None:
     events = reply(
         ReasoningDelta(0, "hm"),
         BlockEnded(0, SIGNATURE),
@@ -119,7 +119,7 @@ def test_thinking_before_and_between_keeps_its_place_and_its_signature() -> None
     ]
 
 
-def test_text_that_thinking_interrupts_goes_on_in_a_block_of_its_own() -> None:
+def test_text_interrupted_by_thinking_continues_in_a_separate_block() -> None:
     events: list[ReplyEvent] = [TextDelta(0, "a"), ReasoningDelta(1, "hm"), TextDelta(0, "b")]
     events += [BlockEnded(0, SIGNATURE), BlockEnded(1)]
     assert changed(reply(*events)) == [
@@ -141,7 +141,7 @@ def test_text_that_thinking_interrupts_goes_on_in_a_block_of_its_own() -> None:
     ]
 
 
-def test_a_signature_of_text_that_was_all_call_is_kept() -> None:
+def test_signature_of_text_that_was_only_a_call_is_kept() -> None:
     signed: list[ReplyEvent] = [TextDelta(0, CALL), BlockEnded(0, SIGNATURE)]
     assert changed(reply(*signed))[1:-1] == [*call_events(0), TextDelta(1, ""), BlockEnded(1, SIGNATURE)]
     assert changed(reply(TextDelta(0, ""), BlockEnded(0, SIGNATURE)))[1:-1] == [
@@ -150,7 +150,7 @@ def test_a_signature_of_text_that_was_all_call_is_kept() -> None:
     ]
 
 
-def test_calls_the_provider_gives_itself_pass_through_with_new_numbers() -> None:
+def test_native_calls_pass_through_with_new_block_numbers() -> None:
     native: list[ReplyEvent] = [ToolCallStarted(1, "id-9", "write"), ToolArgsDelta(1, "{}"), BlockEnded(1)]
     events = changed(reply(*text("a", CALL), *native, stop=StopReason.TOOL_USE))
     assert events == [
@@ -169,9 +169,7 @@ def test_calls_the_provider_gives_itself_pass_through_with_new_numbers() -> None
     ("stop", "output"),
     [(StopReason.MAX_TOKENS, None), (StopReason.REFUSAL, 7), (StopReason.END_TURN, 100), (StopReason.UNKNOWN, 120)],
 )
-def test_a_call_the_limit_cut_is_an_incomplete_call_with_its_raw_arguments(
-    stop: StopReason, output: int | None
-) -> None:
+def test_truncated_call_is_incomplete_with_its_raw_arguments(stop: StopReason, output: int | None) -> None:
     begun = '<tool_call>{"name": "read", "arguments": {"path": "a'
     events = changed(reply(*text("So. ", begun), stop=stop, output=output))
     assert [event for event in events if not isinstance(event, UsageReported)] == [
@@ -191,7 +189,7 @@ def test_a_call_the_limit_cut_is_an_incomplete_call_with_its_raw_arguments(
         ("<tool_call>read a.py</tool_call>", "no call follows"),
     ],
 )
-def test_a_reply_that_waits_for_a_call_nobody_can_read_is_a_malformed_call(written: str, reason: str) -> None:
+def test_reply_that_ends_in_an_unreadable_call_is_malformed(written: str, reason: str) -> None:
     events = changed(reply(*text("So. ", written)))
     ended = events[-1]
     assert isinstance(ended, ReplyEnded)
@@ -200,13 +198,13 @@ def test_a_reply_that_waits_for_a_call_nobody_can_read_is_a_malformed_call(writt
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == f"So. {written}"
 
 
-def test_an_unreadable_call_beside_a_good_one_is_text_and_the_good_one_is_run() -> None:
+def test_unreadable_call_beside_a_valid_one_is_text_and_the_valid_one_runs() -> None:
     events = changed(reply(*text(CALL, '\n<tool_call>{"name": "reed", "arguments": {}}</tool_call>')))
     assert events[-1] == ReplyEnded(StopReason.TOOL_USE, "end_turn")
     assert [event.name for event in events if isinstance(event, ToolCallStarted)] == ["read"]
 
 
-def test_a_reply_that_only_speaks_of_calls_is_a_healthy_reply() -> None:
+def test_reply_that_only_mentions_calls_is_complete() -> None:
     written = "Such a call begins with <tool_call> and names a tool."
     assert changed(reply(*text(written)))[-1] == ReplyEnded(StopReason.END_TURN, "end_turn")
 
@@ -218,7 +216,7 @@ stops = st.sampled_from([StopReason.END_TURN, StopReason.MAX_TOKENS])
 
 
 @given(part_lists, st.lists(st.integers(0, 300), max_size=12), stops)
-def test_every_block_begins_once_ends_once_and_is_numbered_in_order(
+def test_every_block_starts_and_ends_once_with_ordered_numbers(
     parts: list[str], cuts: list[int], stop: StopReason
 ) -> None:
     whole = "".join(parts)
@@ -257,12 +255,12 @@ def broken(*events: ReplyEvent) -> list[ReplyEvent]:
     return seen
 
 
-def test_a_broken_stream_gives_what_was_held_before_it_fails() -> None:
+def test_broken_stream_releases_held_text_before_it_fails() -> None:
     assert broken(TextDelta(0, "a <")) == [STARTED, TextDelta(0, "a "), TextDelta(0, "<")]
     assert broken(TextDelta(0, "a "), BlockEnded(0)) == [STARTED, TextDelta(0, "a ")]
 
 
-def test_a_call_in_a_broken_stream_is_a_call_without_end() -> None:
+def test_call_in_a_broken_stream_stays_open() -> None:
     events = broken(TextDelta(0, 'a\n<tool_call>{"name": "read", "arguments": {"path"'))
     assert events[-2:] == [ToolCallStarted(1, "call_5t_re1_1", "read"), ToolArgsDelta(1, '{"path"')]
 

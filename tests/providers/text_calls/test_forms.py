@@ -54,12 +54,12 @@ XML = "<function=read>\n<parameter=path>\na.py\n</parameter>\n</function>"
         ('<tool_call><function=read>{"path": "a.py"}</function></tool_call>', ONE),
     ],
 )
-def test_a_call_is_read_in_every_form(text: str, calls: list[tuple[str, str]]) -> None:
+def test_call_is_read_in_every_form(text: str, calls: list[tuple[str, str]]) -> None:
     assert calls_in(text) == calls
     assert calls_in(f"I will look.\n\n{text}") == calls
 
 
-def test_text_before_and_after_a_call_stays_and_the_space_behind_it_goes() -> None:
+def test_text_around_a_call_is_kept_and_white_space_after_it_removed() -> None:
     found, _ = filtered([f"First.\n\n<tool_call>{READ}</tool_call>\n\nThen."])
     assert found == [
         ("text", "First.\n\n"),
@@ -85,7 +85,7 @@ def test_text_before_and_after_a_call_stays_and_the_space_behind_it_goes() -> No
         ("<parameter=path>a </parameter> </function>x</parameter>", None),
     ],
 )  # fmt: skip
-def test_parameters_become_what_the_schema_wants(written: str, arguments: dict[str, object] | None) -> None:
+def test_parameters_are_converted_to_the_schema_types(written: str, arguments: dict[str, object] | None) -> None:
     text = f"<tool_call><function=read>{written}</function></tool_call>"
     found = calls_in(text)
     if arguments is None:
@@ -99,7 +99,7 @@ def test_parameters_become_what_the_schema_wants(written: str, arguments: dict[s
     "content",
     ["</tool_call>", "<tool_call>{}", "```", '"}}', "a\nb\\", "[TOOL_CALLS]", "\u2028é😀", "<think>", "\ud83d"],
 )
-def test_a_call_may_write_what_looks_like_marks(content: str) -> None:
+def test_call_arguments_may_contain_call_markers(content: str) -> None:
     arguments = {"path": "a", "content": content}
     text = json.dumps({"name": "write", "arguments": arguments})
     for form in ("<tool_call>{}</tool_call>", "```json\n{}\n```", "[TOOL_CALLS][{}]", "<|python_tag|>{}"):
@@ -132,7 +132,7 @@ def test_a_call_may_write_what_looks_like_marks(content: str) -> None:
         f"```{READ}```",
     ],
 )  # fmt: skip
-def test_an_example_is_text_and_no_call(text: str) -> None:
+def test_example_call_is_text(text: str) -> None:
     found, calls = filtered([text])
     assert found == [("text", text)]
     assert calls.rejected == []
@@ -142,11 +142,11 @@ def test_an_example_is_text_and_no_call(text: str) -> None:
 @pytest.mark.parametrize(
     "before", ["`<tool_call>` is a tag.\n", "```python\ncode\n```\n", "a ` b\n", "<think>x</think>\n"]
 )
-def test_a_call_behind_code_is_a_call(before: str) -> None:
+def test_call_after_a_code_block_is_a_call(before: str) -> None:
     assert calls_in(f"{before}<tool_call>{READ}</tool_call>") == ONE
 
 
-def test_what_goes_on_inside_a_code_block_is_in_that_block() -> None:
+def test_continued_code_block_contains_no_call() -> None:
     text = f"<tool_call>{READ}</tool_call>\n```\n<tool_call>{LIST}</tool_call>"
     assert calls_in(text, before="As in\n```python\nx = 1\n") == [("list_files", "{}")]
     assert calls_in(text, before="As in\n```python\nx = 1\n```\n") == ONE
@@ -185,7 +185,7 @@ def test_what_goes_on_inside_a_code_block_is_in_that_block() -> None:
         ("```tool_call\nread a.py\n```", "no call follows"),
     ],
 )
-def test_what_cannot_be_read_stays_text_exactly_as_it_is_and_is_reported(text: str, reason: str) -> None:
+def test_unreadable_call_stays_exact_text_and_is_reported(text: str, reason: str) -> None:
     found, calls = filtered([f"So: {text}" if "```" not in text else text])
     assert "".join(item[1] for item in found).endswith(text)
     assert {item[0] for item in found} == {"text"}
@@ -209,14 +209,14 @@ BROKEN = '<tool_call>{"name": "write", "arguments": {"content": "line\nline"}}</
         f"{BROKEN}\n```json\n{READ}\n```",
     ],
 )
-def test_nothing_is_a_call_behind_or_inside_one_that_cannot_be_read(text: str) -> None:
+def test_text_after_or_inside_an_unreadable_call_is_not_a_call(text: str) -> None:
     found, calls = filtered([text])
     assert found == [("text", text)]
     assert len(calls.rejected) == 1
     assert calls.ends_rejected or "```" in text
 
 
-def test_calls_beside_one_of_an_unknown_tool_are_calls() -> None:
+def test_calls_beside_an_unknown_tool_are_calls() -> None:
     unknown = '<tool_call>{"name": "reed", "arguments": {}}</tool_call>'
     found, calls = filtered([f"{unknown}\n<tool_call>{READ}</tool_call>\n{unknown}"])
     assert [item[0] for item in found] == ["text", "taken", "read", "taken", "text"]
@@ -240,7 +240,7 @@ def test_calls_beside_one_of_an_unknown_tool_are_calls() -> None:
         ('```tool_call\n{"name": "reed", "arguments": {}}\n```\n', True),
     ],
 )
-def test_a_reply_that_ends_in_a_rejected_call_waits_for_an_answer(text: str, is_waiting: bool) -> None:
+def test_reply_that_ends_in_a_rejected_call_expects_an_answer(text: str, is_waiting: bool) -> None:
     assert filtered([text])[1].ends_rejected is is_waiting
 
 
@@ -277,7 +277,7 @@ def test_a_reply_that_ends_in_a_rejected_call_waits_for_an_answer(text: str, is_
         ('```tool_call\n{"name": "write"', [("~write", "")]),
     ],
 )
-def test_a_cut_call_is_an_incomplete_call_and_no_text(text: str, calls: list[tuple[str, str]]) -> None:
+def test_truncated_call_is_an_incomplete_call_and_not_text(text: str, calls: list[tuple[str, str]]) -> None:
     assert calls_in(f"Now.\n{text}", is_cut=True) == calls
     assert visible_in(f"Now.\n{text}", is_cut=True) == "Now.\n"
 
@@ -300,11 +300,11 @@ def test_a_cut_call_is_an_incomplete_call_and_no_text(text: str, calls: list[tup
         "<think>maybe <tool_call>{",
     ],
 )
-def test_a_cut_text_stays_text(text: str) -> None:
+def test_truncated_text_stays_text(text: str) -> None:
     assert filtered([text], is_cut=True)[0] == [("text", text)]
 
 
-def test_the_arguments_of_a_complete_call_are_always_an_object() -> None:
+def test_arguments_of_a_complete_call_are_always_an_object() -> None:
     arguments = {"path": "é\u2028😀", "limit": -0.5, "lines": [None, True, {"a": []}]}
     text = json.dumps({"name": "read", "arguments": arguments}, ensure_ascii=False)
     ((_, raw),) = calls_in(f"<tool_call>{text}</tool_call>")
@@ -312,7 +312,7 @@ def test_the_arguments_of_a_complete_call_are_always_an_object() -> None:
     assert "é" in raw
 
 
-def test_a_name_that_stops_behind_a_whole_call_leaves_its_mark_open() -> None:
+def test_partial_call_after_a_complete_one_stays_open() -> None:
     text = f"<tool_call>{LIST}<function=rea"
     assert calls_in(text) == []
     assert calls_in(text, is_cut=True) == [("list_files", "{}"), (f"~{NO_NAME}", "")]

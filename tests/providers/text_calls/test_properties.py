@@ -35,7 +35,7 @@ def letters_of(text: str) -> list[str]:
 
 @settings(max_examples=400, deadline=None)
 @given(texts, cut_lists, st.booleans(), st.sampled_from(["", "```py\n", "`", "text\n"]))
-def test_what_is_shown_and_what_is_taken_is_the_text(text: str, cuts: list[int], is_cut: bool, before: str) -> None:
+def test_shown_and_extracted_parts_are_the_complete_text(text: str, cuts: list[int], is_cut: bool, before: str) -> None:
     calls = TextCalls(TOOLS, before=before)
     pieces = [piece for part in split(text, cuts) for piece in calls.feed(part)] + calls.flush(is_cut=is_cut)
     assert "".join(piece.text if isinstance(piece, Visible) else piece.raw for piece in pieces) == text
@@ -46,7 +46,7 @@ def test_what_is_shown_and_what_is_taken_is_the_text(text: str, cuts: list[int],
 
 @settings(max_examples=400, deadline=None)
 @given(texts, cut_lists, st.booleans())
-def test_the_split_of_a_text_changes_nothing(text: str, cuts: list[int], is_cut: bool) -> None:
+def test_result_does_not_depend_on_how_the_text_is_split(text: str, cuts: list[int], is_cut: bool) -> None:
     whole, of_whole = filtered([text], is_cut=is_cut)
     for parts in (split(text, cuts), letters_of(text)):
         found, calls = filtered(parts, is_cut=is_cut)
@@ -64,7 +64,7 @@ arguments = st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integ
     st.sampled_from(["<tool_call>%s</tool_call>", "```json\n%s\n```", "[TOOL_CALLS][%s]"]),
     st.booleans(),
 )
-def test_any_arguments_come_through_as_they_are(
+def test_any_arguments_are_unchanged(
     given_arguments: dict[str, object], cuts: list[int], form: str, is_ascii: bool
 ) -> None:
     written = json.dumps({"name": "read", "arguments": given_arguments}, ensure_ascii=is_ascii)
@@ -75,7 +75,7 @@ def test_any_arguments_come_through_as_they_are(
 
 
 @given(arguments, st.data())
-def test_a_call_cut_anywhere_is_never_text_and_never_more_than_was_written(
+def test_call_truncated_anywhere_is_never_text_or_longer_than_written(
     given_arguments: dict[str, object], data: st.DataObject
 ) -> None:
     written = f"<tool_call>\n{json.dumps({'name': 'read', 'arguments': given_arguments})}\n</tool_call>"
@@ -97,9 +97,7 @@ json_values = st.recursive(
 
 
 @given(json_values, st.sampled_from([None, 1]), st.booleans(), cut_lists)
-def test_the_scanner_ends_where_a_value_ends(
-    value: object, indent: int | None, is_ascii: bool, cuts: list[int]
-) -> None:
+def test_scanner_ends_where_a_value_ends(value: object, indent: int | None, is_ascii: bool, cuts: list[int]) -> None:
     text = json.dumps([value], indent=indent, ensure_ascii=is_ascii)
     scanner = JsonScanner()
     read = sum(scanner.feed(part) for part in split(text, cuts))
@@ -108,7 +106,7 @@ def test_the_scanner_ends_where_a_value_ends(
 
 
 @given(st.text(st.sampled_from('{}[]",:\\ue1-.+tnN \n\x01'), max_size=12))
-def test_the_scanner_gives_up_nothing_that_is_json(text: str) -> None:
+def test_scanner_accepts_all_json(text: str) -> None:
     scanner = JsonScanner()
     end = scanner.feed(f"[{text}]")
     try:
@@ -120,7 +118,7 @@ def test_the_scanner_gives_up_nothing_that_is_json(text: str) -> None:
 
 
 @given(texts, cut_lists)
-def test_code_is_where_it_is_however_text_is_split(text: str, cuts: list[int]) -> None:
+def test_code_detection_does_not_depend_on_how_the_text_is_split(text: str, cuts: list[int]) -> None:
     whole, parts = CodeSpans(), CodeSpans()
     whole.feed(text)
     for part in split(text, cuts):
@@ -130,27 +128,27 @@ def test_code_is_where_it_is_however_text_is_split(text: str, cuts: list[int]) -
     assert whole.is_in_fence == parts.is_in_fence
 
 
-def test_text_without_marks_is_given_at_once() -> None:
+def test_text_without_markers_is_released_at_once() -> None:
     calls = TextCalls(TOOLS)
     for text in ("Hello", " world", ".\n", "a < b", " and c"):
         assert calls.feed(text) == [Visible(text)]
 
 
-def test_json_that_is_no_call_streams_on_after_its_first_strange_key() -> None:
+def test_json_other_than_a_call_streams_after_its_first_unknown_key() -> None:
     calls = TextCalls(TOOLS)
     assert calls.feed('```json\n{"name": "x", ') == []
     assert seen(calls.feed('"version"')) == [("text", '```json\n{"name": "x", "version"')]
     assert calls.feed(": 1,\n") == [Visible(": 1,\n")]
 
 
-def test_a_broken_call_streams_on() -> None:
+def test_invalid_call_streams_as_text() -> None:
     calls = TextCalls(TOOLS)
     assert calls.feed('<tool_call>{"name": "write", "arguments": {"content": "a') == []
     assert seen(calls.feed("\n")) == [("text", '<tool_call>{"name": "write", "arguments": {"content": "a\n')]
     assert calls.feed("b") == [Visible("b")]
 
 
-def test_a_call_without_end_is_given_back_at_the_limit() -> None:
+def test_unclosed_call_becomes_text_at_the_size_limit() -> None:
     calls = TextCalls(TOOLS)
     begin = '<tool_call>{"name": "write", "arguments": {"content": "'
     found: Seen = []
@@ -162,7 +160,7 @@ def test_a_call_without_end_is_given_back_at_the_limit() -> None:
     assert [str(MAX_CALL_CHARS) in rejected.reason for rejected in calls.rejected] == [True]
 
 
-def test_no_more_rejections_are_kept_than_anyone_reads() -> None:
+def test_number_of_kept_rejections_is_bounded() -> None:
     _, calls = filtered(['<tool_call>{"name": "reed", "arguments": {}}</tool_call> ' * 300])
     assert len(calls.rejected) == MAX_REJECTED
     assert all(len(rejected.text) <= 200 for rejected in calls.rejected)

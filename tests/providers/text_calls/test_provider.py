@@ -16,7 +16,7 @@ from qcode.protocol.model import ModelRequest, RetrySettings
 from qcode.protocol.reply import Outcome, ReplyEvent, StopReason, TextDelta, ToolCallStarted
 from qcode.providers.history import text_to_continue
 from qcode.providers.text_calls.provider import TextCallProvider, as_text_history, instructions
-from tests.fakes.conversation import Model, ended, stage
+from tests.fakes.conversation import Model, ended, open_conversation
 from tests.fakes.scripted import Reply, ScriptedProvider, begun, cut_text, fails, text_reply
 from tests.providers.text_calls.pieces import READ, TOOLS
 
@@ -29,7 +29,7 @@ def written(name: str, **arguments: object) -> str:
 
 def turn(base: Path, *replies: Reply) -> tuple[list[TurnEvent], ScriptedProvider, Path]:
     inner = ScriptedProvider(replies)
-    it = stage(base, TextCallProvider(inner), Model(retries=RetrySettings(max_retries=0)), mode="bypass")
+    it = open_conversation(base, TextCallProvider(inner), Model(retries=RetrySettings(max_retries=0)), mode="bypass")
 
     async def main() -> list[TurnEvent]:
         events = await it.play("do it")
@@ -53,7 +53,7 @@ def collect(inner: ScriptedProvider, request: ModelRequest) -> list[ReplyEvent]:
 REQUEST = ModelRequest("m", "Be brief.", (user("hi"),), TOOLS, 100)
 
 
-def test_a_call_in_text_runs_and_its_result_goes_back_as_text(tmp_path: Path) -> None:
+def test_call_in_text_runs_and_its_result_is_sent_as_text(tmp_path: Path) -> None:
     call = written("write", path="a.txt", content="one\ntwo\n")
     events, inner, work = turn(tmp_path, text_reply("I write it.\n", call[:30], call[30:]), text_reply("Done."))
     assert finished(events) == [("write", "done")]
@@ -71,7 +71,7 @@ def test_a_call_in_text_runs_and_its_result_goes_back_as_text(tmp_path: Path) ->
     assert second.messages[2].text.startswith('<tool_result name="write">\n')
 
 
-def test_a_call_that_the_limit_cut_is_asked_for_again_and_never_run_in_part(tmp_path: Path) -> None:
+def test_truncated_call_is_requested_again_and_never_runs_partially(tmp_path: Path) -> None:
     call = written("write", path="a.txt", content="x" * 400)
     events, inner, work = turn(tmp_path, cut_text("So.\n", call[:200]), text_reply("So.\n", call), text_reply("Done."))
     assert [event.reason for event in events if isinstance(event, Retry)] == ["max_tokens"]
@@ -80,7 +80,7 @@ def test_a_call_that_the_limit_cut_is_asked_for_again_and_never_run_in_part(tmp_
     assert (work / "a.txt").read_text() == "x" * 400
 
 
-def test_a_write_that_is_cut_twice_is_rejected_with_guidance(tmp_path: Path) -> None:
+def test_write_truncated_twice_is_rejected_with_guidance(tmp_path: Path) -> None:
     cut = written("write", path="a.txt", content="x" * 400)[:200]
     events, inner, work = turn(tmp_path, cut_text(cut), cut_text(cut), text_reply("I give up."))
     assert finished(events) == [("write", "rejected")]
@@ -90,7 +90,7 @@ def test_a_write_that_is_cut_twice_is_rejected_with_guidance(tmp_path: Path) -> 
     assert "MUST split" in told
 
 
-def test_a_call_that_cannot_be_read_is_asked_for_once_more(tmp_path: Path) -> None:
+def test_unreadable_call_is_requested_once_more(tmp_path: Path) -> None:
     broken = '<tool_call>{"name": "write", "arguments": {"path": "a.txt", "content": "a\nb"}}</tool_call>'
     good = written("write", path="a.txt", content="a\nb")
     events, inner, work = turn(tmp_path, text_reply(broken), text_reply(good), text_reply("Done."))
@@ -99,7 +99,7 @@ def test_a_call_that_cannot_be_read_is_asked_for_once_more(tmp_path: Path) -> No
     assert ended(events).outcome is Outcome.END_TURN
 
 
-def test_a_call_in_a_stream_that_broke_is_never_run(tmp_path: Path) -> None:
+def test_call_in_a_broken_stream_never_runs(tmp_path: Path) -> None:
     call = written("write", path="a.txt", content="x")
     events, _, work = turn(tmp_path, fails(ErrorKind.CONNECTION, after=begun("So. ", call, "\nand")))
     assert finished(events) == []
@@ -108,7 +108,7 @@ def test_a_call_in_a_stream_that_broke_is_never_run(tmp_path: Path) -> None:
     assert [event for event in events if isinstance(event, PartialRestored)] == []
 
 
-def test_an_example_in_a_code_block_that_a_continuation_goes_on_with_is_not_run(tmp_path: Path) -> None:
+def test_example_in_a_code_block_across_a_continuation_never_runs(tmp_path: Path) -> None:
     call = written("write", path="a.txt", content="x")
     events, inner, work = turn(
         tmp_path,
@@ -122,7 +122,7 @@ def test_an_example_in_a_code_block_that_a_continuation_goes_on_with_is_not_run(
     assert ended(events).text == f"Like this:\n```xml\n<a>\n{call}\n```\nThat is all."
 
 
-def test_the_text_to_go_on_with_is_found_where_the_request_asks_for_it() -> None:
+def test_text_to_continue_is_found_in_the_request() -> None:
     partial = assistant(Text("Like\n```py\nx = 1"))
     asked = user("Continue. Your text ends with:\n<so_far>\nLike\n```py\nx = 1\n</so_far>")
     assert text_to_continue((user("hi"), partial)) == partial.text
@@ -132,20 +132,20 @@ def test_the_text_to_go_on_with_is_found_where_the_request_asks_for_it() -> None
     assert text_to_continue((user("hi"),)) == ""
 
 
-def test_without_leave_to_call_the_text_passes_as_it_is() -> None:
+def test_text_is_unchanged_if_calls_are_not_allowed() -> None:
     for request in (replace(REQUEST, allows_calls=False), replace(REQUEST, tools=())):
         events = collect(ScriptedProvider([text_reply(CALL)]), request)
         assert [event.text for event in events if isinstance(event, TextDelta)] == [CALL]
 
 
-def test_a_request_without_tools_is_sent_as_it_is() -> None:
+def test_request_without_tools_is_unchanged() -> None:
     inner = ScriptedProvider([text_reply("ok")])
     request = replace(REQUEST, tools=())
     collect(inner, request)
     assert inner.requests == [request]
 
 
-def test_ids_of_calls_differ_from_request_to_request() -> None:
+def test_call_ids_differ_between_requests() -> None:
     longer = replace(REQUEST, messages=(user("a"), assistant(Text("b")), user("c")))
     ids = [
         event.call_id
@@ -156,7 +156,7 @@ def test_ids_of_calls_differ_from_request_to_request() -> None:
     assert len(set(ids)) == 4
 
 
-def test_leaving_the_stream_closes_the_one_inside() -> None:
+def test_closing_the_stream_closes_the_inner_stream() -> None:
     inner = ScriptedProvider([text_reply("a", "b", CALL)])
 
     async def leave() -> None:
@@ -170,7 +170,7 @@ def test_leaving_the_stream_closes_the_one_inside() -> None:
     asyncio.run(leave())
 
 
-def test_names_and_closing_are_those_of_the_provider_inside() -> None:
+def test_name_and_close_are_those_of_the_inner_provider() -> None:
     inner = ScriptedProvider([], name="local", host="http://localhost:1/v1", models=("a", "b"))
     provider = TextCallProvider(inner)
 
@@ -184,7 +184,7 @@ def test_names_and_closing_are_those_of_the_provider_inside() -> None:
     assert inner.closed
 
 
-def test_warming_up_warms_the_provider_inside_up_where_it_can() -> None:
+def test_warm_up_is_passed_to_the_inner_provider() -> None:
     class Slow(ScriptedProvider):
         is_warm = False
 
@@ -197,7 +197,7 @@ def test_warming_up_warms_the_provider_inside_up_where_it_can() -> None:
     assert slow.is_warm
 
 
-def test_the_instructions_name_every_tool_and_show_the_form() -> None:
+def test_instructions_name_every_tool_and_show_the_call_format() -> None:
     told = instructions(TOOLS)
     assert told == instructions(TOOLS)
     assert instructions(()) == ""
@@ -224,7 +224,7 @@ HISTORY = (
 )
 
 
-def test_a_history_becomes_text_with_calls_and_results_in_order() -> None:
+def test_history_becomes_text_with_calls_and_results_in_order() -> None:
     first, second, third, last = as_text_history(HISTORY)
     assert (first, last) == (HISTORY[0], HISTORY[3])
     assert second == assistant(
@@ -247,13 +247,13 @@ def test_a_history_becomes_text_with_calls_and_results_in_order() -> None:
     )
 
 
-def test_a_call_is_shown_to_the_model_in_a_form_that_is_read_back() -> None:
+def test_call_in_the_history_can_be_parsed_again() -> None:
     events = collect(ScriptedProvider([text_reply(as_text_history(HISTORY)[1].text)]), REQUEST)
     assert [event.name for event in events if isinstance(event, ToolCallStarted)] == ["read", "list_files"]
 
 
 @pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.UNKNOWN])
-def test_a_reply_without_calls_is_the_answer(stop: StopReason, tmp_path: Path) -> None:
+def test_reply_without_calls_is_the_answer(stop: StopReason, tmp_path: Path) -> None:
     events, inner, _ = turn(tmp_path, text_reply("Use `<tool_call>` for that.", stop=stop))
     assert ended(events).text == "Use `<tool_call>` for that."
     assert len(inner.requests) == 1

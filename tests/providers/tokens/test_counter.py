@@ -42,23 +42,23 @@ def counted(text: str) -> int:
         ("\ud800", 1),
     ],
 )
-def test_known_texts_have_their_known_counts(text: str, tokens: int) -> None:
+def test_known_texts_have_known_counts(text: str, tokens: int) -> None:
     assert counted(text) == tokens
 
 
 @given(texts)
-def test_a_count_lies_between_nothing_and_the_byte_length(text: str) -> None:
+def test_count_is_between_zero_and_the_byte_length(text: str) -> None:
     assert bool(text) <= counted(text) <= bound_text(text)
 
 
 @given(texts, st.integers(2, 12))
-def test_slices_are_the_text_and_each_is_small(text: str, size: int) -> None:
+def test_slices_are_small_and_join_to_the_text(text: str, size: int) -> None:
     found = list(slices(text, size))
     assert "".join(found) == text
     assert all(0 < len(piece) <= size for piece in found) or text == ""
 
 
-def test_a_long_text_in_slices_counts_what_the_encoder_says_of_the_whole() -> None:
+def test_sliced_long_text_has_the_count_of_the_encoder() -> None:
     text = CODE * 2_000
     encoder = load_vocabulary()
     assert encoder is not None
@@ -72,7 +72,7 @@ def test_endless_repetition_is_counted_without_a_crash(text: str) -> None:
     assert 0 < counted(long) <= bound_text(long)
 
 
-def test_asking_never_waits_for_the_vocabulary_and_has_it_loaded_once() -> None:
+def test_count_never_waits_for_the_vocabulary_and_loads_it_once() -> None:
     may_load, asked = threading.Event(), []
 
     def slow() -> Encoder | None:
@@ -90,7 +90,7 @@ def test_asking_never_waits_for_the_vocabulary_and_has_it_loaded_once() -> None:
     assert asked[0].daemon
 
 
-def test_without_a_vocabulary_nothing_is_counted_and_nothing_tried_again() -> None:
+def test_missing_vocabulary_disables_counting_without_retries() -> None:
     asked = []
 
     def missing() -> None:
@@ -101,7 +101,7 @@ def test_without_a_vocabulary_nothing_is_counted_and_nothing_tried_again() -> No
     assert asked == [1]
 
 
-def test_loading_is_quick_and_happens_once() -> None:
+def test_vocabulary_loads_quickly_and_once() -> None:
     begun = time.perf_counter()
     read_vocabulary(DATA)
     took = time.perf_counter() - begun

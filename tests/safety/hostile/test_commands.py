@@ -92,7 +92,7 @@ CASES = [(mode, is_trusted) for mode in MODES if mode != "bypass" for is_trusted
         for case in CASES
     ],
 )
-def test_shell_commands_change_read_out_and_connect_to_nothing(
+def test_shell_commands_change_leak_and_contact_nothing(
     kind: str, mode: ApprovalMode, is_trusted: bool, ground: Ground, connections: list[int]
 ) -> None:
     before = ground.photograph()
@@ -106,7 +106,7 @@ def test_shell_commands_change_read_out_and_connect_to_nothing(
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "landlock", "none"])
-def test_bypass_mode_keeps_protected_names(kind: str, ground: Ground) -> None:
+def test_bypass_mode_keeps_protected_files(kind: str, ground: Ground) -> None:
     before = ground.photograph()
     attack(ground, kind, "bypass", is_trusted=True)
     after = ground.photograph()

@@ -1,4 +1,4 @@
-"""What was trusted or approved in a folder follows a change that the user approved, and no other."""
+"""Stored trust and approvals of a folder follow a change that the user approved, and no other."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
     ],
 )
 @pytest.mark.parametrize("mode", ["default", "bypass"])
-def test_a_change_that_was_shown_and_approved_is_pinned(
+def test_shown_and_approved_change_is_pinned(
     mode: ApprovalMode, tool: str, arguments: dict[str, Any], ground: Ground, tmp_path: Path
 ) -> None:
     before = ground.photograph()
-    calls = [Attempt("reads", "read", {"path": COMMAND}), Attempt("steers later", tool, arguments)]
+    calls = [Attempt("reads", "read", {"path": COMMAND}), Attempt("edits a protected file", tool, arguments)]
     played = play(ground, calls, mode, says_yes=lambda asked: True)
     assert len(played.asked) == 1
     assert ground.photograph() != before
@@ -55,9 +55,7 @@ def test_a_change_that_was_shown_and_approved_is_pinned(
 
 
 @pytest.mark.parametrize("mode", ["default", "bypass"])
-def test_a_change_by_a_command_is_asked_about_at_the_next_start(
-    mode: ApprovalMode, ground: Ground, tmp_path: Path
-) -> None:
+def test_change_by_a_command_asks_at_the_next_start(mode: ApprovalMode, ground: Ground, tmp_path: Path) -> None:
     command = f"sed -i s/go/stop/ {COMMAND}"
     play(ground, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
     status = TrustStore(tmp_path / "state").look(ground.work)
@@ -75,7 +73,7 @@ def server_of(ground: Ground, *, is_from_project: bool) -> ServerSpec:
 
 
 def start(ground: Ground, spec: ServerSpec, *, says_yes: bool) -> str:
-    """Start the server as a session does, and return how it stands once nothing starts any more."""
+    """Start the server as a session does, and return its state once no server is starting."""
 
     async def body() -> str:
         servers = Servers(
@@ -99,7 +97,7 @@ REWRITES = {
 
 @pytest.mark.parametrize("is_from_project", [True, False], ids=["project", "own"])
 @pytest.mark.parametrize("tool", REWRITES)
-def test_a_tool_server_that_the_model_rewrote_does_not_run_at_the_next_start(
+def test_tool_server_rewritten_by_the_model_does_not_run_at_the_next_start(
     tool: str, is_from_project: bool, ground: Ground
 ) -> None:
     (ground.work / "src/server.py").write_text(SCRIPT)

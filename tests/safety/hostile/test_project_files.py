@@ -1,4 +1,4 @@
-"""What a file of the project says, it says with the rights of the model: its `@path` reads no secret for anybody."""
+"""Project files have the rights of the model: an `@path` in one of them never reads a secret."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from qcode.config.definitions import CustomCommand, load_custom_commands
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.tui.prompt.queue import Submission
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn
 from tests.safety.hostile.ground import MARK, Ground, make_ground
 
-# The prompt of a project's command, and what the user types behind its name.
+# The prompt of a project command, and the arguments that the user types after its name.
 LEADING_OUT = {
     "@~/.ssh/id_rsa": "",
     "see @~/.ssh/id_rsa.": "now",
@@ -64,7 +64,7 @@ def command_of(ground: Ground, prompt: str) -> CustomCommand:
 
 
 def sent(ground: Ground, command: CustomCommand, typed: str) -> tuple[str, list[str]]:
-    """Send a command as the app does; return all that the model was told, and what was left out."""
+    """Send a command as the app does; return the text that the model got, and the complaints about attachments."""
     ready = opened(ground)
 
     async def run() -> list[TurnEvent]:
@@ -80,7 +80,7 @@ def sent(ground: Ground, command: CustomCommand, typed: str) -> tuple[str, list[
 
 
 @pytest.mark.parametrize("prompt", LEADING_OUT)
-def test_a_command_of_the_project_attaches_no_file_that_the_model_may_not_read(prompt: str, ground: Ground) -> None:
+def test_project_command_attaches_no_file_that_the_model_may_not_read(prompt: str, ground: Ground) -> None:
     told, warnings = sent(ground, command_of(ground, prompt), LEADING_OUT[prompt])
     assert f"{MARK}-" not in told
     assert "<file" not in told
@@ -88,38 +88,38 @@ def test_a_command_of_the_project_attaches_no_file_that_the_model_may_not_read(p
     assert any("mentioned in a file of the project" in text for text in warnings) == (prompt != "{{args}}")
 
 
-def test_a_command_of_the_project_attaches_files_of_the_workspace(ground: Ground) -> None:
+def test_project_command_attaches_files_of_the_workspace(ground: Ground) -> None:
     told, warnings = sent(ground, command_of(ground, "see @docs/guide.md and @src/"), "")
     assert "# Guide" in told
     assert '<folder path="src/">' in told
     assert warnings == []
 
 
-def test_what_the_user_types_behind_a_command_of_the_project_is_the_users(ground: Ground) -> None:
+def test_arguments_of_a_project_command_are_user_text(ground: Ground) -> None:
     told, _ = sent(ground, command_of(ground, "Compare {{args}} with @~/.ssh/id_rsa"), "@~/documents/letter.txt")
     assert (ground.home / "documents/letter.txt").read_text().strip() in told
     assert f"{MARK}-ssh" not in told
 
 
-def test_a_command_of_the_user_names_what_the_user_may_read(ground: Ground) -> None:
+def test_user_command_attaches_any_file_that_the_user_may_read(ground: Ground) -> None:
     own = CustomCommand("mine", "See @~/documents/letter.txt", Path("mine.toml"))
     told, _ = sent(ground, own, "")
     assert (ground.home / "documents/letter.txt").read_text().strip() in told
 
 
-def test_a_command_of_the_project_is_never_queued_as_words_of_the_user(ground: Ground) -> None:
+def test_project_command_is_never_queued_as_user_text(ground: Ground) -> None:
     command = command_of(ground, "@~/.ssh/id_rsa")
     options = TurnOptions(command.model, command.output, command.foreign(""))
     assert not Submission(command.expand(""), "/go", options=options).is_steering
 
 
 @pytest.mark.parametrize("prompt", ["@~/.ssh/id_rsa", "@.env", "@farm/key", "@~/.ssh/{{args}}"])
-def test_pipe_mode_attaches_nothing_that_a_command_of_the_project_may_not_read(prompt: str, tmp_path: Path) -> None:
-    place = Place(tmp_path)
+def test_pipe_mode_refuses_forbidden_files_of_a_project_command(prompt: str, tmp_path: Path) -> None:
+    cli = CliRunner(tmp_path)
     ground = make_ground(tmp_path)
     (ground.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps('see ' + prompt)}\n")
     with FakeServer("anthropic", [Turn(text="Done.")]) as server:
-        done = place.ask(server, "-p", "/go id_rsa", "--trust")
+        done = cli.ask(server, "-p", "/go id_rsa", "--trust")
         told = json.dumps([asked.body for asked in server.requests])
     assert done.code == 0
     assert "see @" in told
@@ -139,7 +139,7 @@ AGENTS = (
 
 
 @pytest.mark.parametrize("line", AGENTS)
-def test_instructions_of_the_project_import_no_secret(line: str, ground: Ground) -> None:
+def test_project_instructions_import_no_secret(line: str, ground: Ground) -> None:
     (ground.work / "AGENTS.md").write_text(f"Be brief. {line}\n")
     found = opened(ground).memory.read()
     assert f"{MARK}-" not in found.text
@@ -147,7 +147,7 @@ def test_instructions_of_the_project_import_no_secret(line: str, ground: Ground)
 
 
 @pytest.mark.parametrize("target", [".env", "notes/plain.txt", "../home/.ssh/id_rsa", "certs/site.key"])
-def test_instructions_that_are_a_link_to_a_secret_are_not_read(target: str, ground: Ground) -> None:
+def test_instructions_linked_to_a_secret_are_not_read(target: str, ground: Ground) -> None:
     (ground.work / "AGENTS.md").unlink()
     (ground.work / "AGENTS.md").symlink_to(target)
     found = opened(ground).memory.read()
@@ -155,7 +155,7 @@ def test_instructions_that_are_a_link_to_a_secret_are_not_read(target: str, grou
     assert found.files == ()
 
 
-def test_rules_of_the_user_hold_for_imports(ground: Ground) -> None:
+def test_user_rules_apply_to_imports(ground: Ground) -> None:
     (ground.home / ".config/qcode").mkdir(parents=True, exist_ok=True)
     (ground.home / ".config/qcode/config.toml").write_text(
         '[permissions]\ndeny = ["read(docs/**)"]\nask = ["read(src/**)"]\n'
@@ -165,7 +165,7 @@ def test_rules_of_the_user_hold_for_imports(ground: Ground) -> None:
     assert [one.shown for one in found.files] == ["AGENTS.md", "locked.txt"]
 
 
-def test_a_sub_agent_of_the_project_reads_nothing_by_its_prompt(ground: Ground) -> None:
+def test_project_sub_agent_attaches_no_file_through_its_prompt(ground: Ground) -> None:
     (ground.work / ".qcode/agents").mkdir()
     text = 'description = "Reviews."\nprompt = "Review. @~/.ssh/id_rsa @.env"\n'
     (ground.work / ".qcode/agents/reviewer.toml").write_text(text)

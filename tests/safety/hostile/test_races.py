@@ -1,4 +1,4 @@
-"""What a name leads to may change between judgement and opening. Nothing that was not judged, or shown, is reached."""
+"""The target of a name may change between verdict and opening. No file is reached that was not judged or shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
 
 
 def linked(name: str, target: str) -> Swap:
-    """Return what puts a link to `target` in the place of a file or folder of the workspace."""
+    """Return a function that puts a link to `target` in the place of a file or folder of the workspace."""
 
     def swap(ground: Ground) -> None:
         (ground.work / name).rename(ground.base / "moved")
@@ -61,9 +61,7 @@ READS = (
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=list(SWAPS))
 @pytest.mark.parametrize("attempt", READS, ids=["read", "grep a file", "grep a folder"])
-def test_what_was_judged_as_ordinary_is_not_read_as_something_else(
-    attempt: Attempt, swap: Swap, ground: Ground
-) -> None:
+def test_file_swapped_after_the_verdict_is_not_read(attempt: Attempt, swap: Swap, ground: Ground) -> None:
     swapped: list[bool] = []
 
     def on_event(event: TurnEvent) -> None:
@@ -94,7 +92,7 @@ TARGETS = {
 @pytest.mark.parametrize("tool", WRITES)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mode", ["default", "accept-edits"])
-def test_a_yes_is_to_the_file_that_was_shown(mode: str, target: str, tool: str, ground: Ground) -> None:
+def test_approval_covers_only_the_file_that_was_shown(mode: str, target: str, tool: str, ground: Ground) -> None:
     swapped: list[dict[str, str]] = []
 
     def swap() -> bool:
@@ -116,7 +114,7 @@ def test_a_yes_is_to_the_file_that_was_shown(mode: str, target: str, tool: str, 
 
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=list(SWAPS))
-def test_a_swap_in_the_moment_of_opening_leads_nowhere(
+def test_file_swapped_while_opening_is_not_followed(
     swap: Swap, ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, swapped = disk.open_folder, []
@@ -134,7 +132,7 @@ def test_a_swap_in_the_moment_of_opening_leads_nowhere(
     assert f"{MARK}-" not in played.sent
 
 
-def test_what_could_not_be_done_when_it_was_judged_is_not_done_later_unasked(ground: Ground) -> None:
+def test_call_that_was_impossible_when_judged_does_not_run_later_unasked(ground: Ground) -> None:
     (ground.work / "src/later.py").write_text("there already")
 
     def on_event(event: TurnEvent) -> None:

@@ -1,4 +1,4 @@
-"""What a hostile model writes cannot hide from a question, forge a line of it, or be offered in plan mode."""
+"""Text of a hostile model cannot hide parts of an approval, forge a line of it, or be offered in plan mode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
     return ground
 
 
-def test_a_command_is_shown_as_it_would_run_and_unlike_every_other(ground: Ground) -> None:
+def test_command_is_shown_exactly_and_unambiguously(ground: Ground) -> None:
     commands = [one for one in COMMANDS if not any("\ud800" <= char <= "\udfff" or char == "\0" for char in one)]
     tried = [Attempt("runs", "shell", {"command": command}) for command in commands]
     asked = play(ground, tried, "default").asked
@@ -48,7 +48,7 @@ def test_a_command_is_shown_as_it_would_run_and_unlike_every_other(ground: Groun
     assert len({question.detail for question in asked}) == len(set(commands))
 
 
-def test_no_question_about_anything_holds_an_invisible_character(ground: Ground) -> None:
+def test_no_approval_contains_an_invisible_character(ground: Ground) -> None:
     tried = [one for one in (*on_files.attempts(), *elsewhere.attempts()) if one.tool != "apply_patch"]
     tried += [
         Attempt("edits", "write", {"path": f"src/a{char}b", "content": f"x{char}y\n{char}\n"}) for char in HOSTILE
@@ -65,7 +65,7 @@ def test_no_question_about_anything_holds_an_invisible_character(ground: Ground)
     assert not [question.detail for question in asked if f"{MARK}-" in question.detail]
 
 
-def test_how_a_command_would_run_is_in_its_question(ground: Ground) -> None:
+def test_approval_shows_how_a_command_would_run(ground: Ground) -> None:
     ways = {"background": True, "unconfined": True, "timeout_s": 3_000}
     tried = [
         Attempt("runs", "shell", {"command": "make", **{name: ways[name] for name in names}})
@@ -81,7 +81,7 @@ def test_how_a_command_would_run_is_in_its_question(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
-def test_plan_mode_offers_nothing_but_reading(ground: Ground, is_trusted: bool) -> None:
+def test_plan_mode_offers_only_reading(ground: Ground, is_trusted: bool) -> None:
     mode: ApprovalMode = "plan"
     # None of these folders exists: nothing of the machine would change if one was offered and approved.
     places = ("/etc/none/x", "/home/somebody/none/x", "/sys/none/x", "/dev/none/x", "src/x", "AGENTS.md", "{outside}/x")

@@ -1,4 +1,4 @@
-"""Every attempt gets the verdict of its class: in every mode, in folders trusted and not, with walls and without."""
+"""Every attack gets the verdict of its class in every mode, trusted or restricted, with and without a sandbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qcode.safety.rules import Rules
 from qcode.safety.sandbox.index import WorkspaceIndex
 from tests.fakes.tools import spec_of
 from tests.safety.hostile import elsewhere, on_files
-from tests.safety.hostile.attempts import CLASSES, MODES, WALLED
+from tests.safety.hostile.attempts import CLASSES, MODES, SANDBOXED
 from tests.safety.hostile.ground import Ground, filled, make_ground
 from tests.safety.judging import CLEAN, LANDLOCK
 
@@ -37,14 +37,14 @@ def policies(ground: Ground) -> dict[str, Policy]:
         probes=replace(seen, sandbox=lambda: LANDLOCK),
     )
     found = {str(mode): plain.with_mode(mode) for mode in MODES}
-    found[WALLED] = replace(plain.with_mode("auto"), probes=seen)
+    found[SANDBOXED] = replace(plain.with_mode("auto"), probes=seen)
     found["restricted"] = replace(plain, mode="bypass", is_trusted=False)
     found["restricted plan"] = replace(plain, mode="plan", is_trusted=False)
     return found
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_attempt_of_a_class_gets_its_verdict(kind: str, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_attack_of_a_class_gets_its_verdict(kind: str, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(ground.home))
     judges = policies(ground)
     wrong = []
@@ -59,7 +59,7 @@ def test_every_attempt_of_a_class_gets_its_verdict(kind: str, ground: Ground, mo
     assert not wrong, "\n".join(map(str, wrong))
 
 
-def test_there_are_attempts_of_every_class_through_every_tool() -> None:
+def test_attacks_cover_every_class_and_every_tool() -> None:
     assert {attempt.kind for attempt in ATTEMPTS} == set(CLASSES)
     tools = {attempt.tool for attempt in ATTEMPTS}
     assert tools >= {

@@ -34,7 +34,7 @@ def contents(scope: SandboxScope) -> WorkspaceContents:
     return WorkspaceIndex(scope.roots).look()
 
 
-def test_a_read_only_command_sees_neither_home_nor_anything_writable(scope: SandboxScope) -> None:
+def test_read_only_command_sees_no_home_and_nothing_writable(scope: SandboxScope) -> None:
     confinement = confinement_for("read-only", scope, contents(scope))
     assert (confinement.writable, confinement.pinned, confinement.protected) == ((), (), ())
     assert str(scope.root) in confinement.readable
@@ -42,14 +42,14 @@ def test_a_read_only_command_sees_neither_home_nor_anything_writable(scope: Sand
     assert "/" not in confinement.readable
 
 
-def test_a_workspace_command_has_credentials_histories_and_qcodes_own_files_hidden(scope: SandboxScope) -> None:
+def test_workspace_command_cannot_see_credentials_histories_and_qcode_files(scope: SandboxScope) -> None:
     confinement = confinement_for("workspace", scope, contents(scope))
     hidden = {os.path.relpath(path, scope.home_path) for path in confinement.hidden}
     assert hidden == {".ssh", ".aws", ".netrc", ".python_history", ".local/state/qcode"}
     assert set(confinement.writable) == {str(scope.root), str(scope.scratch)}
 
 
-def test_a_workspace_inside_something_hidden_stays_visible(scope: SandboxScope) -> None:
+def test_workspace_inside_a_hidden_folder_stays_visible(scope: SandboxScope) -> None:
     assert scope.home is not None
     inside = SandboxScope(scope.home / ".aws", home=scope.home)
     for level in ("read-only", "workspace"):
@@ -64,14 +64,14 @@ def test_credentials_inside_a_workspace_that_is_the_home_are_hidden(scope: Sandb
     assert {f"{scope.home}/.ssh", f"{scope.home}/.netrc", f"{scope.home}/.local/state/qcode"} <= set(hidden)
 
 
-def test_every_folder_between_the_root_and_something_protected_is_pinned(scope: SandboxScope) -> None:
+def test_every_folder_above_a_protected_path_is_pinned(scope: SandboxScope) -> None:
     (scope.root / "a/b").mkdir(parents=True)
     (scope.root / "a/b/CLAUDE.md").write_text("x")
     pinned = confinement_for("workspace", scope, contents(scope)).pinned
     assert [os.path.relpath(path, scope.root) for path in pinned] == [".git", "a", "a/b"]
 
 
-def test_the_protect_level_protects_git_the_home_and_qcodes_own_files_but_not_instructions(scope: SandboxScope) -> None:
+def test_protect_level_protects_git_the_home_and_qcode_files_but_not_instructions(scope: SandboxScope) -> None:
     confinement = confinement_for("protect", scope, contents(scope))
     protected = {os.path.relpath(path, scope.home_path) for path in confinement.protected}
     of_home = {".ssh", ".aws", ".netrc", ".python_history", ".bashrc", ".local/state/qcode"}
@@ -79,7 +79,7 @@ def test_the_protect_level_protects_git_the_home_and_qcodes_own_files_but_not_in
     assert scope.home_path in confinement.pinned
 
 
-def test_the_configuration_of_git_is_masked_unless_it_is_kept(scope: SandboxScope) -> None:
+def test_configuration_of_git_is_masked_unless_it_is_kept(scope: SandboxScope) -> None:
     found = contents(scope)
     config = f"{scope.root}/.git/config"
     assert config not in confinement_for("read-only", scope, found).masked
@@ -101,22 +101,22 @@ def folders(home: Path, *parts: str) -> set[str]:
     return {os.path.relpath(path, home) for path in found}
 
 
-def test_programs_of_an_installation_bring_their_libraries(home: Path) -> None:
+def test_programs_of_an_installation_include_their_libraries(home: Path) -> None:
     tree(home, ".nvm/v20/bin", ".nvm/v20/lib", ".nvm/v20/share", ".nvm/v20/etc")
     assert folders(home, ".nvm/v20/bin") == {".nvm/v20/bin", ".nvm/v20/lib", ".nvm/v20/share"}
 
 
-def test_programs_in_folders_with_credentials_come_alone(home: Path) -> None:
+def test_programs_in_folders_with_credentials_are_mounted_alone(home: Path) -> None:
     tree(home, ".cargo/bin", ".local/bin", ".local/lib", ".local/share/keyrings", "bin", ".config", "lib")
     assert folders(home, ".cargo/bin", ".local/bin", "bin") == {".cargo/bin", ".local/bin", ".local/lib", "bin"}
 
 
-def test_shims_bring_what_their_manager_installed(home: Path) -> None:
+def test_shims_include_the_installations_of_their_manager(home: Path) -> None:
     tree(home, ".pyenv/shims", ".pyenv/versions")
     assert folders(home, ".pyenv/shims") == {".pyenv"}
 
 
-def test_a_virtual_environment_brings_its_interpreter(home: Path) -> None:
+def test_virtual_environment_includes_its_interpreter(home: Path) -> None:
     tree(home, "venv/bin", "venv/lib", "python/bin", "python/lib")
     (home / "venv/pyvenv.cfg").touch()
     (home / "python/bin/python3").touch()
@@ -124,14 +124,14 @@ def test_a_virtual_environment_brings_its_interpreter(home: Path) -> None:
     assert folders(home, "venv/bin") == {"venv", "python/bin", "python/lib"}
 
 
-def test_neither_the_home_nor_what_is_above_it_is_ever_visible(home: Path) -> None:
+def test_home_and_its_parents_are_never_visible(home: Path) -> None:
     tree(home, "bin")
     (home / "pyvenv.cfg").touch()
     assert folders(home, ".", "..", "../..", "bin") == {"bin"}
     assert program_folders("/:relative::/usr/bin", str(home)) == ()
 
 
-def test_links_on_the_way_to_a_visible_folder_are_made_again(home: Path) -> None:
+def test_links_to_a_visible_folder_are_recreated(home: Path) -> None:
     tree(home, "real/a")
     (home / "link").symlink_to("real")
     (home / "real/inner").symlink_to("a")
@@ -140,7 +140,7 @@ def test_links_on_the_way_to_a_visible_folder_are_made_again(home: Path) -> None
     assert links_to([path], [f"{home}/real"]) == ((f"{home}/link", "real"),)
 
 
-def test_a_workspace_behind_a_link_is_reached_by_its_path(bubble: Box) -> None:
+def test_linked_workspace_is_reached_by_its_path(bubble: Box) -> None:
     (bubble.home / "link").symlink_to(bubble.work)
     scope = bubble.scope
     behind = SandboxScope(bubble.home / "link", home=scope.home, search_path=scope.search_path)
@@ -150,7 +150,7 @@ def test_a_workspace_behind_a_link_is_reached_by_its_path(bubble: Box) -> None:
 
 
 @pytest.mark.parametrize("is_root", [True, False])
-def test_the_command_line_takes_away_rights_network_and_processes(is_root: bool) -> None:
+def test_command_line_drops_rights_network_and_processes(is_root: bool) -> None:
     way = Way("/usr/bin/bwrap", is_root=is_root, has_user_namespace=not is_root, is_prepared=is_root)
     for level in ("read-only", "workspace"):
         launch = bubblewrap.launch(way, ["/bin/true"], Confinement(level))
@@ -162,7 +162,7 @@ def test_the_command_line_takes_away_rights_network_and_processes(is_root: bool)
         assert options[-2:] == ("--", "/bin/true")
 
 
-def test_what_a_sandbox_can_do_is_said_by_its_kind() -> None:
+def test_capabilities_of_a_sandbox_follow_its_kind() -> None:
     assert SandboxSupport().levels == ()
     for sandbox in WORKING.values():
         assert sandbox.support.kind == sandbox.kind
@@ -172,14 +172,14 @@ def test_what_a_sandbox_can_do_is_said_by_its_kind() -> None:
         Sandbox("landlock", ("read-only",)).launch(["/bin/true"], Confinement("workspace"))
 
 
-def test_a_sandbox_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = find_sandbox()
     monkeypatch.setattr(detection, "holds", lambda sandbox: pytest.fail("it was tried again"))
     assert find_sandbox() is first
 
 
 @pytest.mark.parametrize("name", WORKING)
-def test_a_sandbox_that_lets_a_command_write_is_not_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox_that_allows_a_write_is_not_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "_ATTEMPTS", "exit 1")
     assert not holds(WORKING[name])
 
@@ -205,7 +205,7 @@ def test_bubblewrap_without_one_of_its_restrictions_is_not_used(removed: str, mo
     assert holds(WORKING[names[0]]) is (removed == "--cap-drop" and os.geteuid() != 0)
 
 
-def test_landlock_that_does_not_hold_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ineffective_landlock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     if "landlock" not in WORKING:
         pytest.skip("Landlock does not work on this machine")
     from qcode.safety.sandbox import kernel
@@ -218,14 +218,14 @@ def test_landlock_that_does_not_hold_is_not_used(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_landlock_without_truncation_counts_as_none(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landlock_without_truncation_control_is_not_used(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from qcode.safety.sandbox import kernel
 
     monkeypatch.setattr(kernel, "landlock_version", lambda: version)
     assert detection.candidates("landlock") == []
 
 
-def test_too_many_secrets_to_mask_are_covered_with_their_folders(bubble: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_secrets_are_masked_by_folder(bubble: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope_module, "MAX_MASKED", 5)
     for number in range(10):
         (bubble.work / "keys").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Putting back what changed under protected names: nothing is lost, and no link leads the guard astray."""
+"""The guard restores changed files with protected names, loses nothing, and follows no link."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def aside(root: Path) -> list[str]:
     return sorted(path.name.split("-", 1)[1] for path in (root.parent / "aside/replaced").iterdir())
 
 
-def test_a_changed_file_is_restored_with_its_mode_and_the_change_is_kept(root: Path) -> None:
+def test_changed_file_is_restored_with_its_mode_and_the_change_is_kept(root: Path) -> None:
     (root / "steer").write_text("kept")
     (root / "steer").chmod(0o640)
     watching = guard(root)
@@ -47,7 +47,7 @@ def test_a_changed_file_is_restored_with_its_mode_and_the_change_is_kept(root: P
     assert watching.check() == ()
 
 
-def test_a_removed_file_and_a_removed_link_come_back(root: Path) -> None:
+def test_removed_file_and_link_are_restored(root: Path) -> None:
     (root / "steer").write_text("kept")
     (root / "steer-link").symlink_to("steer")
     watching = guard(root)
@@ -58,7 +58,7 @@ def test_a_removed_file_and_a_removed_link_come_back(root: Path) -> None:
     assert (root / "steer-link").readlink() == Path("steer")
 
 
-def test_a_file_written_again_with_the_same_content_is_no_change(root: Path) -> None:
+def test_file_rewritten_with_the_same_content_is_not_a_change(root: Path) -> None:
     (root / "steer").write_text("kept")
     watching = guard(root)
     (root / "new").write_text("kept")
@@ -66,7 +66,7 @@ def test_a_file_written_again_with_the_same_content_is_no_change(root: Path) -> 
     assert watching.check() == ()
 
 
-def test_what_a_mount_protects_is_not_touched(root: Path) -> None:
+def test_path_protected_by_a_mount_is_not_restored(root: Path) -> None:
     (root / "steer").write_text("kept")
     watching = guard(root, (str(root / "steer"),))
     (root / "steer").write_text("the user edits it meanwhile")
@@ -74,7 +74,7 @@ def test_what_a_mount_protects_is_not_touched(root: Path) -> None:
     assert (root / "steer").read_text() == "the user edits it meanwhile"
 
 
-def test_a_change_of_a_large_file_is_reported(root: Path) -> None:
+def test_change_of_a_large_file_is_reported(root: Path) -> None:
     (root / "steer").write_bytes(b"x" * (MAX_KEPT + 1))
     watching = guard(root)
     (root / "steer").write_text("changed")
@@ -93,7 +93,7 @@ def test_many_changes_are_reported_in_a_few_lines(root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-def test_things_of_the_same_name_are_all_kept(root: Path) -> None:
+def test_changed_files_with_the_same_name_are_all_kept(root: Path) -> None:
     watching = guard(root)
     for folder in ("a", "b"):
         (root / folder).mkdir()
@@ -102,7 +102,7 @@ def test_things_of_the_same_name_are_all_kept(root: Path) -> None:
     assert aside(root) == ["steer", "steer"]
 
 
-def test_without_a_private_folder_a_new_name_is_reported_and_stays(root: Path) -> None:
+def test_new_protected_name_is_reported_and_stays_without_a_private_folder(root: Path) -> None:
     watching = Guard(lambda: (sorted(map(str, root.rglob("steer*"))), True), (), "")
     (root / "steer").touch()
     (line,) = watching.check()
@@ -110,7 +110,7 @@ def test_without_a_private_folder_a_new_name_is_reported_and_stays(root: Path) -
     assert (root / "steer").exists()
 
 
-def test_a_name_that_was_overlooked_in_a_tree_too_large_to_walk_is_not_new(root: Path) -> None:
+def test_protected_name_missed_in_a_huge_tree_is_not_new(root: Path) -> None:
     (root / "steer-old").touch()
     os.utime(root / "steer-old")
     moment = time.time_ns() + 50_000_000
@@ -125,7 +125,7 @@ def test_a_name_that_was_overlooked_in_a_tree_too_large_to_walk_is_not_new(root:
     assert (root / "steer-old").exists()
 
 
-def test_a_link_put_in_the_way_leads_nowhere(root: Path) -> None:
+def test_link_swapped_into_the_path_is_not_followed(root: Path) -> None:
     outside = root.parent / "outside"
     outside.mkdir()
     (root / "folder").mkdir()
@@ -149,7 +149,7 @@ def elsewhere() -> Iterator[Path]:
         yield Path(os.path.realpath(folder))
 
 
-def test_a_folder_is_moved_to_another_file_system_with_all_that_is_in_it(root: Path, elsewhere: Path) -> None:
+def test_folder_is_moved_to_another_file_system_with_its_contents(root: Path, elsewhere: Path) -> None:
     (root / "steer/inner").mkdir(parents=True)
     (root / "steer/inner/file").write_text("content")
     (root / "steer/inner/file").chmod(0o755)
@@ -162,9 +162,7 @@ def test_a_folder_is_moved_to_another_file_system_with_all_that_is_in_it(root: P
     assert (elsewhere / "kept/link").readlink() == Path("/etc/passwd")
 
 
-def test_what_is_too_large_to_copy_stays_where_it_is(
-    root: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_too_large_to_copy_stays(root: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "steer").mkdir()
     for number in range(5):
         (root / f"steer/{number}").write_text("content")
@@ -175,7 +173,7 @@ def test_what_is_too_large_to_copy_stays_where_it_is(
     assert len(list((root / "steer").iterdir())) == 5
 
 
-def test_a_path_through_a_link_is_refused(root: Path) -> None:
+def test_path_through_a_link_is_refused(root: Path) -> None:
     (root / "real").mkdir()
     (root / "real/file").write_text("x")
     (root / "link").symlink_to("real")

@@ -1,4 +1,4 @@
-"""The index of a workspace: what it finds by name, and that it sees every change."""
+"""The index of a workspace finds secrets and protected files by name, and detects every change."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_secrets_are_found_by_name_in_every_folder_and_case(root: Path) -> None:
     assert below(root, look(root).secrets) == [*expected, "src/.netrc", "u/.En\u200bv"]
 
 
-def test_a_folder_called_like_a_secret_is_none_but_is_looked_into(root: Path) -> None:
+def test_folder_named_like_a_secret_is_searched_and_not_a_secret(root: Path) -> None:
     made(root, "certs.key/readme.md", ".env.d/.env")
     assert below(root, look(root).secrets) == [".env.d/.env"]
 
 
-def test_other_names_of_a_secret_and_targets_of_its_links_are_secrets(root: Path) -> None:
+def test_hard_links_and_link_targets_of_a_secret_are_secrets(root: Path) -> None:
     made(root, ".env", "plain.txt")
     os.link(root / ".env", root / "copy")
     (root / "a").mkdir()
@@ -58,7 +58,7 @@ def test_other_names_of_a_secret_and_targets_of_its_links_are_secrets(root: Path
     assert below(root, contents.secrets) == [".env", "a/.env", "copy", "plain.txt"]
 
 
-def test_a_git_configuration_is_a_secret_while_it_holds_credentials(root: Path) -> None:
+def test_git_configuration_with_credentials_is_a_secret(root: Path) -> None:
     made(root, ".git/config")
     found = WorkspaceIndex([str(root)])
     assert found.look().secrets == ()
@@ -68,7 +68,7 @@ def test_a_git_configuration_is_a_secret_while_it_holds_credentials(root: Path) 
     assert found.look().secrets == ()
 
 
-def test_steering_names_are_found_at_any_depth_but_not_in_dependency_folders(root: Path) -> None:
+def test_protected_names_are_found_at_any_depth_but_not_in_dependency_folders(root: Path) -> None:
     made(
         root,
         "AGENTS.md",
@@ -83,7 +83,7 @@ def test_steering_names_are_found_at_any_depth_but_not_in_dependency_folders(roo
     assert found == [".env.local", ".github/workflows", ".vscode", "AGENTS.md", "a/.mcp.json", "a/b/Claude.MD"]
 
 
-def test_what_steers_git_is_found_in_modules_and_worktrees_too(root: Path) -> None:
+def test_git_control_files_are_found_in_modules_and_worktrees(root: Path) -> None:
     made(root, ".git/config", ".git/hooks/x", ".git/info/exclude", ".git/HEAD", ".git/commondir", "sub/.git")
     made(
         root, ".git/modules/m/config", ".git/modules/m/hooks/x", ".git/worktrees/w/config.worktree", ".git/logs/config"
@@ -107,7 +107,7 @@ def test_what_steers_git_is_found_in_modules_and_worktrees_too(root: Path) -> No
     ]
 
 
-def test_other_names_of_what_steers_are_found_in_dependency_folders_too(root: Path) -> None:
+def test_hard_links_of_protected_files_are_found_in_dependency_folders(root: Path) -> None:
     made(root, "AGENTS.md", "node_modules/x/y")
     os.link(root / "AGENTS.md", root / "node_modules/x/z")
     found = WorkspaceIndex([str(root)])
@@ -116,11 +116,11 @@ def test_other_names_of_what_steers_are_found_in_dependency_folders_too(root: Pa
     assert below(root, found.look().other_names) == ["node_modules/x/z", "w"]
 
 
-def test_every_change_is_seen_by_the_next_look(root: Path) -> None:
+def test_every_change_is_in_the_next_index(root: Path) -> None:
     made(root, "a/b/c/file")
     found = WorkspaceIndex([str(root)])
     assert found.look().secrets == ()
-    for number in range(30):  # without a pause, as fast as the clock of the file system may stand still
+    for number in range(30):  # without a pause, within one tick of the clock of the file system
         made(root, f"a/b/c/.env.{number}")
         assert len(found.look().secrets) == number + 1
     (root / "a/b").rename(root / "moved")
@@ -129,18 +129,18 @@ def test_every_change_is_seen_by_the_next_look(root: Path) -> None:
     assert found.look().secrets == ()
 
 
-def test_an_unchanged_tree_is_not_scanned_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_tree_is_not_scanned_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(root, "a/.env", "b/file")
     found = WorkspaceIndex([str(root)])
     old = time.time_ns() + index._CTIME_GRAIN_NS
-    while time.time_ns() < old:  # what changed just now is looked at once more
+    while time.time_ns() < old:  # a folder that changed just now is scanned once more
         found.look()
     before = found.look()
     monkeypatch.setattr(os, "scandir", lambda path: pytest.fail(f"scanned {path}"))
     assert found.look() is before
 
 
-def test_a_large_tree_is_looked_at_every_two_seconds_unless_forced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tree_is_checked_every_two_seconds_unless_forced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "LARGE_TREE", 3)
     now = [0.0]
     for number in range(5):
@@ -155,7 +155,7 @@ def test_a_large_tree_is_looked_at_every_two_seconds_unless_forced(root: Path, m
     assert len(found.look().secrets) == 2
 
 
-def test_a_walk_past_its_time_says_that_it_is_not_complete(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_past_its_time_limit_is_marked_incomplete(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(200):
         (root / str(number)).mkdir()
     ticks = iter(range(10**9))
@@ -166,7 +166,7 @@ def test_a_walk_past_its_time_says_that_it_is_not_complete(root: Path, monkeypat
     assert found.look(is_forced=True).is_complete
 
 
-def test_no_link_is_followed_and_no_folder_is_walked_twice(root: Path, tmp_path: Path) -> None:
+def test_links_are_not_followed_and_each_folder_is_walked_once(root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     made(outside, ".env")
     (root / "out").symlink_to(outside)
@@ -176,7 +176,7 @@ def test_no_link_is_followed_and_no_folder_is_walked_twice(root: Path, tmp_path:
     assert below(root, found.look().secrets) == ["inner/.env"]
 
 
-def test_secrets_below_a_folder_are_those_in_it_and_its_subfolders(root: Path) -> None:
+def test_secrets_of_a_folder_include_its_subfolders(root: Path) -> None:
     made(root, "a/.env", "a/b/.env", "a-b/.env", "a.key", "ab/.env")
     contents = look(root)
     assert below(root, contents.secrets_below(f"{root}/a")) == ["a/.env", "a/b/.env"]
@@ -185,7 +185,7 @@ def test_secrets_below_a_folder_are_those_in_it_and_its_subfolders(root: Path) -
     assert contents.secrets_below("/") == contents.secrets
 
 
-def test_several_threads_may_look_while_the_tree_changes(root: Path) -> None:
+def test_several_threads_may_index_while_the_tree_changes(root: Path) -> None:
     found = WorkspaceIndex([str(root)])
     problems: list[BaseException] = []
 
@@ -193,7 +193,7 @@ def test_several_threads_may_look_while_the_tree_changes(root: Path) -> None:
         try:
             for _ in range(30):
                 found.look()
-        except BaseException as error:  # noqa: BLE001  # whatever it is, the test shows it
+        except BaseException as error:  # noqa: BLE001  # the test reports any exception
             problems.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(4)]

@@ -34,7 +34,7 @@ def escapes(box: Box, level: Level, ways: dict[str, str], *arguments: str) -> li
     """Return the ways that led out of the sandbox; each of them was tried to its end."""
     lines = box.python(level, program(ways), *arguments).text.splitlines()
     tried = [line.removeprefix("TRIED ") for line in lines if line.startswith("TRIED ")]
-    # A signal to everybody ends the attempts with it, in a namespace of their own.
+    # In a separate namespace, a signal to every process also ends the attempts.
     assert tried == list(ways) or list(ways)[-1] == "signal to everybody", lines
     assert not [line for line in lines if line.startswith("BROKEN")], lines
     return [line for line in lines if line.startswith("LEFT")]
@@ -46,7 +46,7 @@ def state(path: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("level", CONFINED)
-def test_nothing_outside_is_changed(box: Box, victim: subprocess.Popen[bytes], level: Level) -> None:
+def test_command_changes_nothing_outside_the_sandbox(box: Box, victim: subprocess.Popen[bytes], level: Level) -> None:
     kept = box.outside / "kept"
     kept.write_text("kept\n")
     os.utime(kept, (1_000_000_000, 1_000_000_000))
@@ -56,7 +56,7 @@ def test_nothing_outside_is_changed(box: Box, victim: subprocess.Popen[bytes], l
     assert state(kept) == before
 
 
-def test_nothing_in_the_workspace_is_changed_by_a_command_that_only_reads(box: Box) -> None:
+def test_read_only_command_changes_nothing_in_the_workspace(box: Box) -> None:
     kept = box.work / "kept"
     kept.write_text("kept\n")
     before = state(kept)
@@ -67,7 +67,7 @@ def test_nothing_in_the_workspace_is_changed_by_a_command_that_only_reads(box: B
 
 @pytest.mark.skipif(not X86_64, reason="the numbers of the calls are those of x86_64")
 @pytest.mark.parametrize("level", CONFINED)
-def test_the_machine_is_not_changed(box: Box, level: Level) -> None:
+def test_command_cannot_change_the_machine(box: Box, level: Level) -> None:
     assert escapes(box, level, KERNEL) == []
 
 
@@ -88,7 +88,7 @@ def test_programs_that_change_the_machine_fail(box: Box, level: Level, command: 
 
 
 class Services:
-    """Sockets of each kind that listen outside; `reached` says which of them somebody reached."""
+    """Sockets of each kind that listen outside; `reached` names those that a client reached."""
 
     def __init__(self, folder: Path) -> None:
         self.abstract = f"qcode-test-{os.getpid()}-{time.time_ns()}"
@@ -141,13 +141,13 @@ def services(box: Box) -> Iterator[Services]:
 
 
 @pytest.mark.parametrize("level", CONFINED)
-def test_no_service_outside_is_reached(box: Box, services: Services, level: Level) -> None:
+def test_command_reaches_no_service_outside(box: Box, services: Services, level: Level) -> None:
     assert escapes(box, level, SOCKETS, *services.arguments) == []
     assert services.reached() == []
 
 
 @pytest.mark.parametrize("level", CONFINED)
-def test_a_socket_in_the_workspace_is_not_reached_either(box: Box, level: Level) -> None:
+def test_command_reaches_no_socket_in_the_workspace(box: Box, level: Level) -> None:
     server = Services(box.work)
     try:
         assert escapes(box, level, SOCKETS, *server.arguments) == []
@@ -157,13 +157,13 @@ def test_a_socket_in_the_workspace_is_not_reached_either(box: Box, level: Level)
 
 
 @pytest.mark.parametrize("level", CONFINED)
-def test_a_connected_pair_of_sockets_still_works(box: Box, level: Level) -> None:
+def test_connected_socket_pair_still_works(box: Box, level: Level) -> None:
     body = "a, b = socket.socketpair(); a.send(b'through'); b.recv(9) == b'through' and left('works')"
     assert len(escapes(box, level, {"pair": body})) == 1
 
 
 @pytest.mark.parametrize("level", CONFINED)
-def test_no_process_outside_is_reached(box: Box, victim: subprocess.Popen[bytes], level: Level) -> None:
+def test_command_reaches_no_process_outside(box: Box, victim: subprocess.Popen[bytes], level: Level) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     key = 0x71C0DE
     segment = libc.shmget(key, 1, 0o1600)
@@ -178,7 +178,7 @@ def test_no_process_outside_is_reached(box: Box, victim: subprocess.Popen[bytes]
 
 
 @pytest.mark.parametrize("level", CONFINED)
-def test_no_file_descriptor_is_inherited(box: Box, level: Level) -> None:
+def test_sandbox_inherits_no_file_descriptor(box: Box, level: Level) -> None:
     body = "for n in range(3, 256):\n    try: os.fstat(n)\n    except OSError: continue\n    left(n)"
     with (box.outside / "open").open("w") as held:
         os.set_inheritable(held.fileno(), True)
@@ -232,7 +232,7 @@ def with_secrets(box: Box) -> None:
         config.write('[remote "o"]\n\turl = https://me:CANARY-token@example.com/\n')
 
 
-def test_no_secret_is_read_by_a_command_that_only_reads(box: Box) -> None:
+def test_read_only_command_reads_no_secret(box: Box) -> None:
     with_secrets(box)
     paths = list(SECRETS_OUTSIDE)
     if box.session.support.masks:
@@ -242,7 +242,7 @@ def test_no_secret_is_read_by_a_command_that_only_reads(box: Box) -> None:
     assert done.text.count("tried\n") == len(paths)
 
 
-def test_no_walk_over_the_workspace_reads_a_secret(box: Box) -> None:
+def test_recursive_search_of_the_workspace_reads_no_secret(box: Box) -> None:
     with_secrets(box)
     if not box.session.support.masks:
         pytest.skip(f"{box.kind} does not mask files of the workspace")
@@ -256,7 +256,7 @@ def test_no_walk_over_the_workspace_reads_a_secret(box: Box) -> None:
         assert "CANARY" not in box.run("read-only", command).text, command
 
 
-def test_a_secret_that_appears_is_masked_from_the_next_command_on(box: Box) -> None:
+def test_new_secret_is_masked_from_the_next_command_on(box: Box) -> None:
     if not box.session.support.masks:
         pytest.skip(f"{box.kind} does not mask files of the workspace")
     box.run("read-only", "true")
@@ -273,7 +273,7 @@ def test_credentials_stay_hidden_in_a_writable_workspace(box: Box) -> None:
 
 @pytest.mark.skipif(not X86_64, reason="the numbers of the calls are those of x86_64")
 @pytest.mark.parametrize("level", ["workspace", "protect"])
-def test_nothing_in_a_command_lifts_the_protection_of_a_file(every_bubble: Box, level: Level) -> None:
+def test_no_command_lifts_the_protection_of_a_file(every_bubble: Box, level: Level) -> None:
     box = every_bubble
     target = box.home / ".bashrc" if level == "protect" else box.work / "AGENTS.md"
     target.write_text("kept\n")

@@ -1,4 +1,4 @@
-"""What confined commands can and cannot do, by running them. Each kind of sandbox that works is tried."""
+"""Abilities and limits of confined commands, by running them in each kind of sandbox that works here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qcode.safety.paths import SandboxScope
 from tests.safety.sandbox.running import WORKING, Box, run_launch
 
 
-def test_reading_and_running_work_at_the_read_only_level(box: Box) -> None:
+def test_files_are_read_and_programs_run_at_the_read_only_level(box: Box) -> None:
     done = box.run("read-only", "cat file.txt && ls && echo x > /dev/null && sort file.txt | head -n 1; exit 3")
     assert (done.code, done.text) == (3, "seen\nfile.txt\nsrc\nseen\n")
 
@@ -32,7 +32,7 @@ def test_reading_and_running_work_at_the_read_only_level(box: Box) -> None:
         "perl -e 'utime(1, 1, \"file.txt\") or exit 1'",
     ],
 )
-def test_nothing_in_the_workspace_changes_at_the_read_only_level(box: Box, command: str) -> None:
+def test_workspace_cannot_change_at_the_read_only_level(box: Box, command: str) -> None:
     before = (box.work.stat().st_mode, (box.work / "file.txt").stat().st_mtime_ns)
     assert box.run("read-only", command).code != 0
     assert sorted(path.name for path in box.work.iterdir()) == [".env", ".git", "file.txt", "src"]
@@ -46,11 +46,11 @@ def test_home_and_secrets_are_not_readable_at_the_read_only_level(box: Box) -> N
     assert "mine" not in done.text
 
 
-def test_a_secret_in_the_workspace_is_masked_at_the_read_only_level(bubble: Box) -> None:
+def test_secret_in_the_workspace_is_masked_at_the_read_only_level(bubble: Box) -> None:
     assert "CANARY" not in bubble.run("read-only", "cat .env; grep -r CANARY .; git grep --no-index CANARY").text
 
 
-def test_protected_names_stay_as_they_are_in_a_writable_workspace(bubble: Box) -> None:
+def test_protected_names_stay_unchanged_in_a_writable_workspace(bubble: Box) -> None:
     config = (bubble.work / ".git/config").read_text()
     done = bubble.run(
         "workspace",
@@ -65,7 +65,7 @@ def test_protected_names_stay_as_they_are_in_a_writable_workspace(bubble: Box) -
     assert (bubble.work / "file.txt").read_text() == "new\n"
 
 
-def test_a_start_up_file_is_not_written_at_the_protect_level(bubble: Box) -> None:
+def test_start_up_file_is_not_written_at_the_protect_level(bubble: Box) -> None:
     done = bubble.run("protect", 'x=1; echo evil >> "$HOME/.bashrc"; echo y > ~/made; echo evil > ~/.profile')
     assert (bubble.home / ".bashrc").read_text() == "# mine\n"
     assert not (bubble.home / ".profile").exists()
@@ -73,7 +73,7 @@ def test_a_start_up_file_is_not_written_at_the_protect_level(bubble: Box) -> Non
     assert "replaced" in done.text
 
 
-def test_the_home_is_there_and_empty_for_a_command_that_only_reads(every_bubble: Box) -> None:
+def test_home_of_a_read_only_command_exists_and_is_empty(every_bubble: Box) -> None:
     elsewhere = SandboxScope(every_bubble.outside, home=every_bubble.home, search_path=every_bubble.search_path)
     session = SessionSandbox("auto", elsewhere, lambda: every_bubble.session.sandbox)
     launch = session.launch("read-only", ["/bin/ls", "-A", str(every_bubble.home)])
@@ -91,7 +91,7 @@ def test_temporary_files_are_private_to_a_command(every_bubble: Box) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WORKING if name.startswith("bubblewrap")])
-def test_a_workspace_below_a_private_folder_is_seen_masked_and_reached_by_its_link(name: str, tmp_path: Path) -> None:
+def test_workspace_below_a_private_folder_is_masked_and_reached_by_its_link(name: str, tmp_path: Path) -> None:
     box = Box(WORKING[name], tmp_path)
     (tmp_path / "link").symlink_to(box.work)
     behind = SandboxScope(tmp_path / "link", (), box.scratch, box.home, (), box.search_path)
@@ -109,7 +109,7 @@ def test_a_workspace_below_a_private_folder_is_seen_masked_and_reached_by_its_li
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_an_older_landlock_refuses_signals_instead_of_scoping_them(
+def test_older_landlock_refuses_signals_instead_of_scoping_them(
     version: int, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "landlock" not in WORKING:

@@ -1,4 +1,4 @@
-"""What runs or steers later stays as it is, whatever a command does to it, to its folders and to its links."""
+"""Files that run or configure programs later cannot be changed by a command, also not through folders and links."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def full(bubble: Box) -> Box:
 
 
 def steering(box: Box) -> dict[str, str]:
-    """Return the content of what steers in the workspace, by its path there."""
+    """Return the content of the protected files of the workspace, by path."""
     found = {}
     names = ("AGENTS.md", "packages/a/Claude.MD", ".envrc", ".github/workflows/ci.yml", "CLAUDE.md", ".vscode")
     for name in (*names, ".vscode/settings.json", ".git/config", "other-name.txt", "rules.md"):
@@ -71,14 +71,14 @@ EVIL = {
 
 
 @pytest.mark.parametrize("way", EVIL)
-def test_what_steers_stays_as_it_is_in_a_writable_workspace(full: Box, way: str) -> None:
+def test_protected_files_stay_unchanged_in_a_writable_workspace(full: Box, way: str) -> None:
     before = steering(full)
     full.run("workspace", EVIL[way])
     assert steering(full) == before
 
 
 @pytest.mark.parametrize("way", EVIL)
-def test_git_stays_as_it_is_at_the_protect_level(full: Box, way: str) -> None:
+def test_git_files_stay_unchanged_at_the_protect_level(full: Box, way: str) -> None:
     before = {name: text for name, text in steering(full).items() if name in (".git/config", "hooks")}
     full.run("protect", EVIL[way])
     after = {name: text for name, text in steering_of_git(full).items() if name in before}
@@ -104,7 +104,7 @@ NEW = {
 
 
 @pytest.mark.parametrize("name", NEW)
-def test_what_appears_under_a_protected_name_is_put_back_and_reported(bubble: Box, name: str) -> None:
+def test_new_file_with_a_protected_name_is_removed_and_reported(bubble: Box, name: str) -> None:
     done = bubble.run("workspace", NEW[name])
     assert not os.path.lexists(bubble.work / name)
     top = name if "/" not in name or not name.startswith(".") else name.split("/")[0]
@@ -116,7 +116,7 @@ def test_what_appears_under_a_protected_name_is_put_back_and_reported(bubble: Bo
     )
 
 
-def test_a_replaced_link_is_restored_and_the_new_version_is_kept(full: Box) -> None:
+def test_replaced_link_is_restored_and_the_new_version_kept(full: Box) -> None:
     done = full.run("workspace", "rm CLAUDE.md; echo evil > CLAUDE.md")
     assert (full.work / "CLAUDE.md").readlink() == Path("rules.md")
     (kept,) = (full.scratch / "replaced").iterdir()
@@ -131,7 +131,7 @@ def test_names_in_dependency_folders_are_not_watched(bubble: Box) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_daily_work_with_git_goes_on(full: Box, level: Level) -> None:
+def test_daily_git_commands_work(full: Box, level: Level) -> None:
     done = full.run(
         level,
         "set -e; git add -A; git commit -qm one; git checkout -qb topic; echo x > file.txt; git commit -qam two;"
@@ -142,7 +142,7 @@ def test_daily_work_with_git_goes_on(full: Box, level: Level) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_new_repository_stays_if_its_configuration_can_run_nothing(full: Box, level: Level) -> None:
+def test_new_repository_is_kept_if_its_configuration_runs_nothing(full: Box, level: Level) -> None:
     done = full.run(level, "git init -q fresh && git clone -q . copied && git -C copied log --oneline; true")
     assert (full.work / "fresh/.git/config").exists()
     assert (full.work / "copied/.git/config").exists()
@@ -165,7 +165,7 @@ def test_a_new_repository_stays_if_its_configuration_can_run_nothing(full: Box, 
         "printf '../../evil\\n' > fresh/.git/commondir",
     ],
 )
-def test_a_new_repository_that_could_run_something_is_put_back(bubble: Box, level: Level, evil: str) -> None:
+def test_new_repository_that_could_run_a_program_is_removed(bubble: Box, level: Level, evil: str) -> None:
     done = bubble.run(level, f"git init -q fresh; {evil}")
     assert "is a protected name" in done.text
     left = [path for path in (bubble.work / "fresh").rglob("*") if path.is_file() and path.parent.name != "hooks"]
@@ -194,7 +194,7 @@ HOME = {
 
 
 @pytest.mark.parametrize("way", HOME)
-def test_the_home_keeps_its_protected_files_at_the_protect_level(bubble: Box, way: str) -> None:
+def test_protected_files_of_the_home_stay_unchanged_at_the_protect_level(bubble: Box, way: str) -> None:
     state = bubble.home / ".local/state/qcode"
     state.mkdir(parents=True)
     (state / "trust.json").write_text("kept\n")
@@ -211,7 +211,7 @@ def test_the_home_keeps_its_protected_files_at_the_protect_level(bubble: Box, wa
     assert protected() == before
 
 
-def test_everything_else_is_as_on_the_host_at_the_protect_level(bubble: Box) -> None:
+def test_other_files_are_as_on_the_host_at_the_protect_level(bubble: Box) -> None:
     done = bubble.run(
         "protect",
         "set -e; echo x > ~/made; echo x > ../../outside/made; echo x > file.txt; cat ~/notes.txt;"
@@ -222,7 +222,7 @@ def test_everything_else_is_as_on_the_host_at_the_protect_level(bubble: Box) -> 
     assert "CANARY-notes" in done.text
 
 
-def test_a_background_job_is_checked_when_the_next_command_starts(bubble: Box) -> None:
+def test_background_job_is_checked_when_the_next_command_starts(bubble: Box) -> None:
     async def run() -> None:
         job = asyncio.ensure_future(
             run_program(
@@ -245,14 +245,14 @@ def test_a_background_job_is_checked_when_the_next_command_starts(bubble: Box) -
     assert ".claude is a protected name" in line
 
 
-def test_a_launch_that_is_never_started_watches_nothing(bubble: Box) -> None:
+def test_launch_that_never_starts_watches_nothing(bubble: Box) -> None:
     bubble.launch("workspace", "true")
     (bubble.work / "AGENTS.md").write_text("mine\n")
     assert "protected" not in bubble.run("workspace", "true").text
     assert (bubble.work / "AGENTS.md").exists()
 
 
-def test_a_change_that_the_user_approved_meanwhile_stays(bubble: Box) -> None:
+def test_change_approved_meanwhile_is_kept(bubble: Box) -> None:
     launch = begun(bubble)
     with bubble.session.approved([str(bubble.work / "AGENTS.md")]):
         (bubble.work / "AGENTS.md").write_text("approved\n")
@@ -271,7 +271,7 @@ def begun(box: Box) -> Launch:
     return launch
 
 
-def test_what_a_command_makes_of_an_approved_file_is_put_back(bubble: Box) -> None:
+def test_change_by_a_command_to_an_approved_file_is_reverted(bubble: Box) -> None:
     launch = begun(bubble)
     with bubble.session.approved([str(bubble.work / "AGENTS.md")]):
         (bubble.work / "AGENTS.md").write_text("approved\n")

@@ -1,4 +1,4 @@
-"""The filters of the sandbox: numbers as the kernel's headers have them, and what the kernel makes of the programs."""
+"""The filters of the sandbox: numbers as in the kernel's headers, and the effect of the programs in the kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tables() -> dict[str, tuple[int | None, int | None]]:
 
 
 @pytest.mark.parametrize("column", HEADERS)
-def test_numbers_of_system_calls_are_those_of_the_kernel(column: int) -> None:
+def test_system_call_numbers_are_those_of_the_kernel(column: int) -> None:
     if not HEADERS[column].exists():
         pytest.skip(f"{HEADERS[column]} is missing")
     text = HEADERS[column].read_text()
@@ -47,7 +47,7 @@ def test_numbers_of_system_calls_are_those_of_the_kernel(column: int) -> None:
 
 
 def verdict(program: bytes, architecture: int, number: int, *arguments: int) -> int:
-    """Return what a filter answers, by running its instructions as bpf(4) describes them."""
+    """Return the answer of a filter, by running its instructions as bpf(4) describes them."""
     data = struct.pack("=IIQ6Q", number, architecture, 0, *[*arguments, 0, 0, 0, 0, 0, 0][:6])
     rows = list(struct.iter_unpack("=HBBI", program))
     at, loaded = 0, 0
@@ -71,7 +71,7 @@ def on_x86(name: FilterName, number: int, *arguments: int) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_other_sets_of_system_calls_are_refused(name: FilterName) -> None:
+def test_other_system_call_abis_are_refused(name: FilterName) -> None:
     assert verdict(filter_program(name, "x86_64"), I386, 1) == KILL
     assert verdict(filter_program(name, "x86_64"), AARCH64, 1) == KILL
     assert verdict(filter_program(name, "aarch64"), X86_64, 1) == KILL
@@ -88,14 +88,14 @@ def test_ordinary_calls_are_allowed(name: FilterName) -> None:
 
 
 @pytest.mark.parametrize("name", ["read-only", "workspace"])
-def test_sockets_of_the_network_namespace_alone_can_be_made(name: FilterName) -> None:
+def test_only_sockets_of_the_network_namespace_can_be_created(name: FilterName) -> None:
     families = {family for family in range(64) if on_x86(name, 41, family, 1) == ALLOW}
     assert families == {2, 10, 16}
     assert on_x86(name, 41, 1 << 32 | 1, 1) == EPERM  # the kernel ignores the upper half
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pairs_of_sockets_are_of_a_kind_that_stays_connected(name: FilterName) -> None:
+def test_only_connected_unix_socket_pairs_are_allowed(name: FilterName) -> None:
     allowed = {kind for kind in range(16) if on_x86(name, 53, 1, kind) == ALLOW}
     assert allowed == {1, 5}
     assert on_x86(name, 53, 1, 1 | 0o2000000 | 0o4000) == ALLOW
@@ -103,7 +103,7 @@ def test_pairs_of_sockets_are_of_a_kind_that_stays_connected(name: FilterName) -
     assert on_x86(name, 53, 30, 1) == EPERM
 
 
-def test_a_filter_without_namespaces_refuses_sockets_and_changes_without_opening() -> None:
+def test_filter_without_namespaces_refuses_sockets_and_path_changes() -> None:
     for name in ("landlock", "landlock-no-scopes"):
         calls = (41, 90, 91, 92, 132, 188, 235, 268, 280, 29, 68, 64, 240, 101, 310, 425)
         assert {on_x86(name, number, 2) for number in calls} == {EPERM}
@@ -121,14 +121,14 @@ def test_signals_are_refused_only_without_scopes() -> None:
     assert on_x86("landlock-no-scopes", 16, 1, 0x8901) == EPERM  # FIOSETOWN
 
 
-def test_a_debugger_works_in_a_workspace_and_nowhere_else() -> None:
+def test_debugger_works_only_at_the_workspace_level() -> None:
     assert on_x86("workspace", 101) == ALLOW
     assert on_x86("read-only", 101) == EPERM
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_a_filter_is_small_enough_for_one_pipe_and_every_jump_lands_in_it(name: FilterName, machine: str) -> None:
+def test_filter_fits_one_pipe_and_every_jump_is_inside_it(name: FilterName, machine: str) -> None:
     program = filter_program(name, machine)
     assert len(program) <= 4096
     rows = list(struct.iter_unpack("=HBBI", program))
@@ -137,6 +137,6 @@ def test_a_filter_is_small_enough_for_one_pipe_and_every_jump_lands_in_it(name: 
             assert at + 1 + max(if_true, if_false) < len(rows)
 
 
-def test_an_unknown_machine_has_no_filter() -> None:
+def test_unknown_machine_has_no_filter() -> None:
     with pytest.raises(UnknownMachine):
         filter_program("read-only", "sparc64")

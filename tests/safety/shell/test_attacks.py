@@ -58,6 +58,6 @@ def test_attacks_through_the_files_of_a_folder_ask(scratch: Scratch) -> None:
 
 
 @pytest.mark.parametrize("command", HARMLESS)
-def test_the_same_commands_run_on_ordinary_files(scratch: Scratch, command: str) -> None:
+def test_same_commands_run_unasked_on_ordinary_files(scratch: Scratch, command: str) -> None:
     verdict = policy_of(scratch).judge(spec_of("shell"), {"command": command})
     assert verdict.is_allowed, verdict.reason

@@ -1,4 +1,4 @@
-"""Commands of every day in a real folder: reading runs unasked, and what is hidden in it, or put around it, asks."""
+"""Common commands in a real folder: reading runs unasked, and hidden effects inside or around it ask."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def verdict(command: str, root: Path) -> str:
     return judge_shell(command, root, home=HOME).verdict
 
 
-def test_what_people_and_models_run_every_day_runs_unasked(root: Path) -> None:
+def test_common_commands_run_unasked(root: Path) -> None:
     assert [command for command in DAILY if verdict(command, root) != "allow"] == []
 
 
@@ -49,7 +49,7 @@ def test_findings_of_attacks_ask(root: Path) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_is_hostile_asks_whether_the_folder_is_there_or_not(root: Path, tmp_path: Path, is_there: bool) -> None:
+def test_hostile_command_asks_if_the_folder_exists_or_not(root: Path, tmp_path: Path, is_there: bool) -> None:
     folder = root if is_there else Path("/repo")
     (tmp_path / "repo").mkdir()
     assert [command for command in HOSTILE if verdict(command, folder) != "ask"] == []
@@ -64,14 +64,14 @@ AROUND = st.sampled_from(
 PLAIN = [
     command
     for command in HOSTILE
-    # What is odd about the last two are their names, which something in front of them makes plain words.
+    # The last two have odd names, which a prefix turns into plain words.
     if command.isascii() and command.isprintable() and "$x" not in command and not command.startswith(("{", "l{"))
 ]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(PLAIN), st.lists(AROUND, min_size=1, max_size=3))
-def test_nothing_around_a_command_makes_it_more_allowed(root: Path, command: str, around: list[str]) -> None:
+def test_surrounding_syntax_never_makes_a_command_more_allowed(root: Path, command: str, around: list[str]) -> None:
     if command.startswith("cd nested") and {"! {}", "ls | {}", "find . -name q | {}"} & set(around):
         return  # then git does not run in the folder
     for one in around:
@@ -81,14 +81,14 @@ def test_nothing_around_a_command_makes_it_more_allowed(root: Path, command: str
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(DAILY + HOSTILE), min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_a_verdict_does_not_depend_on_what_was_judged_before(root: Path, commands: list[str], random: object) -> None:
+def test_verdict_does_not_depend_on_earlier_verdicts(root: Path, commands: list[str], random: object) -> None:
     first = {command: verdict(command, root) for command in commands}
     assert {command: verdict(command, root) for command in reversed(commands)} == first
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(DAILY + HOSTILE), st.data())
-def test_a_command_with_a_piece_cut_out_has_a_verdict(root: Path, command: str, data: st.DataObject) -> None:
+def test_command_with_a_part_removed_has_a_verdict(root: Path, command: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(command)))
     end = data.draw(st.integers(start, len(command)))
     assert verdict(command[:start] + command[end:], root) in ("allow", "ask")
@@ -106,7 +106,7 @@ def allowed(root: Path, *commands: str) -> list[str]:
     return [command for command in commands if verdict(command, root) == "allow"]
 
 
-def test_git_runs_below_the_workspace_where_there_is_no_other_repository(repo: Path) -> None:
+def test_git_runs_in_subfolders_without_another_repository(repo: Path) -> None:
     assert allowed(repo, "cd src && git log", "cd src; git status", f"cd {repo} && git log") != []
     assert allowed(repo, "cd other && git log") == []
     (repo / "src/HEAD").write_text("ref: x\n")
@@ -116,25 +116,25 @@ def test_git_runs_below_the_workspace_where_there_is_no_other_repository(repo: P
     assert allowed(repo, "cd src && git log") == []
 
 
-def test_a_loop_is_judged_for_each_of_its_words(repo: Path) -> None:
+def test_loop_is_judged_for_each_of_its_words(repo: Path) -> None:
     assert allowed(repo, "for f in x.py src; do ls $f; done") != []
     assert allowed(repo, "for d in src; do (cd $d && ls ..); done") != []
     assert allowed(repo, "for f in x.py .env; do cat $f; done", "for d in src ..; do (cd $d && ls); done") == []
 
 
-def test_the_second_round_of_a_loop_may_find_another_variable(repo: Path) -> None:
+def test_second_iteration_of_a_loop_may_have_another_variable(repo: Path) -> None:
     inner = "cat $g; for g in .env; do :; done"
     assert allowed(repo, f"for g in x.py; do for f in *.py; do {inner}; done; done") == []
     assert allowed(repo, f"for g in x.py; do while read -r f; do {inner}; done < x.py; done") == []
     assert allowed(repo, "for g in x.py; do for f in *.py; do cat $g; done; done") != []
 
 
-def test_the_second_round_of_a_loop_may_be_in_another_folder(repo: Path) -> None:
+def test_second_iteration_of_a_loop_may_be_in_another_folder(repo: Path) -> None:
     assert allowed(repo, "cd src && for f in *.py; do cat ../x.py; cd ..; done") == []
     assert allowed(repo, "cd src && for f in *.py; do cat ../x.py; done") != []
 
 
-def test_rules_hold_inside_loops_and_substitutions(repo: Path) -> None:
+def test_rules_apply_inside_loops_and_substitutions(repo: Path) -> None:
     def judge(command: str, **rules: list[str]) -> str:
         return judge_shell(command, repo, home=HOME, rules=Rules.of(**rules)).verdict
 
@@ -150,7 +150,7 @@ def test_rules_hold_inside_loops_and_substitutions(repo: Path) -> None:
     assert judge('while read -r x; do rm "$x"; done < x.py', deny=["shell(rm x)"]) in ("ask", "deny")
 
 
-def test_a_very_long_loop_is_not_followed(repo: Path) -> None:
+def test_very_long_nested_loop_asks(repo: Path) -> None:
     words = " ".join(str(number) for number in range(90))
     inner = f"for b in {words}; do for c in {words}; do ls $a$b$c; done; done"
     assert allowed(repo, f"for a in {words}; do {inner}; done") == []

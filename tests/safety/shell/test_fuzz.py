@@ -13,7 +13,7 @@ SEED = 11
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(2_000, marks=pytest.mark.broad)])
-def test_allowed_command_only_reads_what_it_may(tmp_path: Path, count: int) -> None:
+def test_allowed_command_reads_only_permitted_files(tmp_path: Path, count: int) -> None:
     require_strace()
     scratch = make_repository(tmp_path / "scratch")
     findings, ran = hunt(scratch, iter(Commands(SEED)), count)

@@ -1,4 +1,4 @@
-"""How commands of git are read: which are understood, what they show, and what a repository changes about that."""
+"""Parsing of git commands: which are understood, which contents they print, and how the repository affects both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from qcode.safety.probes import Repository, Tracked
 from qcode.safety.shell.ast import MARK, Hole, Word
-from qcode.safety.shell.git import GitUse, Kind, read_git, repository_complaint, secrets_complaint, settle
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
 from qcode.safety.shell.table import git_commands
 
 ROOTS = ("/repo", "/real/repo")
@@ -29,7 +29,7 @@ def use_of(command: str, **kinds: Kind) -> GitUse:
     found = read_git(words(command), ROOTS)
     assert isinstance(found, GitUse), found
     on_disk = {name.replace("_", "."): kind for name, kind in kinds.items()}
-    return settle(found, lambda path: on_disk.get(path.rstrip("/"), ""))
+    return classify_operands(found, lambda path: on_disk.get(path.rstrip("/"), ""))
 
 
 def complaint(command: str) -> str:
@@ -355,7 +355,7 @@ def test_option_that_takes_a_commit_reads_the_head_if_it_is_the_last_word() -> N
         ("branch -v", "none"),
     ],
 )
-def test_content_that_a_command_prints_is_told_by_its_options(command: str, content: str) -> None:
+def test_printed_content_follows_from_the_options(command: str, content: str) -> None:
     assert use_of(command).content == content
 
 
@@ -396,7 +396,7 @@ def test_operand_is_a_path_if_there_is_one_and_a_revision_if_not() -> None:
     assert use_of("show HEAD -- a.py b.py", a_py="file").content == "wide-history"
 
 
-def test_pathspec_does_not_limit_what_follows_renames_or_may_be_a_blob() -> None:
+def test_pathspec_does_not_limit_rename_tracking_or_blobs() -> None:
     for command in ("log -p --follow -- a.py", "log -p --full-diff -- a.py", "log -L 1,2:a.py"):
         assert use_of(command, a_py="file").content == "wide-history", command
     for command in ("show abcd1234 -- a.py", "diff abcd1234 a.py", "grep x abcd1234 -- a.py", "diff HEAD:b a.py"):
@@ -500,7 +500,7 @@ def test_repository_that_is_not_clean_asks() -> None:
     assert why_not(use_of("log"), Repository(has_credentials=True)) == ""
 
 
-def test_rows_say_what_they_read_and_name_no_option_twice() -> None:
+def test_rows_declare_their_reads_and_each_option_once() -> None:
     for name, program in git_commands().items():
         assert program.reads in ("nothing", "objects", "work tree", "configuration"), name
         assert not program.options.keys() & program.refused.keys(), name

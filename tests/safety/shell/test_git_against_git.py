@@ -17,7 +17,7 @@ import pytest
 
 from qcode.safety.git_repository import GitConfig
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.git import GitUse, Kind, read_git, settle
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git
 from qcode.safety.shell.table import ProgramSpec
 from tests.safety.shell import git_cases
 from tests.safety.shell.git_cases import Case
@@ -61,7 +61,7 @@ def test_repository_with_traps_is_one_that_the_probe_lets_through(scratch: GitSc
         assert found.has_submodules is (place is nested)
 
 
-def test_sample_of_the_options_does_only_what_the_rows_say(scratch: GitScratch) -> None:
+def test_sample_of_options_stays_within_its_rows(scratch: GitScratch) -> None:
     chance = random.Random(_SEED)
     cases: list[Case] = []
     for program in git_cases.all_commands():
@@ -74,7 +74,7 @@ def test_sample_of_the_options_does_only_what_the_rows_say(scratch: GitScratch) 
 @pytest.mark.broad
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", git_cases.all_commands(), ids=lambda program: program.name)
-def test_every_option_does_only_what_the_row_says_and_succeeds(program: ProgramSpec, scratch: GitScratch) -> None:
+def test_every_option_succeeds_and_stays_within_its_row(program: ProgramSpec, scratch: GitScratch) -> None:
     cases = understood(git_cases.single_cases(program), scratch)
     runs = list(observed(scratch, cases))
     assert [broken for case, use, run in runs for broken in breaches(scratch, case, use, run)] == []
@@ -88,7 +88,7 @@ def test_every_option_does_only_what_the_row_says_and_succeeds(program: ProgramS
 @pytest.mark.broad
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", git_cases.all_commands(), ids=lambda program: program.name)
-def test_pairs_of_options_do_only_what_the_row_says(program: ProgramSpec, scratch: GitScratch) -> None:
+def test_pairs_of_options_stay_within_the_row(program: ProgramSpec, scratch: GitScratch) -> None:
     count = min(_PAIRS, 6 * len(program.options))
     cases = understood(git_cases.pair_cases(program, random.Random(_SEED), count), scratch)
     assert violations(scratch, cases) == []
@@ -142,7 +142,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("command", BREAKING)
-def test_command_that_does_more_is_seen_to_do_so_and_is_not_understood(
+def test_command_that_does_more_is_detected_and_not_understood(
     command: str, scratch: GitScratch, broken: dict[str, list[str]]
 ) -> None:
     assert isinstance(read(scratch, command.split()), str)
@@ -150,7 +150,7 @@ def test_command_that_does_more_is_seen_to_do_so_and_is_not_understood(
 
 
 @pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=[pytest.mark.broad, pytest.mark.timeout(600)])])
-def test_git_takes_the_next_word_for_a_value_exactly_if_the_table_says_so(is_whole: bool, scratch: GitScratch) -> None:
+def test_git_reads_the_next_word_as_a_value_exactly_if_the_table_says_so(is_whole: bool, scratch: GitScratch) -> None:
     options = [(program, name) for program in git_cases.all_commands() for name in sorted(program.options)]
     chosen = options if is_whole else random.Random(_SEED).sample(options, 150)
     wrong = [
@@ -187,7 +187,7 @@ def probe(scratch: GitScratch) -> GitConfig:
 
 def read(scratch: GitScratch, words: Sequence[str]) -> GitUse | str:
     found = read_git(tuple(Word(word) for word in words), (str(scratch.repo),))
-    return found if isinstance(found, str) else settle(found, lambda path: kind_of(scratch.repo / path))
+    return found if isinstance(found, str) else classify_operands(found, lambda path: kind_of(scratch.repo / path))
 
 
 def kind_of(path: Path) -> Kind:
@@ -247,7 +247,7 @@ def may_be_read(path: str, repo: str, use: GitUse, scratch: GitScratch) -> bool:
 
 
 def may_be_shown(canary: str, use: GitUse) -> bool:
-    """Return whether content may be shown by what the words say: it is that of a named file, or of any."""
+    """Return whether the words may print content of a named file, or of any file."""
     if use.content == "wide-history":
         return canary in _COMMITTED or canary in ("topic2.txt", ".env", "new.txt", "build/x.o")
     if use.content == "wide-tracked":

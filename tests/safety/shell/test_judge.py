@@ -1,4 +1,4 @@
-"""The shell judge: nothing harmful runs without asking, and most of what is harmless does."""
+"""The shell judge: nothing harmful runs without asking, and most harmless commands do."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_every_harmless_calibration_row_runs_without_asking() -> None:
     assert [command for command in HARMLESS if _verdict(command) != "allow"] == ["timeout 5 ls -la"]
 
 
-def test_reading_runs_without_asking() -> None:
+def test_read_commands_run_without_asking() -> None:
     assert [command for command in _lines("reading.txt") if _verdict(command) != "allow"] == []
 
 
-def test_everything_not_surely_harmless_asks() -> None:
+def test_command_that_may_do_harm_asks() -> None:
     assert [command for command in _lines("asking.txt") if _verdict(command) == "allow"] == []
 
 
@@ -74,12 +74,12 @@ def test_git_asks_if_a_probe_found_something() -> None:
     assert judge("git log", has_credentials=True) == "allow"
 
 
-def test_a_command_that_bash_does_not_take_asks() -> None:
+def test_command_that_bash_rejects_asks() -> None:
     assert judge_shell("ls", REPO, replace(CLEAN, syntax=lambda _: "broken"), home=HOME).reason == "broken"
     assert judge_shell("ls", REPO, Probes(), home=HOME).verdict == "ask"
 
 
-def test_a_folder_that_is_entered_decides_what_a_path_is(repo: Path) -> None:
+def test_cd_changes_how_paths_are_judged(repo: Path) -> None:
     (repo / "src/.env").write_text("KEY=1\n")
     (repo / "out").symlink_to(repo.parent)
     assert judge_shell("cd src && cat app.py", repo).verdict == "allow"
@@ -95,7 +95,7 @@ def test_a_folder_that_is_entered_decides_what_a_path_is(repo: Path) -> None:
         assert judge_shell(command, repo).verdict == "ask", command
 
 
-def test_a_shim_runs_unless_a_file_of_the_project_chooses_what_it_is(repo: Path, tmp_path: Path) -> None:
+def test_shim_runs_unless_a_project_file_selects_its_program(repo: Path, tmp_path: Path) -> None:
     shims = tmp_path / "shims"
     shims.mkdir()
     (shims / "python3").write_text("#!/bin/sh\n")
@@ -121,7 +121,7 @@ def test_links_below_a_searched_folder_do_not_matter(repo: Path, tmp_path: Path)
     assert judge_shell("cat src/out", repo, home=tmp_path / "home").verdict == "ask"
 
 
-def test_wildcards_are_judged_by_what_they_match(repo: Path, tmp_path: Path) -> None:
+def test_wildcards_are_judged_by_their_matches(repo: Path, tmp_path: Path) -> None:
     def judge(command: str) -> str:
         return judge_shell(command, repo, home=tmp_path / "home").verdict
 
@@ -131,7 +131,7 @@ def test_wildcards_are_judged_by_what_they_match(repo: Path, tmp_path: Path) -> 
     assert judge("cat src/*.py") == "allow"
 
 
-def test_a_program_of_the_workspace_asks(repo: Path) -> None:
+def test_program_of_the_workspace_asks(repo: Path) -> None:
     own = repo / "bin"
     own.mkdir()
     (own / "ls").write_text("#!/bin/sh\n")
@@ -179,7 +179,7 @@ def test_quotes_and_blanks_never_make_a_command_more_allowed(words: list[str], d
 
 
 @given(st.lists(st.sampled_from(["ls", "rm x", "cat .env", "pwd", "sort -o a b"]), min_size=2, max_size=4), st.data())
-def test_a_list_is_never_more_allowed_than_its_parts(parts: list[str], data: st.DataObject) -> None:
+def test_list_is_never_more_allowed_than_its_parts(parts: list[str], data: st.DataObject) -> None:
     operators = [data.draw(st.sampled_from([" | ", " && ", " || ", "; ", "\n"])) for _ in parts[1:]]
     command = parts[0] + "".join(operator + part for operator, part in zip(operators, parts[1:], strict=True))
     is_allowed = all(_verdict(part) == "allow" for part in parts)
@@ -192,7 +192,7 @@ AWK_PIECES = st.sampled_from([*AWK_WORDS.split(), " "])
 
 @pytest.mark.skipif(shutil.which("gawk") is None, reason="the sandbox that the answer is compared with is gawk's")
 @given(st.lists(AWK_PIECES, max_size=14).map("".join))
-def test_an_accepted_awk_program_neither_runs_nor_writes(program: str) -> None:
+def test_accepted_awk_program_neither_runs_nor_writes(program: str) -> None:
     """gawk itself says so: in its sandbox, system, getline, pipes and redirections are errors."""
     if not languages.is_reading_awk(program):
         return
@@ -209,7 +209,7 @@ SED_PIECES = st.sampled_from(
 
 
 @given(st.lists(SED_PIECES, max_size=12).map("".join))
-def test_an_accepted_sed_script_neither_runs_nor_writes(script: str) -> None:
+def test_accepted_sed_script_neither_runs_nor_writes(script: str) -> None:
     """GNU sed itself says so: in its sandbox, e, r and w are errors."""
     if not languages.is_reading_sed(script):
         return

@@ -1,4 +1,4 @@
-"""What the judge allows depends on the sandbox behind it: one that masks files, one that cannot, and none."""
+"""The judge allows more with a stronger sandbox: one that masks files, one that cannot, and none."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_search_asks_if_a_secret_is_in_reach_and_cannot_be_masked(repo: Path, co
 
 
 @pytest.mark.parametrize("command", [command for command in BEYOND_CORE if not command.startswith("for")])
-def test_a_part_that_needs_the_sandbox_asks_beside_what_a_rule_allows(repo: Path, command: str) -> None:
-    """What a rule allows runs outside the sandbox, and the rest of the command with it."""
+def test_part_that_needs_the_sandbox_asks_beside_a_part_allowed_by_a_rule(repo: Path, command: str) -> None:
+    """A part that a rule allows runs outside the sandbox, and the rest of the command with it."""
     rules = Rules.of(allow=["shell(make)"])
     assert judge_shell(command, repo, rules=rules).confinement == "read-only"
     for whole in (f"make; {command}", f"make && {command}", f"{command} | make"):
@@ -85,7 +85,7 @@ def test_a_part_that_needs_the_sandbox_asks_beside_what_a_rule_allows(repo: Path
 
 
 @pytest.mark.parametrize("command", [*CORE, "for name in app.py; do cat $name; done"])
-def test_the_core_runs_beside_what_a_rule_allows(repo: Path, command: str) -> None:
+def test_core_commands_run_beside_a_part_allowed_by_a_rule(repo: Path, command: str) -> None:
     rules = Rules.of(allow=["shell(make)"])
     verdict = judge_shell(f"make; {command}", repo, rules=rules)
     assert (verdict.verdict, verdict.confinement) == ("allow", None)
@@ -147,7 +147,7 @@ def test_git_that_prints_no_content_runs_although_a_secret_is_tracked(repo: Path
     assert judge_shell(command, repo, replace(CLEAN, repository=lambda: found)).is_allowed
 
 
-def test_nothing_in_a_call_lifts_the_sandbox(repo: Path) -> None:
+def test_no_argument_of_a_call_lifts_the_sandbox(repo: Path) -> None:
     policy = policy_for(repo)
     for more in ({"unconfined": True}, {"unconfined": True, "background": True}):
         assert policy.judge(spec_of("shell"), {"command": "cat app.py", **more}).verdict == "ask"
@@ -184,7 +184,7 @@ def test_wildcard_of_an_allow_rule_covers_no_option_that_writes_or_runs(
     assert [command for command in not_covered if verdicts[command].is_allowed] == []
 
 
-def test_probes_that_looked_at_nothing_allow_nothing(repo: Path) -> None:
+def test_probes_without_data_allow_nothing(repo: Path) -> None:
     assert [command for command in (*CORE, *BEYOND_CORE) if judge_shell(command, repo, Probes()).is_allowed] == []
 
 
@@ -196,7 +196,7 @@ def test_probes_that_looked_at_nothing_allow_nothing(repo: Path) -> None:
         "tee ~/.config/fish/config.fish", "cp x ~/.config/autostart/y.desktop", "cp x ~/.Cargo/bin/y",
     ],
 )  # fmt: skip
-def test_bypass_without_a_sandbox_refuses_what_may_become_a_protected_name(repo: Path, command: str) -> None:
+def test_bypass_without_a_sandbox_refuses_words_that_may_become_a_protected_name(repo: Path, command: str) -> None:
     verdict = judge_shell(command, repo, NO_SANDBOX, mode="bypass")
     assert (verdict.verdict, verdict.rule) == ("deny", "path:protected")
 
@@ -208,11 +208,11 @@ def test_bypass_without_a_sandbox_refuses_what_may_become_a_protected_name(repo:
         "rm -rf .*cache", "npm run build -- ./$x", "touch .gitignore", "tee src/.env.${stage}",
     ],
 )  # fmt: skip
-def test_bypass_without_a_sandbox_runs_what_names_nothing_protected(repo: Path, command: str) -> None:
+def test_bypass_without_a_sandbox_runs_commands_without_protected_names(repo: Path, command: str) -> None:
     assert judge_shell(command, repo, NO_SANDBOX, mode="bypass").is_allowed
 
 
-def test_wildcard_covers_a_name_of_several_bytes_as_bash_does_without_a_locale(repo: Path) -> None:
+def test_wildcard_matches_multibyte_names_as_bash_does_without_a_locale(repo: Path) -> None:
     (repo / ".env").write_text("SECRET=x")
     (repo / "src/\u00e9").symlink_to("../.env")
     seen = subprocess.run(["bash", "-c", "cat src/??"], cwd=repo, env={"LC_ALL": "C"}, capture_output=True, check=True)

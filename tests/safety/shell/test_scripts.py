@@ -1,4 +1,4 @@
-"""Whole scripts: what bash runs is among what was read, whatever way it is put together."""
+"""Whole scripts: bash runs only commands that the parser found, in any combination of syntax."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TEXTS = SCRIPTS.map(" ".join) | SCRIPTS.map("".join) | HOLES.map(" ".join) | HOL
 
 
 def _program(folder: Path, name: str) -> None:
-    """Two may run at once, so that each writes its line in one piece. What it prints would be a command again."""
+    """Write a program that logs its arguments in one write, since two may run at once. It prints another command."""
     (folder / name).write_text(
         f'#!{BASH}\nprintf -v line "%s\\037" {name} "$@"\nprintf "%s\\036" "$line" >> "$LOG"\necho "b; a -y" "*"\n'
     )
@@ -50,7 +50,7 @@ def _program(folder: Path, name: str) -> None:
 
 
 def _pattern(word: Word) -> str:
-    """Return what the program may get for a word: any text where it is not known, any words where it may be several."""
+    """Return a pattern for the arguments of a word: any text for unknown parts, any words if it may be several."""
     if word.may_be_several:
         return r"(?:[^\x1f]*\x1f)*"
     fixed = (re.escape(piece) for piece in word.text.split(MARK)) if word.unknown else [re.escape(word.text)]
@@ -59,7 +59,7 @@ def _pattern(word: Word) -> str:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXTS)
-def test_bash_runs_nothing_that_was_not_read(tmp_path: Path, text: str) -> None:
+def test_bash_runs_only_the_commands_that_were_parsed(tmp_path: Path, text: str) -> None:
     """Run scripts over two programs that write down how they were called."""
     try:
         parts = read_flow(text, "/").parts
@@ -94,7 +94,7 @@ def test_bash_runs_nothing_that_was_not_read(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "piece", ["(", "{ ", "! ", "[ ", "$(", "<<A ", "a|", "a;", "a&&", "'", '"', "`", "if ", "((a", "<", "${"]
 )
-def test_a_very_long_or_deep_command_is_refused_or_read_without_a_crash(piece: str) -> None:
+def test_very_long_or_deep_command_is_refused_or_read_without_a_crash(piece: str) -> None:
     text = (piece * 2_000)[:1_999]
     try:
         assert read_flow(text, "/").parts

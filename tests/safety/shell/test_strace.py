@@ -1,4 +1,4 @@
-"""The strace harness tells what programs did, so that a proof by it can fail."""
+"""The strace harness reports the effects of programs, so that a proof by it can fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def programs(found: Run) -> list[str]:
     return [Path(one).name for one in found.executed]
 
 
-def test_file_that_was_read_is_known_with_what_its_link_leads_to(scratch: Scratch) -> None:
+def test_read_file_is_reported_with_its_link_target(scratch: Scratch) -> None:
     (found,) = observe([["cat", "src/link_key", "./data.txt"]], scratch.workspace, scratch.env)
     assert found.code == 0
     assert b"a private key" in found.output
@@ -39,14 +39,14 @@ def test_file_that_was_read_is_known_with_what_its_link_leads_to(scratch: Scratc
     assert programs(found) == ["cat"]
 
 
-def test_file_name_with_any_character_is_known(scratch: Scratch) -> None:
+def test_file_name_with_any_character_is_reported(scratch: Scratch) -> None:
     name = 'a "b" <c>\\d\n, e\u00e9) = 3'
     (scratch.workspace / name).write_text("x")
     (found,) = observe([["cat", name]], scratch.workspace, scratch.env)
     assert names(scratch, found.read) == {f"workspace/{name}"}
 
 
-def test_folder_that_was_changed_counts_for_the_paths_after_it(scratch: Scratch) -> None:
+def test_chdir_applies_to_later_paths(scratch: Scratch) -> None:
     found = run(scratch, "cd src; cd deep; cat inner.py; exec ls ../../docs")
     assert names(scratch, found.read) == {"workspace/src/deep/inner.py"}
     assert f"{scratch.workspace}/docs" in found.listed
@@ -71,17 +71,17 @@ def test_folder_that_was_changed_counts_for_the_paths_after_it(scratch: Scratch)
         ("kill -0 $$", "kill("),
     ],
 )
-def test_change_is_told_whether_it_succeeds_or_not(scratch: Scratch, command: str, change: str) -> None:
+def test_change_is_reported_if_it_succeeds_or_fails(scratch: Scratch, command: str, change: str) -> None:
     found = run(scratch, command)
     assert [one for one in found.changed if one.startswith(change.format(scratch.workspace))], found.changed
 
 
-def test_connection_is_told(scratch: Scratch) -> None:
+def test_connection_is_reported(scratch: Scratch) -> None:
     found = run(scratch, "exec 3<>/dev/udp/127.0.0.1/9")
     assert [one for one in found.connected if "127.0.0.1" in one]
 
 
-def test_program_that_a_child_of_a_child_starts_is_told(scratch: Scratch) -> None:
+def test_program_started_by_a_grandchild_is_reported(scratch: Scratch) -> None:
     found = run(scratch, f"( ( {scratch.outside}/bin/evil; true ) & wait )")
     assert {"evil", "touch"} <= {*programs(found)}
     assert [one for one in found.changed if "pwned" in one]

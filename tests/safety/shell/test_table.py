@@ -166,7 +166,7 @@ def test_unknown_word_is_an_operand_if_it_cannot_be_an_option() -> None:
     assert read(SORT, Word("*.py", has_glob=True)).by_role("read") == (Word("*.py", has_glob=True),)
 
 
-def test_next_word_is_no_value_if_it_could_be_several() -> None:
+def test_next_word_is_not_a_value_if_it_could_be_several() -> None:
     assert complaint(SORT, "-k", Word("*", has_glob=True))
     assert complaint(SORT, "--key", Word(MARK, unknown="words"))
     assert read(SORT, "-k", Word(MARK, unknown="text")).options[0][1] == Word(MARK, unknown="text")
@@ -180,7 +180,7 @@ def test_wildcard_in_an_attached_value_counts_only_if_the_value_is_a_file() -> N
     assert complaint(SORT, Word("--check=*", has_glob=True))
 
 
-def test_value_of_a_path_role_is_read_but_is_no_operand() -> None:
+def test_value_of_a_path_role_is_read_but_is_not_an_operand() -> None:
     found = read(SORT, "--like", "other", "f")
     assert operands(found) == ["f"]
     assert [word.text for word in found.by_role("read")] == ["other", "f"]

@@ -28,8 +28,8 @@ def _words(command: str) -> list[list[str]]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SHELL_TEXT)
-def test_words_are_those_that_bash_sees(tmp_path: Path, text: str) -> None:
-    """Print the words through bash in an empty folder and compare them with what was read."""
+def test_words_are_those_that_bash_gets(tmp_path: Path, text: str) -> None:
+    """Print the words through bash in an empty folder and compare them with the parsed ones."""
     try:
         commands = parse(f"printf '%s\\0' {text}")
     except NotPlain:
@@ -72,7 +72,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ('a "(b|c$)$" "$|x"', [["a", "(b|c$)$", "$|x"]]),
     ],
 )
-def test_plain_commands(command: str, words: list[list[str]]) -> None:
+def test_plain_commands_are_parsed(command: str, words: list[list[str]]) -> None:
     assert _words(command) == words
 
 
@@ -88,6 +88,6 @@ def test_plain_commands(command: str, words: list[list[str]]) -> None:
         "a '*'*", "a ;& b", "a\n| b", "x" * 30_000,
     ],
 )  # fmt: skip
-def test_everything_else_is_refused(command: str) -> None:
+def test_other_syntax_is_refused(command: str) -> None:
     with pytest.raises(NotPlain):
         parse(command)
