@@ -385,10 +385,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         mark.update("!" if event.kind == "shell" else "›")
         mark.set_class(event.kind == "shell", "-shell")
 
-    @on(Prompt.ModeChanged)
-    def _show_vim_mode(self, event: Prompt.ModeChanged) -> None:
-        self.parts.status.change(vim=event.shown)
-
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
         """Return the last queued prompt to the prompt; with an empty queue, recall the history."""

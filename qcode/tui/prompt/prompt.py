@@ -56,7 +56,10 @@ class Sources:
 
 
 class Prompt(EditingArea):
-    """A text area that sends. Sending clears the text; `put_back` restores a text that was rejected."""
+    """A text area that sends. Sending clears the text; `put_back` restores a text that was rejected.
+
+    `show_vim` gets the mode of vim with the keys of an unfinished command, or an empty text without vim mode.
+    """
 
     @dataclass
     class Submitted(Message):
@@ -75,21 +78,22 @@ class Prompt(EditingArea):
 
         kind: Kind
 
-    @dataclass
-    class ModeChanged(Message):
-        """Vim is in another mode; `shown` names it with the keys of an unfinished command, empty without vim mode."""
-
-        shown: str
-
     class TakeBack(Message):
         """The user pressed Up in an empty prompt, to take back a queued prompt or recall an older one."""
 
     def __init__(
-        self, menu: SlashMenu, search: HistorySearch, history: PromptHistory, *, id: str | None = None
+        self,
+        menu: SlashMenu,
+        search: HistorySearch,
+        history: PromptHistory,
+        show_vim: Callable[[str], None],
+        *,
+        id: str | None = None,
     ) -> None:
         self.pastes = Pastes()
         self.images = Images()
         self._vim: VimKeys | None = None
+        self._show_vim = show_vim
         super().__init__(
             self.pastes.labels, self.images.labels, placeholder="Ask · / commands · @ files · ? keys", id=id
         )
@@ -163,7 +167,7 @@ class Prompt(EditingArea):
         if not is_on:
             self._vim = None
             self.notify_style_update()
-            self.post_message(self.ModeChanged(""))
+            self._show_vim("")
             return
         from qcode.tui.prompt.vim.keys import VimKeys
 
@@ -171,11 +175,8 @@ class Prompt(EditingArea):
             self,
             (self.pastes.labels, self.images.labels),
             lambda is_older: self.walk_back() if is_older else self.walk_newer(),
-            self._show_mode,
+            self._show_vim,
         )
-
-    def _show_mode(self, shown: str) -> None:
-        self.post_message(self.ModeChanged(shown))
 
     @property
     def has_vim(self) -> bool:
