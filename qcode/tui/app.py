@@ -245,7 +245,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
         parts.prompt.use(self._sources(finder))
-        parts.prompt.use_vim(self.context.settings.ui.vim)
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._in_app)

@@ -137,6 +137,7 @@ class AppView:
         self._session_id = agent.conversation.session_id
         self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
+        widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
         self._external = ExternalInput(app, widgets.prompt, attachments, say=self.say, hint=self.hint, lend=lend)
 
