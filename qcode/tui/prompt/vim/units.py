@@ -1,8 +1,8 @@
 """Graphemes and labels as single characters, so that vim's grammar, which counts characters, takes them whole.
 
 An accent with its letter, an emoji of several code points and a label such as `[Image #1 a.png]` each become one
-private character, from a block that says of which class it is. Characters that stand for themselves are the rule: most
-texts are returned as they are.
+private character, from a block that says of which class it is. Most texts are returned unchanged. Apart from `keys`,
+because it is pure: tests need no text area.
 """
 
 from __future__ import annotations
