@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from qcode.agent.settings import SettingsService
     from qcode.agent.telemetry import DebugLog
     from qcode.config.definitions import CustomCommands
+    from qcode.tools.buffers import BufferSource
     from qcode.tools.web_search import SearchService, WebSearch
 
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -194,6 +195,12 @@ class Agent:
         """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""
         self.toolbox.workspace.has_file_texts = True
 
+    def use_buffers(self, source: BufferSource) -> None:
+        """Let the tools see the unsaved texts of an editor, and change them there."""
+        from qcode.tools.buffers import Buffers
+
+        self.toolbox.workspace.buffers = Buffers(source)
+
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""
         self.provider.warm_up()
@@ -292,14 +299,16 @@ class Agent:
         context = self.context
         files = tuple(map(Path, context.options.mcp_config))
         in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
-        if not (context.settings.mcp_servers or files or in_project):
+        if not (context.settings.mcp_servers or files or in_project or context.client_servers):
             return None
         from qcode.agent.mcp.identity import ServerContext
         from qcode.agent.mcp.pins import Pins
         from qcode.agent.mcp.servers import Servers
         from qcode.agent.mcp.spec import header_values, named_servers
 
-        named = named_servers(context.settings, files, context.root, is_trusted=context.is_trusted)
+        named = named_servers(
+            context.settings, files, context.root, is_trusted=context.is_trusted, of_client=context.client_servers
+        )
         if not named.specs and not named.complaints:
             return None
         self._secrets.update(value for value in header_values(named.specs, context.env) if value)

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.config.load import flag_layer, load
 from qcode.config.paths import ConfigPaths
-from qcode.config.settings import Settings
+from qcode.config.settings import McpServer, Settings
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import Effort
@@ -194,6 +194,8 @@ class RunContext:
     added: tuple[Path, ...] = ()
     """The further folders that the tools may work in."""
     schema: AnswerSchema | None = None
+    client_servers: Mapping[str, McpServer] = field(default_factory=dict)
+    """Tool servers that the program names itself, such as an editor. Their texts are used as they are."""
 
     @property
     def user_folder(self) -> Path | None:
