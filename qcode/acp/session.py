@@ -213,14 +213,14 @@ class EditorSession:
         if servers is None:
             return
         servers.start(lambda: None)
-        await self.agent.toolbox.settle()
+        await self.agent.toolbox.wait_for_servers()
         for approval in servers.approvals():
             decision = await self._ask_about(approval)
             if decision is None or isinstance(decision, approvals.CancelTurn):
                 self._cancel(prompt)
                 return
             servers.answer(approval.id, decision)
-        await self.agent.toolbox.settle()
+        await self.agent.toolbox.wait_for_servers()
 
     async def _ask_about(self, approval: ServerApproval) -> Decision | approvals.CancelTurn | None:
         """Return the decision about a tool server; None if the prompt was cancelled meanwhile."""

@@ -34,7 +34,7 @@ class BufferSource(Protocol):
 
 
 class _File:
-    """What is known of a file: its last content on disk, and texts that are not newer than it."""
+    """The last known content of a file on disk, and texts that are not newer than it."""
 
     def __init__(self) -> None:
         self.disk = b""

@@ -299,7 +299,7 @@ def test_command_that_is_too_long_to_show_is_denied_unasked() -> None:
 
     decision = asyncio.run(approvals.ask(approval, Card("1", "c", "shell"), "s", "/w", client, has_forms=False))
     assert isinstance(decision, Deny)
-    assert "500,000 characters" in decision.reason
+    assert "500,000 characters" in decision.message
 
 
 def test_large_change_is_shown_by_hunks_or_in_part_and_says_so() -> None:
