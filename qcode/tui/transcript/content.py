@@ -88,13 +88,14 @@ class Content:
         self._add(Attached("\n".join(lines), ink("dim"), "+ "), gap=0)
 
     def add_notice(self, level: Level, text: str) -> None:
-        """Add a notice; the same one again is counted on the last. One about a prompt is directly below it."""
+        """Add a notice; the same one again is counted on the last. A warning after a prompt is directly below it."""
         last = self.entries[-1] if self.entries else None
         if isinstance(last, NoticeEntry) and last.repeats(level, text):
             self.arrivals += 1
             self._touch(last)
         else:
-            self._add(NoticeEntry(level, text, _NOTICE_MARKS[level]), gap=0 if isinstance(last, _PROMPT) else 1)
+            is_about_prompt = level == "warning" and isinstance(last, _PROMPT)
+            self._add(NoticeEntry(level, text, _NOTICE_MARKS[level]), gap=0 if is_about_prompt else 1)
 
     def append_text(self, text: str) -> None:
         if not text:
