@@ -326,7 +326,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 def _read_file(name: str, path: Path, root: Path) -> TrustedFile:
     data = _read(name, path)
     if data is None:
-        return TrustedFile("unreadable", "[cannot be read]")
+        return TrustedFile("unreadable", "[unreadable]")
     if name == SETTINGS:
         data = _settings(data)
     import hashlib  # loads OpenSSL, which a folder without files to pin does not need

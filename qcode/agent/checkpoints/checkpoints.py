@@ -104,7 +104,7 @@ class Checkpoints:
     async def _work(self, work: Callable[[], _T]) -> _T:
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
-        await self.settle()
+        await self.wait_until_recorded()
         from qcode.agent.checkpoints.rewind import NothingToDo
 
         try:
@@ -131,7 +131,7 @@ class Checkpoints:
             work.close()  # it has not begun if the call was cancelled during the first comparison
         return _with_count(outcome, changed)
 
-    async def settle(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Wait until the changes of an interrupted command are recorded."""
         if self._comparing is not None:
             await asyncio.wait([self._comparing])

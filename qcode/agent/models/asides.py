@@ -1,6 +1,6 @@
 """Asides: questions to the model about the conversation as it is, answered beside it and kept out of it.
 
-An aside is a turn of its own with the same model, system prompt and history, without calls, compaction or fallback. Its
+An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
 replies are recovered as any other. Nothing of it is stored; its usage is counted with that of the turns. This loads
 apart from the agent, with the first aside.
 """
@@ -97,8 +97,9 @@ class Asides:
         )
 
     def _budget(self) -> Decimal | None:
-        """Return the money that is left of the limit of one prompt."""
-        budget, running = self._max_budget_usd, self._conversation.turn
+        """Return the money limit of one prompt, or what is left of that of the running turn."""
+        running = self._conversation.turn
+        budget = self._max_budget_usd if running is None else running.settings.max_budget_usd
         if budget is None or running is None:
             return budget
         left = budget - running.tally.ledger.spent
