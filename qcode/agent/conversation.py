@@ -232,7 +232,7 @@ class Conversation:
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
         self._last_turn = turn
-        self._turn = turn
+        self.turn = turn
         self._driver = Driver(turn, self.client.logged, self, writer=None if writer is None else writer.logged)
         await self._checkpoints.wait_until_recorded()
         self._waiting.complaints += self._clients.problems
