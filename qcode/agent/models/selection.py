@@ -36,7 +36,8 @@ class Selection:
     """A selected model. `name` is `provider/model`, `model` its name at the host; `note` says why it was chosen.
 
     `is_last_resort`: it was chosen only because nothing was configured or found. `provider` is given by a program that
-    brings its own, or plays a recording back (`is_replay`, and nothing is learned about the host); otherwise one is connected by `spec`.
+    brings its own, or plays a recording back; otherwise one is connected by `spec`. `is_replay`: nothing is learned
+    about the host.
     """
 
     spec: ProviderSpec
