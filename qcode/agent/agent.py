@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.models.asides import Asides
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
     from qcode.agent.offered_tools import OfferedTool
@@ -85,6 +86,7 @@ class Agent:
         self.toolbox = parts.toolbox
         self.conversation = parts.conversation
         self.notices = parts.notices
+        self.redact = parts.redact
         self._own_tools = tuple(own_tools)
         self._store = parts.store
         self._clients = parts.clients
@@ -229,6 +231,12 @@ class Agent:
 
         store = self._store if not self.context.options.no_session else None
         return Library(self.conversation, store, self.context.folder, self._clients)
+
+    @cached_property
+    def asides(self) -> Asides:
+        from qcode.agent.models.asides import Asides
+
+        return Asides(self.conversation, self.context.options.budget_usd)
 
     @property
     def servers(self) -> Servers | None:
