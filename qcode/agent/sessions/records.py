@@ -63,7 +63,6 @@ from qcode.values import dataclass
 
 _USAGE_FIELDS = tuple(one.name for one in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
-_ROLES = frozenset(get_args(Role))
 VERSION = 1
 """The version of the session file format."""
 
@@ -76,7 +75,7 @@ def message_to_json(message: Message) -> JsonObject:
 
 def message_from_json(value: JsonObject) -> Message:
     role = _get(value, "role", str)
-    if role not in _ROLES:
+    if role not in get_args(Role):
         raise ValueError("no such role")
     blocks = tuple(block_from_json(_object(one)) for one in _get(value, "blocks", list))
     return Message(cast(Role, role), blocks)
