@@ -1,1 +1,1 @@
-"""The suite mirrors the rooms; `fakes` holds what stands in for a model host."""
+"""The suite mirrors the rooms; `fakes` replaces the model hosts."""

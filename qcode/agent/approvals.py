@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from qcode.agent.permissions import Permissions
 from qcode.agent.toolbox import Toolbox
@@ -40,7 +40,7 @@ from qcode.protocol.approvals import (
     misfit,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.tools import Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, Runs, ToolOutcome, ToolSpec
 from qcode.safety.paths import GUARDED
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
@@ -57,6 +57,10 @@ _AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
 _MODES: dict[ApprovalMode, str] = {
     "default": "the user is asked before each change",
     "accept-edits": "edits inside the folder run without asking, everything else asks",
+}
+_PLAN_SUMMARIES: dict[ApprovalMode, str] = {
+    "default": "Plan approved · asks before each change",
+    "accept-edits": "Plan approved · edits run without asking",
 }
 _NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
 _PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
@@ -100,7 +104,7 @@ class PendingCalls:
     def __init__(
         self,
         toolbox: Toolbox,
-        watched: Callable[[Awaitable[ToolOutcome]], Awaitable[ToolOutcome]],
+        watched: Callable[[Coroutine[Any, Any, ToolOutcome]], Awaitable[ToolOutcome]],
         approved: Callable[[frozenset[str]], AbstractContextManager[None]],
         permissions: Permissions,
     ) -> None:
@@ -170,6 +174,7 @@ class PendingCalls:
             prefix_rule=verdict.prefix_rule,
             sandboxed_rule=verdict.sandboxed_rule,
             draft=draft_of(spec, judged.arguments),
+            changes=_open_changes(policy, preview.changes),
         )
 
     async def _judge_revised(
@@ -231,14 +236,14 @@ class PendingCalls:
                 return ApprovalAnswered(call_id, is_allowed=True)
             case ImpossibleCall(), Allow():
                 return ApprovalAnswered(call_id, is_allowed=True)
-            case ImpossibleCall(), Deny(reason=reason):
+            case ImpossibleCall(), Deny(message=reason):
                 return ApprovalAnswered(call_id, is_allowed=False, reason=reason)
             case ((RepeatedCall() | Question()), Answer(text=text)):
                 self._permissions.note(approval.call, "answered", text)
                 return ApprovalAnswered(call_id, is_allowed=True, text=text)
             case PlanApproval(), AcceptPlan(mode=mode):
                 return self._plan_accepted(approval.call, mode)
-            case _, Deny(reason=reason):
+            case _, Deny(message=reason):
                 return self._denied(approval, reason)
             case _:
                 self._warnings.append(misfit(approval, decision))
@@ -278,7 +283,7 @@ class PendingCalls:
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")
         text = _PLAN_APPROVED.format(mode=mode, meaning=_MODES[mode])
-        return ApprovalAnswered(call.call_id, is_allowed=True, text=text)
+        return ApprovalAnswered(call.call_id, is_allowed=True, text=text, summary=_PLAN_SUMMARIES[mode])
 
     def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
         """Settle the open approvals that the mode decides, which may have just changed.
@@ -336,7 +341,8 @@ class PendingCalls:
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
         if not outcome.diff:
             return outcome
-        return replace(outcome, diff=mask_diff(outcome.diff, partial(holds_secrets, policy)))
+        masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
+        return replace(outcome, diff=masked, changes=_open_changes(policy, outcome.changes))
 
     def _may_change_files(self, policy: Policy, judged: ResolvedCall, model: str) -> bool:
         """Whether the files that a call changes must be detected: tools that write report them."""
@@ -405,6 +411,11 @@ def _kind_of(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "ot
     if preview.is_diff:
         return "edit"
     return "command" if isinstance(spec.safety, Runs) and spec.safety.command else "other"
+
+
+def _open_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[ChangedFile, ...]:
+    """Return the changes of files whose contents may be shown; the masked diff has those of the others."""
+    return tuple(change for change in changes if not holds_secrets(policy, change.path))
 
 
 def _why(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:

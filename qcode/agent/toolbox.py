@@ -57,7 +57,8 @@ class Toolbox:
     `one_way` are tools that are offered and never run, `servers` the tool servers of the session. `shell_settings` add
     variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
-    service. `is_offered` returns whether a model may be offered a tool.
+    service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
+    the agent; they are always offered.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Toolbox:
         agent: SubagentTool | None = None,
         search: WebSearch | None = None,
         is_offered: Callable[[ToolSpec], bool] = lambda _: True,
+        own: tuple[Tool, ...] = (),
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
@@ -87,8 +89,9 @@ class Toolbox:
             *(() if search is None else (search,)),
             *(() if agent is None else (agent,)),
         )
-        self._tools |= {tool.spec.name: tool for tool in self._further}
-        self._jobs = Jobs()
+        self._own = own
+        self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
+        self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers = servers
@@ -103,7 +106,7 @@ class Toolbox:
         if self.servers is not None:
             taken = {spec.name for spec in specs}
             specs = (*specs, *(spec for spec in self.servers.specs() if spec.name not in taken))
-        return tuple(filter(self.is_offered, specs))
+        return (*filter(self.is_offered, specs), *(tool.spec for tool in self._own))
 
     def spec(self, name: str) -> ToolSpec:
         """Return the trusted description of a tool: only the name if it is unknown or comes from a server."""
@@ -122,10 +125,10 @@ class Toolbox:
         """The maximum length of a tool's output for the model."""
         return self._settings.max_output_chars or DEFAULT_MAX_OUTPUT_CHARS
 
-    async def settle(self) -> None:
+    async def wait_for_servers(self) -> None:
         """Wait, for a bounded time, until tool servers have started and `specs` is complete."""
         if self.servers is not None:
-            await self.servers.settle()
+            await self.servers.wait_until_started()
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return warnings since the last call: files restored after commands, and events of tool servers."""
@@ -156,7 +159,7 @@ class Toolbox:
 
     def check_room_for_job(self) -> None:
         """Raise `Refused` if no more commands may run in the background."""
-        self._jobs.check_room()
+        self.jobs.check_room()
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call itself, or the shell command that it abbreviates."""
@@ -203,7 +206,7 @@ class Toolbox:
             self._settings.shell_timeout_s,
             most,
             self._env,
-            jobs=self._jobs,
+            jobs=self.jobs,
             background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
@@ -263,7 +266,7 @@ class Toolbox:
 
     def close(self) -> None:
         """Stop background jobs and remove the temporary files of this session."""
-        self._jobs.end_all()
+        self.jobs.end_all()
         if self.servers is not None:
             self.servers.kill()
         self.workspace.close()

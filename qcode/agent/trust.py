@@ -326,7 +326,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 def _read_file(name: str, path: Path, root: Path) -> TrustedFile:
     data = _read(name, path)
     if data is None:
-        return TrustedFile("unreadable", "[cannot be read]")
+        return TrustedFile("unreadable", "[unreadable]")
     if name == SETTINGS:
         data = _settings(data)
     import hashlib  # loads OpenSSL, which a folder without files to pin does not need
@@ -463,6 +463,22 @@ class TrustService:
         if not why:
             return (Notice("info", _RESTRICTED),)
         return (Notice("warning", f"{why[:1].upper()}{why[1:]}. Type /trust for details."),)
+
+    def show(self, folder: Path) -> str:
+        """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
+        self._shown = status = TrustStore(self._state_dir).look(self._root)
+        if self._is_trusted() and status.is_trusted:
+            return f"This folder is trusted{_with(status)}. qcode asks again if these files change."
+        if status.kind in ("changed", "unpinned"):
+            return f"{_difference(status)}\n\nType /trust accept to trust it as shown."
+        names = "\n".join(f"  {name}: {what}" for name, what in files_in_use(folder, self._root, status))
+        contents = f"It contains:\n\n{names}" if names else "It contains nothing that qcode would use."
+        return f"This folder is restricted. {contents}\n\nType /trust accept to trust {visible(str(self._root))}."
+
+    def accept_shown(self, folder: Path) -> str:
+        """Trust the folder if its files are those of the last `show`; otherwise show them."""
+        status = TrustStore(self._state_dir).look(self._root)
+        return self.accept() if self._shown is not None and status == self._shown else self.show(folder)
 
     def accept(self) -> str:
         """Trust the folder, or first show its changes; return the message for the user."""

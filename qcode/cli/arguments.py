@@ -227,7 +227,9 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def _choices(flag: Flag) -> dict[str, Any]:
-    choices = {"choices": flag.choices} if flag.choices else {}
+    choices: dict[str, Any] = {"choices": flag.choices} if flag.choices else {}
+    if flag.aliases:
+        choices["type"] = lambda text: flag.aliases.get(text, text)
     return {**choices, "const": CHOOSE if flag.key == "resume" else ""} if flag.kind == "optional" else choices
 
 

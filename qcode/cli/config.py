@@ -1,34 +1,26 @@
-"""The small subcommands (`config`, `models`, `sessions`, ...). Each prints its result and exits.
-
-Sessions are exported to a new file or to standard output.
-"""
+"""The small subcommands (`config`, `models`, `stats`, ...). Each prints its result and exits."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import Options
-from qcode.agent.sessions.store import SessionStore, first_words
+from qcode.agent.sessions.store import SessionStore
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
-from qcode.protocol.errors import InputError
 from qcode.protocol.usage import Price
-from qcode.safety.redaction import Redactor, named_secrets
-from qcode.text.clean import clean, single_spaced
+from qcode.text.clean import clean
 from qcode.text.numbers import count_text
 
-_SESSIONS = "use: qcode sessions list [WORDS], show ID, export ID, or delete ID"
 _STATS = "use: qcode stats [--all] [--json] [-C DIR]"
-_EXPORT = "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]"
 
 
 def run_subcommand(name: str, rest: Sequence[str]) -> int:
@@ -139,25 +131,9 @@ def _permissions(rest: Sequence[str]) -> int:
 
 
 def _sessions(rest: Sequence[str]) -> int:
-    is_export = list(rest[:1]) == ["export"]
-    _, words, given = parse_subcommand("sessions", rest, _EXPORT if is_export else _SESSIONS)
-    if given and not is_export:
-        raise CommandLineError(_SESSIONS)
-    store = SessionStore(_paths().state_dir, _root())
-    match words:
-        case [] | ["list", *_]:
-            return _listed(store, " ".join(words[1:]))
-        case ["export", wanted]:
-            return _export(store, wanted, given)
-        case ["show", wanted]:
-            loaded = store.load(wanted)
-            for notice in loaded.notices:
-                say(notice)
-            return _out(*(f"{message.role}: {_shown(message.text)}" for message in loaded.messages if message.text))
-        case ["delete", wanted]:
-            return _out(f"deleted {store.delete(wanted)}")
-        case _:
-            raise CommandLineError(_SESSIONS)
+    from qcode.cli.sessions import run_sessions
+
+    return run_sessions(rest, _paths(), _settings)
 
 
 def _stats(rest: Sequence[str]) -> int:
@@ -185,24 +161,6 @@ def _stats(rest: Sequence[str]) -> int:
     return _out(*(clean(line) for line in stats.lines()))
 
 
-def _listed(store: SessionStore, words: str) -> int:
-    """Print all sessions, or those that contain all words."""
-    wanted = store.search(words) if words else None
-    found = [one for one in store.summaries() if wanted is None or one.session_id in wanted]
-    if not found:
-        return _out(
-            f'no session of this folder mentions "{single_spaced(words)}"'
-            if words
-            else "no sessions of this folder yet"
-        )
-    return _out(*(f"{one.session_id}  {single_spaced(one.title)}" for one in found))
-
-
-def _shown(text: str) -> str:
-    """Return foreign text unchanged for a file or a program, and without control sequences for a terminal."""
-    return clean(text) if os.isatty(1) else text
-
-
 def _trust(rest: Sequence[str]) -> int:
     from qcode.cli.trust import run_trust
 
@@ -218,30 +176,3 @@ def _themes(rest: Sequence[str]) -> int:
     for problem in problems:
         say(problem)
     return _out(*sorted(themes))
-
-
-def _export(store: SessionStore, wanted: str, given: Mapping[str, Any]) -> int:
-    """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
-    from qcode.agent.models.client import price_of
-    from qcode.agent.sessions.export import About, ExportRequest, exported, form_of, save_export
-    from qcode.agent.sessions.turns import session_turns
-
-    path: Path | None = given.get("output")
-    form = given.get("format") or form_of(str(path or ""))
-    loaded = store.load(wanted)
-    for notice in loaded.notices:
-        say(notice)
-    title = loaded.title or first_words(entry.message for entry in loaded.all_entries())
-    models = _settings(_paths()).models
-    redact = Redactor(named_secrets(os.environ)).redact
-    turns = session_turns(loaded.history, lambda name: price_of(name, models), redact)
-    request = ExportRequest(form, turns=given.get("turns", ""), has_tools="no_tools" not in given)
-    try:
-        text = exported(turns, About(loaded.session_id, redact(title), loaded.model), request)
-        if path is None:
-            put(text)
-        else:
-            say(f"exported to {save_export(Path.cwd(), str(path), text)}")
-    except ValueError as refusal:
-        raise InputError(str(refusal)) from None
-    return 0

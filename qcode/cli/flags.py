@@ -25,7 +25,7 @@ class Flag:
     `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
     `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
     `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
-    has no effect in the app.
+    has no effect in the app. `aliases` are other names of its choices.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Flag:
         has_default: bool = False,
         is_for_pipe: bool = False,
         const: str = "",
+        aliases: tuple[tuple[str, str], ...] = (),
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
@@ -51,6 +52,7 @@ class Flag:
         self.has_default = has_default
         self.is_for_pipe = is_for_pipe
         self.const = const
+        self.aliases = dict(aliases)
 
     @property
     def takes_value(self) -> bool:
@@ -159,8 +161,9 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-mode MODE",
             "choice",
-            "{choices}",
+            "{choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
+            aliases=(("ask", "default"),),
         ),
         Flag(
             "--allowed-tools RULES",
@@ -203,6 +206,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--completion SHELL", "choice", "print the completion script for {choices}", choices=("bash", "zsh", "fish")
         ),
+        Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does"),
         Flag("--version", "shown", "print the version"),
         Flag("-h, --help", "shown", "print this text"),
     ),
@@ -211,12 +215,23 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
 FLAGS: tuple[Flag, ...] = tuple(flag for flags in SECTIONS.values() for flag in flags)
 
 
+_OF_EDITORS = ("Model", "Output limits", "Limits of one prompt", "Permissions")
+"""The sections of the flags that `qcode acp` takes."""
+
+
 def _shared(*names: str) -> tuple[Flag, ...]:
     """Return flags of a run that a subcommand shares."""
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
 SUBCOMMANDS: dict[str, Subcommand] = {
+    "acp": Subcommand(
+        flags=(
+            Flag("--login", "on"),
+            *(flag for title in _OF_EDITORS for flag in SECTIONS[title]),
+            *_shared("--settings", "--mcp-config", "--debug-log", "--no-session", "--verbose"),
+        )
+    ),
     "auth": Subcommand(
         {"login": KEY_TAKERS, "status": KEY_TAKERS, "logout": KEY_TAKERS},
         (Flag("--no-check", "on"), Flag("--json", "on")),
@@ -234,12 +249,15 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         ),
     ),
     "sessions": Subcommand(
-        {"list": (), "show": (), "export": (), "delete": ()},
+        {"list": (), "show": (), "export": (), "import": (), "delete": ()},
         (
             Flag("--format FORMAT", "choice", choices=("md", "json", "html")),
             Flag("--turns RANGE", "text"),
             Flag("--no-tools", "on"),
             Flag("-o, --output FILE", "path"),
+            Flag("--all", "on"),
+            Flag("-y, --yes", "on"),
+            Flag("--json", "on"),
         ),
     ),
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
@@ -255,10 +273,14 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
-  qcode sessions list [WORDS]|show ID|delete ID
+  qcode sessions list [WORDS] [--json]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
+  qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
+                                  Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
+  qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
+                                  takes the flags of Model, Output limits, Limits, Permissions and Other
   qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
   qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it
   qcode mcp list|show NAME|approve NAME      tool servers, and what of them waits for you; takes -C, --trust

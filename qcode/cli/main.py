@@ -65,6 +65,14 @@ def _dispatch(given: list[str]) -> int:
     if "--version" in before:
         put(f"{VERSION}\n")
         return ExitCode.OK
+    if given and given[0] == "acp":
+        from qcode.cli.acp import run_acp_command
+
+        return run_acp_command(given[1:])
+    if given == ["--login"]:
+        from qcode.cli.acp import log_in
+
+        return log_in()
     if given and given[0] in SUBCOMMANDS:
         from qcode.cli.config import run_subcommand
 

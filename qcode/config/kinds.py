@@ -6,8 +6,9 @@ An error never repeats the value, which may be an API key in the wrong place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from qcode.protocol.approvals import WrittenRule
@@ -104,11 +105,13 @@ def raw_text() -> ValueKind:
     return ValueKind("text", accept)
 
 
-def choice(*choices: str) -> ValueKind:
+def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> ValueKind:
+    """One of `choices`; `aliases` are other names of them."""
+
     def accept(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
+        if not isinstance(value, str) or aliases.get(value, value) not in choices:
             raise ValueError
-        return value
+        return aliases.get(value, value)
 
     return ValueKind("one of " + ", ".join(f'"{one}"' for one in choices), accept, choices)
 

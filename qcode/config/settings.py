@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 from qcode.config import kinds
 from qcode.config.kinds import ValueKind
-from qcode.protocol.approvals import ApprovalMode, WrittenRule
+from qcode.protocol.approvals import MODE_ALIASES, ApprovalMode, WrittenRule
 from qcode.protocol.model import LimitWait
 from qcode.protocol.usage import Price
 from qcode.values import dataclass
@@ -126,8 +126,8 @@ class PermissionSettings:
 
     mode: ApprovalMode = key(  # the call creates the field itself
         "default",
-        kinds.choice(*get_args(ApprovalMode)),
-        "the initial mode; bypass can only be set with a flag",
+        kinds.choice(*get_args(ApprovalMode), aliases=MODE_ALIASES),
+        "the initial mode; ask is another name for default; bypass can only be set with a flag",
         flag="--permission-mode",
         is_project_allowed=False,
     )

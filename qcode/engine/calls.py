@@ -213,7 +213,8 @@ class CallRound:
         if answer.text:
             if state == "repeating":
                 self.limits.deny(judged.call, is_repeated=True)
-            settled = self._settle(index, ToolOutcome(answer.text, summary=answer.text.split("\n", 1)[0]), "done")
+            summary = answer.summary or answer.text.split("\n", 1)[0]
+            settled = self._settle(index, ToolOutcome(answer.text, summary=summary), "done")
             return [*settled, *self.advance(elapsed)]
         if answer.is_allowed:
             if state == "repeating":

@@ -6,7 +6,6 @@ given function (for example, against a JSON schema) and counts the attempts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 from decimal import Decimal
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import AttemptRecord, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest, RetrySettings
-from qcode.protocol.reply import ReplyEvent
+from qcode.protocol.reply import AnswerCheck, InvalidAnswer, ReplyEvent
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
@@ -54,15 +53,17 @@ class ToolEnded:
 class ApprovalAnswered:
     """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
-    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `diff` is
-    the change that was denied, for the user only. `revised` are the arguments with which the user lets the call run,
-    None if they are those of the model.
+    If `text` is set, it is the result of the call, which then does not run: the user's answer to a question. `summary`
+    is that answer in one line for the user, if it is not the first line of the text. `diff` is the change that was
+    denied, for the user only. `revised` are the arguments with which the user lets the call run, None if they are those
+    of the model.
     """
 
     call_id: str
     is_allowed: bool
     reason: str = ""
     text: str = ""
+    summary: str = ""
     diff: str = ""
     revised: JsonObject | None = None
 
@@ -221,18 +222,6 @@ Effect: TypeAlias = (
 
 
 MAX_ANSWER_TRIES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class InvalidAnswer:
-    """Why an answer is invalid: `reason` is one line for the user, `request` is the message to the model."""
-
-    reason: str
-    request: str
-
-
-AnswerCheck: TypeAlias = Callable[[str], InvalidAnswer | None]
-"""Checks a complete final answer; returns None if it is valid. Pure."""
 
 
 class Review:

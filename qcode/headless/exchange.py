@@ -1,9 +1,7 @@
 """Several turns in one run: `--input-format stream-json`, with an input line and a `result` for each turn.
 
 Every input line produces exactly one `result`, an error for an invalid line, so callers never block. Lines have the
-format that other tools write: messages of Anthropic's API in an envelope with a `type`. A thread reads them, so that an
-interrupt is seen while a turn runs; the reader of asyncio cannot poll files, and would make a shared pipe non-blocking
-for other programs.
+format that other tools write: messages of Anthropic's API in an envelope with a `type`.
 """
 
 from __future__ import annotations
@@ -12,21 +10,18 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import os
-import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from qcode.agent import outcomes
 from qcode.agent.context.attachments import MAX_IMAGE_BYTES
-from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import encode, line_without_turn
-from qcode.headless.output import OutputLostError
-from qcode.headless.run import RESULT_TIMEOUT_S, Run, RunOutput
+from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.messages import Block, Image, Text
+from qcode.streams import OutputLostError, StdinReader
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.files.pictures import image_type
 from qcode.values import dataclass
@@ -210,10 +205,6 @@ class _Exchange:
             work.result()
 
 
-MAX_LINE_BYTES = 48 * 1024 * 1024
-"""Enough for several images of the maximum size, or for more text than any context window holds."""
-
-
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it."""
@@ -316,63 +307,3 @@ def _image(data: str) -> Image:
     if not media_type:
         raise _Invalid("its image is not PNG, JPEG, GIF or WebP")
     return Image(media_type, base64.b64encode(raw).decode("ascii"))
-
-
-_PIECE = 65_536
-
-
-class StdinReader:
-    """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
-
-    Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
-    """
-
-    def __init__(
-        self,
-        descriptor: int,
-        *,
-        line: Callable[[bytes | None], None],
-        end: Callable[[str], None],
-        longest: int = MAX_LINE_BYTES,
-    ) -> None:
-        self._descriptor = descriptor
-        self._line = line
-        self._end = end
-        self._longest = longest
-        self._loop = asyncio.get_running_loop()
-        # The thread is never joined: it may block in a read forever.
-        threading.Thread(target=self._read, name="standard input", daemon=True).start()
-
-    def _read(self) -> None:
-        reason = ""
-        try:
-            self._read_lines()
-        except OSError as error:
-            reason = error.strerror or str(error)
-        except RuntimeError:
-            # The loop is closed.
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._end, reason)
-        except RuntimeError:
-            return
-
-    def _read_lines(self) -> None:
-        rest = bytearray()
-        is_skipping = False
-        while piece := os.read(self._descriptor, _PIECE):
-            *whole, begun = piece.split(b"\n")
-            for part in whole:
-                rest += part
-                self._hand_over(None if is_skipping or len(rest) > self._longest else bytes(rest))
-                rest.clear()
-                is_skipping = False
-            rest += begun
-            if len(rest) > self._longest:
-                is_skipping = True
-                rest.clear()
-        if rest or is_skipping:
-            self._hand_over(None if is_skipping else bytes(rest))
-
-    def _hand_over(self, line: bytes | None) -> None:
-        self._loop.call_soon_threadsafe(self._line, line)

@@ -13,10 +13,10 @@ from math import ceil
 from typing import BinaryIO
 
 from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
-from qcode.headless.output import OutputLostError, Pipe
 from qcode.protocol import events as ev
 from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
+from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import retry_countdown
 

@@ -11,14 +11,20 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
     from qcode.protocol.messages import ToolCall
+    from qcode.protocol.reply import AnswerCheck
+    from qcode.protocol.tools import ChangedFile
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
+MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
+"""Other names of modes that the user may type: the front ends show `default` as `ask`."""
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 """Parts of a text, as start and end."""
@@ -51,6 +57,7 @@ class ToolApproval:
     in one line why it asks and how it would run, if that is not obvious. `offers` are further scopes; `prefix_rule` and
     `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, None if nothing can be edited.
     `is_revised`: the user has edited the call, and `call` has the arguments with which it would run.
+    `changes` as in `ToolOutcome`.
     """
 
     call: ToolCall
@@ -66,10 +73,25 @@ class ToolApproval:
     sandboxed_rule: str = ""
     draft: Draft | None = None
     is_revised: bool = False
+    changes: tuple[ChangedFile, ...] = ()
 
     @property
     def id(self) -> str:
         return self.call.call_id
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool."""
+        return self.call.name
+
+    @property
+    def input(self) -> JsonObject:
+        """The arguments of the call."""
+        return parse_object(self.call.arguments) or {}
+
+    @property
+    def preview(self) -> str:
+        return self.detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +154,11 @@ class Question:
     def id(self) -> str:
         return self.call.call_id
 
+    @property
+    def text(self) -> str:
+        """The whole question."""
+        return f"{self.question}\n\n{self.detail}" if self.detail else self.question
+
 
 @dataclass(frozen=True, slots=True)
 class PlanApproval:
@@ -144,6 +171,10 @@ class PlanApproval:
     @property
     def id(self) -> str:
         return self.call.call_id
+
+    @property
+    def plan(self) -> str:
+        return self.detail
 
 
 LIMIT_ID = "limit"
@@ -190,9 +221,9 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """No. `reason` goes to the model. The app and the linear mode end the turn at a denial without one."""
+    """No. `message` goes to the model. The app and the linear mode end the turn at a denial without one."""
 
-    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +267,8 @@ class TurnOptions:
     start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
     the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
     `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
+    `finds_files`: `@path` in the prompt attaches a file. `check` checks the answer, and the limits apply, in place of
+    those of the run.
     """
 
     model: str = ""
@@ -243,6 +276,11 @@ class TurnOptions:
     foreign: Spans = ()
     shown: str = ""
     is_append_only: bool = False
+    finds_files: bool = True
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_budget_usd: Decimal | None = None
+    check: AnswerCheck | None = None
 
 
 NO_OPTIONS = TurnOptions()

@@ -93,10 +93,21 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """The whole text of a file before and after a change; `path` is absolute, `old_text` is None for a new file."""
+
+    path: str
+    old_text: str | None
+    new_text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff.
 
-    `shown` is the output as the user sees it, without notes to the model; None: it is `content`.
+    `shown` is the output as the user sees it, without notes to the model; None: it is `content`. `exit_code` is that
+    of a command, negative for a signal. `changes` are there only if the front end asked for them
+    (`Agent.report_file_texts`), without files that are not text or whose contents must not be shown.
     """
 
     content: str
@@ -105,6 +116,8 @@ class ToolOutcome:
     diff: str = ""
     images: tuple[Image, ...] = ()
     shown: str | None = None
+    exit_code: int | None = None
+    changes: tuple[ChangedFile, ...] = ()
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure

@@ -1,4 +1,4 @@
-"""Formats numbers for people: tokens, money, time. Pure."""
+"""Formats numbers for people: tokens, sizes, money, time. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ def tokens_text(count: int) -> str:
             scaled = count / size
             return f"{scaled:.0f}{unit}" if scaled >= 99.95 else f"{scaled:.1f}".removesuffix(".0") + unit
     return str(count)
+
+
+def bytes_text(count: int) -> str:
+    """Format a size: `950 B`, `8.2 kB`, `128 kB`, `1.3 MB`."""
+    for size, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
+        if count >= size - size // 2_000:
+            scaled = count / size
+            return f"{f'{scaled:.0f}' if scaled >= 99.95 else f'{scaled:.1f}'.removesuffix('.0')} {unit}"
+    return f"{count} B"
 
 
 def cost_text(cost: Decimal) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, cast
 
 from qcode.protocol.approvals import Choice
+from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_rows
-from qcode.text.json import JsonObject
+from qcode.text.json import JsonObject, parse_object, text_in
 from qcode.tools.arguments import check
 from qcode.tools.tool import Preview, ToolContext, failed
 from qcode.tools.workspace import Workspace
@@ -126,6 +127,13 @@ class ExitPlanMode:
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
         return failed(refusal or "No answer was given; plan mode stays on.")
+
+
+def plan_of(call: ToolCall) -> str:
+    """Return the Markdown plan of an `exit_plan_mode` call; empty for other calls."""
+    if call.name != EXIT_PLAN_MODE:
+        return ""
+    return text_in((parse_object(call.arguments) or {}).get("plan"))
 
 
 State: TypeAlias = Literal["pending", "in_progress", "done"]

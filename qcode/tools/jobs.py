@@ -26,7 +26,8 @@ MAX_JOB_S = 24 * 3_600.0
 class Job:
     """A background command. `ended` is None while it runs; `unread` is the output since the last `read`.
 
-    `changed` is set while there is unread output, and after the command has ended.
+    `recent` is the latest output, read or not, `total` the number of characters of all output. `changed` is set while
+    there is unread output, and after the command has ended.
     """
 
     number: int
@@ -37,6 +38,8 @@ class Job:
     problem: str = ""
     unread: str = ""
     dropped: int = 0
+    recent: str = ""
+    total: int = 0
     task: asyncio.Task[None] | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _file: int | None = None
@@ -60,7 +63,9 @@ class Job:
 
     def take(self, data: bytes) -> None:
         """Add output: the latest is kept in memory, and all of it in the file, up to a limit."""
-        self.unread += self._decoder.decode(data)
+        text = self._decoder.decode(data)
+        self._remember(text)
+        self.unread += text
         self.changed.set()
         excess = len(self.unread) - self.limit
         if excess > 0:
@@ -79,8 +84,19 @@ class Job:
         self.unread, self.dropped = "", 0
         if self.is_running:
             self.changed.clear()
+        return self._with_omission(text, dropped)
+
+    def latest(self) -> str:
+        """Return the latest output, whether or not it was read."""
+        return self._with_omission(self.recent, self.total - len(self.recent))
+
+    def _with_omission(self, text: str, dropped: int) -> str:
         where = f"; all of it is in {self.path}" if self.path is not None else ""
         return f"[... {dropped:,} characters omitted{where} ...]\n{text}" if dropped else text
+
+    def _remember(self, text: str) -> None:
+        self.recent = (self.recent + text)[-self.limit :]
+        self.total += len(text)
 
     def go_on(self, whole: bytes, half: bytes) -> None:
         """Continue the output of a call: `whole` was read already, except for the incomplete character `half`."""
@@ -90,6 +106,7 @@ class Job:
             except OSError:
                 self.close()
         self._stored = len(whole)
+        self._remember(whole.decode("utf-8", "replace"))
         self._decoder.decode(half)
 
     def open(self) -> None:
@@ -106,15 +123,23 @@ class Job:
 
 
 class Jobs:
-    """The background commands of one session. Not thread-safe: use it in the event loop that starts the jobs."""
+    """The background commands of one session. Not thread-safe: use it in the event loop that starts the jobs.
+
+    `watcher` is called with a job that has started or ended.
+    """
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
+        self.watcher: Callable[[Job], None] = lambda job: None
 
     @property
     def all(self) -> tuple[Job, ...]:
         """Return all jobs in the order in which they were started."""
         return tuple(self._jobs.values())
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        return tuple(job for job in self.all if job.is_running)
 
     def start(
         self, launch: Launch, command: str, *, cwd: Path, environment: Mapping[str, str], scratch: Path, limit: int
@@ -126,8 +151,7 @@ class Jobs:
         def begin() -> Awaitable[ProcessExit]:
             return run_program(launch, cwd=cwd, environment=environment, on_output=job.take, timeout_s=MAX_JOB_S)
 
-        job.task = asyncio.ensure_future(_follow(job, begin))
-        return job
+        return self._watch(job, begin)
 
     def adopt(
         self, command: str, program: asyncio.Task[ProcessExit], whole: bytes, half: bytes, *, scratch: Path, limit: int
@@ -138,14 +162,29 @@ class Jobs:
         """
         job = self._add(command, scratch, limit)
         job.go_on(whole, half)
-        job.task = asyncio.ensure_future(_follow(job, lambda: program))
+        self._watch(job, lambda: program)
+        assert job.task is not None
         # A task that is cancelled before its first step would never end its program.
         job.task.add_done_callback(lambda _: program.cancel())
         return job
 
+    def _watch(self, job: Job, begin: Callable[[], Awaitable[ProcessExit]]) -> Job:
+        """Wait for the program of a job in a task, and tell the watcher of its start and end."""
+        job.task = asyncio.ensure_future(_follow(job, begin))
+        job.task.add_done_callback(lambda _: self._end(job))
+        self.watcher(job)
+        return job
+
+    def _end(self, job: Job) -> None:
+        if job.is_running:
+            job.problem = "stopped"  # its task was cancelled before the first step
+            job.changed.set()
+            job.close()
+        self.watcher(job)
+
     def check_room(self) -> None:
         """Raise `Refused` if no more background commands are allowed."""
-        running = sum(job.is_running for job in self.all)
+        running = len(self.running)
         if running >= MAX_JOBS:
             raise Refused(f"{running} commands run in the background already; stop one with jobs first")
 

@@ -213,7 +213,9 @@ def _outcome(
         notes.append(f"[it ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
-    return ToolOutcome("\n".join([body, *notes]), is_error=is_error, summary=summary, shown=text)
+    return ToolOutcome(
+        "\n".join([body, *notes]), is_error=is_error, summary=summary, shown=text, exit_code=ended.exit_code
+    )
 
 
 _LIVE_EVERY_S = 0.05
@@ -380,8 +382,7 @@ def _line(job: Job) -> str:
 
 
 def _count(jobs: Jobs) -> str:
-    running = sum(job.is_running for job in jobs.all)
-    return f"{running} of {len(jobs.all)} running"
+    return f"{len(jobs.running)} of {len(jobs.all)} running"
 
 
 def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.approvals import Choice
-from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace
@@ -58,7 +58,7 @@ class Preview:
     `refusal` is not empty if the call would only return this error and change nothing: it then needs no approval and
     may run at once. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and
     approving it ends plan mode. `how` is the part of the question that says how the call would run, if that is not
-    usual, such as `in the background`.
+    usual, such as `in the background`. `changes` as in `ToolOutcome`.
     """
 
     question: str
@@ -68,6 +68,7 @@ class Preview:
     is_plan: bool = False
     is_diff: bool = False
     how: str = ""
+    changes: tuple[ChangedFile, ...] = ()
 
 
 class Tool(Protocol):

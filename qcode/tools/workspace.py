@@ -109,7 +109,8 @@ class Workspace:
 
     `judge` gives a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
     `recorder` records every change. `scratch` is the private folder, which the model may read but not write; without
-    one, a folder is created on demand and removed by `close`.
+    one, a folder is created on demand and removed by `close`. `has_file_texts`: previews and results of changes
+    carry the whole texts of the files.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class Workspace:
         self.root = Path(os.path.realpath(root))
         self.added = tuple(Path(os.path.realpath(folder)) for folder in added_dirs)
         self.recorder = UNRECORDED
+        self.has_file_texts = False
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._own_scratch: Scratch | None = None
@@ -420,7 +422,7 @@ def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
     return ". Changes:\n" + "\n".join(line[:300] for line in lines[:_SHOWN_DIFF]) + more
 
 
-SCRATCH_PREFIX = "qcode-"
+SCRATCH_PREFIX = "qcode-scratch-"
 MIN_SCRATCH_AGE_S = 60.0
 """A younger folder is left alone, because its process may not have locked it yet."""
 

@@ -28,7 +28,7 @@ from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
-from qcode.tui.status import NO_SANDBOX, SANDBOX, Status, cost_total_text
+from qcode.tui.status import Status, cost_total_text
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
@@ -494,9 +494,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self._connect_first()
 
     async def show_sandbox(self) -> None:
-        """Show in the status line whether there is a sandbox, once that is known."""
+        """Show in the status line that there is no sandbox, once that is known."""
         found = await asyncio.to_thread(self.agent.toolbox.has_sandbox)
-        self.parts.status.change(sandbox=SANDBOX if found else NO_SANDBOX)
+        self.parts.status.change(has_no_sandbox=not found)
 
     def _connect_first(self) -> None:
         """Open the connect screen after the prompt has the held-back text.

@@ -35,6 +35,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.text.clean import ensure_visible
+from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import Command, CommandContext, find, split_command, unknown_command
 from qcode.tui.commands.table import COMMANDS
@@ -53,10 +54,12 @@ from qcode.tui.panels.choices import (
     question_line,
     risk_line,
 )
+from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter, replay, show_resumed
 from qcode.tui.shell_lines import ShellLines
+from qcode.tui.status import mode_label
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import Welcome
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from qcode.agent.models.selection import Selection
     from qcode.agent.options import RunContext
     from qcode.protocol.events import Notice
+    from qcode.tools.jobs import Job
 
 
 class LinearCommandView:
@@ -92,7 +96,7 @@ class LinearCommandView:
         self._app.say(f"{title}:\n{text}")
 
     def show_mode(self) -> None:
-        self.say("info", f"Mode: {self._app.agent.conversation.mode}.")
+        self.say("info", f"Mode: {mode_label(self._app.agent.conversation.mode)}.")
 
     def show_trust(self) -> None:
         """Print nothing: `/trust` reports the change."""
@@ -117,8 +121,12 @@ class LinearCommandView:
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
         self._app.following.append(Failures(self._app.agent.report_crash, self.say).guard(work))
 
+    @property
+    def jobs(self) -> JobWatch:
+        return self._app.jobs
+
     def leave(self) -> None:
-        self._app.is_over = True
+        self._app.following.append(self._app.leave())
 
 
 EDIT_LETTER = "e"
@@ -149,6 +157,9 @@ class LinearApp:
         self._lines = lines
         self._clock = clock
         self._commands = LinearCommandView(self)
+        self.jobs = JobWatch(agent, clock, say=self._commands.say)
+        self._ended_jobs: list[Job] = []
+        agent.toolbox.jobs.watcher = self._watch_job
         offered = tuple(command for command in commands if not command.needs_screen)
         model_use = ModelUse(agent, say=self._commands.say, shown=lambda: None)
         self.context = CommandContext(agent, offered, model_use, self._commands)
@@ -170,10 +181,32 @@ class LinearApp:
         while not self.is_over:
             text = await self._prompt()
             if text is None:
-                break
-            if text.strip():
+                await self.leave()
+            elif text.strip():
                 await self._take(text)
         return 0
+
+    async def leave(self) -> None:
+        """Leave; ask first if that stops background jobs. The end of the input leaves."""
+        running = self.jobs.running
+        if running:
+            answer = await self._lines.ask(f"{leaving_question(running)} {commands_of(running)} (y/n): ")
+            if answer is not None and answer.strip().lower() not in ("y", "yes"):
+                return
+        self.is_over = True
+
+    def leaving_note(self) -> str:
+        """Return the hint after the first Ctrl+C."""
+        running = len(self.jobs.running)
+        jobs = f" and stop {count_text(running, 'background job')}" if running else ""
+        return f"Press Ctrl+C again to leave{jobs}."
+
+    def _watch_job(self, job: Job) -> None:
+        """Report the start of a job at once, and its end before the next prompt: a line must not split typed text."""
+        if job.is_running:
+            self.jobs.change(job)
+        else:
+            self._ended_jobs.append(job)
 
     def stop(self) -> bool:
         """Interrupt a shell line, or the turn and deny its open questions; return False if neither runs."""
@@ -212,6 +245,8 @@ class LinearApp:
 
     async def _prompt(self) -> str | None:
         """Return the typed text. A backslash at the end of a line continues it on the next one."""
+        while self._ended_jobs:
+            self.jobs.change(self._ended_jobs.pop(0))
         lines: list[str] = []
         while True:
             line = await self._lines.ask("User: " if not lines else "")
@@ -378,7 +413,7 @@ def run_linear_with(agent: Agent, welcome: Welcome) -> int:
     async def talk() -> int:
         terminal = LineTerminal()
         app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
-        terminal.on_interrupt(app.stop)
+        terminal.on_interrupt(app.stop, app.leaving_note)
         with terminal.watching((signal.SIGTERM, signal.SIGHUP)):
             return await terminal.run_until_signal(app.run())
 
@@ -395,6 +430,7 @@ class LineTerminal:
         self._loop = asyncio.get_running_loop()
         self._pending = b""
         self._stop: Callable[[], bool] = lambda: False
+        self._leaving_note: Callable[[], str] = lambda: ""
         self._told: asyncio.Future[int] = self._loop.create_future()
         self._pressed = float("-inf")
 
@@ -426,9 +462,10 @@ class LineTerminal:
         with contextlib.suppress(termios.error, OSError):
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
-    def on_interrupt(self, stop: Callable[[], bool]) -> None:
-        """Call `stop` on Ctrl+C; if it returns False, a second Ctrl+C within two seconds quits."""
+    def on_interrupt(self, stop: Callable[[], bool], note: Callable[[], str]) -> None:
+        """Call `stop` on Ctrl+C; if it returns False, a second Ctrl+C within two seconds quits, as `note` says."""
         self._stop = stop
+        self._leaving_note = note
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
 
     @contextlib.contextmanager
@@ -465,7 +502,7 @@ class LineTerminal:
         if now - self._pressed <= _AGAIN_SECONDS:
             self._end_with(0)
         self._pressed = now
-        self.say("Press Ctrl+C again to leave.")
+        self.say(self._leaving_note())
 
     async def _read(self) -> bytes:
         """Wait for input and return it."""

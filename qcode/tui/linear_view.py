@@ -15,7 +15,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
 from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.tui.status import Activity
-from qcode.tui.transcript.cards import CardState, CardUpdate
+from qcode.tui.transcript.cards import CardState, CardUpdate, verb
 from qcode.tui.transcript.content import Thoughts
 from qcode.values import dataclass
 
@@ -40,6 +40,7 @@ class _ShownCall:
     state: CardState = "waiting"
     output: list[str] = field(default_factory=list)
     diff: str = ""
+    plan: str = ""
     summary: str = ""
 
 
@@ -113,7 +114,7 @@ class LinearView:
         self._say(f"{_LEVELS[level]}: {clean(text)}")
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
-        self._calls[call_id] = _ShownCall(one_line(name, 60), argument)
+        self._calls[call_id] = _ShownCall(verb(one_line(name, 60)), argument)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         call = self._calls.get(call_id)
@@ -124,14 +125,15 @@ class LinearView:
         if update.append is not None:
             call.output.append(update.append)
         call.diff = update.diff if update.diff is not None else call.diff
+        call.plan = update.plan if update.plan is not None else call.plan
         call.summary = update.summary if update.summary is not None else call.summary
         if update.state is not None and update.state != call.state:
             call.state = update.state
             if update.state == "running":
-                self._print(f"Running {call.name}: {clean(call.argument)}" if call.argument else f"Running {call.name}")
+                self._print(f"{call.name}: {clean(call.argument)}" if call.argument else f"{call.name}.")
         if call.state not in _STATES:
             return
-        if update.state is None or update.output is not None or update.diff is not None:
+        if update.state is None or update.output is not None or update.diff is not None or update.plan is not None:
             self._finish(call_id, call)
         else:
             self._ended[call_id] = call
@@ -184,6 +186,10 @@ class LinearView:
         del self._calls[call_id]
         self._ended.pop(call_id, None)
         what = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
+        if call.plan and call.state == "done":
+            lines = clean(call.plan).strip("\n").split("\n")
+            self._print("\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)]))
+            return
         # The question has shown the change of a call that was denied.
         shown = "" if call.state == "denied" and call.diff else call.diff or "".join(call.output)
         self._print("\n".join([what, *_shown(shown)]))

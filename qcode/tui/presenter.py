@@ -21,6 +21,7 @@ from qcode.agent.outcomes import (
     requests_note,
     retry_cause,
     retry_text,
+    searched_text,
     time_text,
 )
 from qcode.agent.sessions.history import Thought
@@ -60,9 +61,10 @@ from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
+from qcode.tools.dialog import plan_of
 from qcode.tui.shell_lines import line_state, without_code
 from qcode.tui.status import Activity, closing_text
-from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, plan_of
+from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, main_argument, verb
 from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
 
@@ -324,8 +326,9 @@ class Presenter:
         self._interaction.withdraw(call.call_id)
         self._card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
-        content = plan_of(call) or (outcome.content if outcome.shown is None else outcome.shown)
-        has_output = not outcome.diff and call.call_id not in self._streamed
+        plan = plan_of(call)
+        content = outcome.content if outcome.shown is None else outcome.shown
+        has_output = not outcome.diff and not plan and call.call_id not in self._streamed
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
         summary = outcome.summary if has_run else ""
@@ -342,6 +345,7 @@ class Presenter:
                 output=content if has_output and content else None,
                 diff=outcome.diff or None,
                 summary=" · ".join([*notes, summary] if summary else notes) or None,
+                plan=plan or None,
                 seconds=event.seconds,
             ),
         )
@@ -490,7 +494,7 @@ class AgentCards:
 
 
 def _call_line(call: ToolCall) -> str:
-    return " ".join(part for part in (one_line(call.name, 60), main_argument(call)) if part)
+    return " ".join(part for part in (verb(one_line(call.name, 60)), main_argument(call)) if part)
 
 
 def _agent_detail(event: TurnEvent) -> str:
@@ -510,22 +514,6 @@ def _agent_detail(event: TurnEvent) -> str:
             return f"! {text}\n\n"
         case _:
             return ""
-
-
-_MAX_SOURCES = 20
-
-
-def searched_text(search: WebSearched) -> str:
-    """Return the queries of a search, and the full URLs that the reply cites."""
-    queries = "; ".join(f"\u201c{one_line(query, 120)}\u201d" for query in search.queries)
-    lines = [f"Searched the web for {queries}." if queries else "Searched the web."]
-    for number, source in enumerate(search.sources[:_MAX_SOURCES], 1):
-        title = one_line(source.title, 100)
-        lines.append(f"{number}. {title} {one_line(source.url)}" if title else f"{number}. {one_line(source.url)}")
-    left_out = len(search.sources) - _MAX_SOURCES
-    if left_out > 0:
-        lines.append(f"and {left_out} more")
-    return "\n".join(lines)
 
 
 UNFINISHED = "The last turn did not finish: qcode ended while it ran. Send a message to continue."
@@ -561,7 +549,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
-    """Show a prompt and the shell lines the user ran before it."""
+    """Show a prompt, the shell lines that the user ran before it, and the output of jobs."""
     typed: list[str] = []
     for number, block in enumerate(said.message.blocks):
         if not isinstance(block, Text):
@@ -575,6 +563,10 @@ def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
             transcript.add_card(card, "!", one_line(attached.name))
             result = one_line(attached.result) if state != "cancelled" else None
             transcript.update_card(card, CardUpdate(state=state, output=without_code(attached.content), summary=result))
+        elif attached.kind == "job":
+            transcript.add_card(f"!{number}", "jobs", one_line(attached.name))
+            summary = one_line(attached.result)
+            transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
     for text in [said.shown] if said.shown else typed:
         transcript.add_user(text)
 

@@ -1,4 +1,4 @@
-"""The status line: current activity and its duration, then model, effort, mode, context, cost and more.
+"""The status line: the permission mode and the current activity, then model, effort, context, cost and more.
 
 `render_status` is pure. It fits any width by dropping parts, the least important first. `StatusLine` paints the result,
 keeps the session's totals, and runs a timer only while the activity moves.
@@ -22,7 +22,7 @@ from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
 
     from qcode.protocol.events import TurnEnded, UsageUpdated
     from qcode.protocol.usage import Usage
@@ -36,13 +36,15 @@ _WHY_CELLS = 100
 _NEARLY_FULL = 0.75
 _DROPPED = (
     "branch",
-    "walls",
     "tokens",
     "provider",
     "bar",
+    "key",
+    "mode",
     "cost",
     "effort",
-    "no sandbox",
+    "sandbox",
+    "jobs",
     "hint",
     "word",
     "context",
@@ -50,9 +52,18 @@ _DROPPED = (
     "restricted",
     "problem",
 )
+_MODE_WORDS: dict[str, str] = {
+    "plan": "plan mode",
+    "default": "ask before edits",
+    "accept-edits": "accept edits",
+    "auto": "auto mode",
+    "bypass": "bypass: never asks",
+}
 
-SANDBOX, NO_SANDBOX = "sandbox", "no sandbox: core only"
-"""The sandbox notes. Without a sandbox only the shell judge's list of harmless commands runs without asking."""
+
+def mode_label(mode: str) -> str:
+    """Return the name of a permission mode as it is shown: `default` is `ask`."""
+    return "ask" if mode == "default" else mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +85,15 @@ class Activity:
 class Status:
     """All values of the status line.
 
-    `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `sandbox` is one of the sandbox notes,
-    empty until known. `problem` is the reason why the model cannot be reached, `problem_until` the end of it (None:
-    unknown). `is_restricted`: the folder is not trusted.
+    `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `mode_key` is the key that switches
+    the mode. `has_no_sandbox`: the sandbox is off, or none works here. `problem` is the reason why the model cannot be
+    reached, `problem_until` the end of it (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
+    number of running background jobs.
     """
 
     model: str = ""
     mode: str = "default"
+    mode_key: str = ""
     context_tokens: int = 0
     context_window: int = 0
     tokens: int = 0
@@ -90,55 +103,50 @@ class Status:
     activity: Activity | None = None
     hint: str = ""
     effort: str = ""
-    sandbox: str = ""
+    has_no_sandbox: bool = False
     is_restricted: bool = False
     problem: str = ""
     problem_until: float | None = None
+    jobs: int = 0
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
-    """Return the line for `width` columns: activity or hint on the left, facts on the right.
+    """Return the line for `width` columns: mode, and activity or hint, on the left, facts on the right.
 
-    In a narrow terminal these are dropped, in this order: branch, "sandbox", tokens, the provider's name, the context
-    bar,
-    cost, effort, "no sandbox", the Esc hint, the warning of a full context, context, model, the restriction, the
-    problem.
-    Mode and activity always stay; they are truncated last.
+    In a narrow terminal these are dropped, in this order: branch, tokens, the provider's name, the context bar, the key
+    of the mode, the mode's long name, cost, effort, "no sandbox", the jobs, the Esc hint, the warning of a full
+    context, context, model, the restriction, the problem. Mode and activity always stay; they are truncated last.
     """
-    for facts, is_hinting in _layouts(status, now):
-        left = _left(status, now, is_hinting, _WHY_CELLS)
+    for left, facts in _layouts(status, now):
         right = Content(_GAP).join(facts)
         room = width - right.cell_length - left.cell_length
         if room >= (len(_GAP) if left and right else 0):
             return Content.assemble(left, " " * room, right)
-    mode = _mode(status)
-    room = width - mode.cell_length - 1
-    left = _left(status, now, False, room)
-    if left.cell_length > room:
-        left = left.truncate(max(0, room), ellipsis=True)
-    return Content.assemble(left, " " * max(0, width - left.cell_length - mode.cell_length), mode)
+    mode = _mode(status, is_long=False)
+    room = width - mode.cell_length - len(_GAP)
+    activity = _activity(status, now, False, room)
+    if activity.cell_length > room:
+        activity = activity.truncate(max(0, room), ellipsis=True)
+    line = Content.assemble(mode, _GAP if activity else "", activity)
+    return Content.assemble(line, " " * max(0, width - line.cell_length))
 
 
-def _layouts(status: Status, now: float) -> list[tuple[list[Content], bool]]:
-    """Return every arrangement, from the fullest to the shortest."""
+def _layouts(status: Status, now: float) -> Iterator[tuple[Content, list[Content]]]:
+    """Yield every arrangement, from the fullest to the shortest: the left side, and the facts on the right."""
     parts: dict[str, Content] = {
         "problem": Content.styled(_problem(status, now), "bold $text-error"),
         "restricted": Content.styled("restricted" if status.is_restricted else "", "$text-warning"),
+        "sandbox": Content.styled("no sandbox" if status.has_no_sandbox else "", "$text-warning"),
+        "jobs": Content.styled(count_text(status.jobs, "job") if status.jobs else "", "$text-accent"),
         "model": Content.styled(one_line(status.model, 60), "$muted"),
         "effort": Content.styled(status.effort, "$muted"),
-        "mode": _mode(status),
-        "walls": Content.styled(status.sandbox if status.sandbox == SANDBOX else "", "$muted"),
-        "no sandbox": Content.styled(
-            one_line(status.sandbox, 24) if status.sandbox != SANDBOX else "", "$text-warning"
-        ),
         "context": _context(status, has_bar=True),
         "tokens": Content.styled(f"{tokens_text(status.tokens)} tokens" if status.tokens else "", "$muted"),
         "cost": Content.styled(cost_total_text(status), "$muted"),
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
-    is_hinting = True
-    layouts = [(_present(parts), is_hinting)]
-    for dropped in _DROPPED:
+    left = {"key", "mode", "hint"}
+    for dropped in ("", *_DROPPED):
         if dropped == "provider":
             parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
         elif dropped == "bar":
@@ -147,16 +155,21 @@ def _layouts(status: Status, now: float) -> list[tuple[list[Content], bool]]:
             parts["context"] = _context(status, has_bar=False, has_word=False)
         else:
             parts.pop(dropped, None)
-        is_hinting = is_hinting and dropped != "hint"
-        layouts.append((_present(parts), is_hinting))
-    return layouts
+            left.discard(dropped)
+        yield _left(status, now, left), [part for part in parts.values() if part]
 
 
-def _present(parts: dict[str, Content]) -> list[Content]:
-    return [part for part in parts.values() if part]
+def _left(status: Status, now: float, parts: Collection[str]) -> Content:
+    """Return the mode, then the activity, or without one the key that switches the mode."""
+    mode = _mode(status, is_long="mode" in parts)
+    activity = _activity(status, now, "hint" in parts, _WHY_CELLS)
+    if activity:
+        return Content.assemble(mode, _GAP, activity)
+    key = f" · {status.mode_key}" if status.mode_key and "key" in parts else ""
+    return Content.assemble(mode, (key, "$muted"))
 
 
-def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
+def _activity(status: Status, now: float, is_hinting: bool, room: int) -> Content:
     activity = status.activity
     if status.hint:
         return Content.styled(status.hint, "$text-warning")
@@ -181,9 +194,11 @@ def _left(status: Status, now: float, is_hinting: bool, room: int) -> Content:
     )
 
 
-def _mode(status: Status) -> Content:
+def _mode(status: Status, *, is_long: bool) -> Content:
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
-    return Content.styled(status.mode, styles.get(status.mode, "bold $text-error" if status.mode == "bypass" else ""))
+    style = styles.get(status.mode, "bold $text-error" if status.mode == "bypass" else "")
+    label = mode_label(status.mode)
+    return Content.styled(_MODE_WORDS.get(status.mode, label) if is_long else label, style)
 
 
 def _problem(status: Status, now: float) -> str:

@@ -31,6 +31,7 @@ from qcode.tools.dialog import TodoItem
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.choices import asked_by
+from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
@@ -42,6 +43,7 @@ from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle
+from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.theme import AUTO, theme_note
 from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
@@ -51,6 +53,7 @@ from qcode.tui.welcome import Welcome
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import Library
+    from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import Connected
 
 
@@ -122,7 +125,11 @@ class AppView:
         self._clock = clock
         self._agent = agent
         self._shell = shell
-        self.leave = leave
+        self._leave = leave
+        self.jobs: JobWatch = JobWatch(
+            agent, clock, say=self.say, show_count=lambda count: widgets.status.change(jobs=count)
+        )
+        agent.toolbox.jobs.watcher = self._watch_job
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.say)
         self.session_name: SessionName = session_name
@@ -161,6 +168,21 @@ class AppView:
     @property
     def theme_name(self) -> str:
         return self._app.theme
+
+    def leave(self) -> None:
+        """Leave the app. Ask first if that stops background jobs."""
+        running = self.jobs.running
+        if not running:
+            self._leave()
+            return
+        from qcode.tui.screens.jobs import QuitPicker
+
+        self.open_screen(QuitPicker(running), lambda answer: self._leave() if answer == "quit" else None)
+
+    def _watch_job(self, job: Job) -> None:
+        """Show a change of a job, unless the app is closing: that ends every job."""
+        if is_mounted(self._app) and not is_closing(self._app):
+            self._app.call_later(self.jobs.change, job)
 
     def start_shell(self, line: str) -> None:
         """Run a line in the shell."""
@@ -374,6 +396,21 @@ class AppView:
 
         self.open_screen(PagerScreen(asked_by(approval.request), approval.preview.lines), lambda _: None)
 
+    def choose_card(self) -> None:
+        """Let the user choose a card by key, to unfold it."""
+        if self._widgets.transcript.choose_card(self._end_choosing):
+            self.hint("")
+            self._widgets.status.change(hint="j k move · Enter unfold · Esc close")
+        else:
+            self.hint("no cards yet")
+
+    def _end_choosing(self, typed: str) -> None:
+        widgets = self._widgets
+        widgets.status.change(hint="")
+        (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()
+        if typed:
+            widgets.prompt.paste_text(typed)
+
     def open_editor(self) -> None:
         """Edit the prompt, or the call that a question is about."""
         approval = self._widgets.approval
@@ -434,6 +471,7 @@ class CancelKeys:
         widgets = self._widgets
         if (
             widgets.help.close()
+            or widgets.transcript.leave_cards()
             or widgets.search.close(is_going_back=True)
             or widgets.prompt.leave_search()
             or widgets.prompt.close_menu()

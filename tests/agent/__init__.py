@@ -1,1 +1,1 @@
-"""The agent as a library: what front ends hold."""
+"""The agent as a library: the object that front ends use."""

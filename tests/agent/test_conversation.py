@@ -384,7 +384,7 @@ def test_diagnostics_are_judged_shown_and_run_as_their_shell_command(tmp_path: P
     def answering(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
             asked.append(event.approval)
-            (it.work / "ruff.toml").unlink()  # what was approved runs, whatever is there by then
+            (it.work / "ruff.toml").unlink()  # the approved command runs, even if the configuration changed since
             it.conversation.answer(event.approval.id, Allow())
 
     asyncio.run(it.play("check", answering))

@@ -20,7 +20,7 @@ from qcode.protocol.reply import (
     ToolArgsDelta,
     ToolCallStarted,
 )
-from tests.fakes.conversation import Model, ended, stage
+from tests.fakes.conversation import Model, ended, open_conversation
 
 LINE = "This sentence is said again and again, all over, and the end is never near.\n"
 CUT: list[ReplyEvent] = [
@@ -66,7 +66,7 @@ class Endless:
 
 
 def play(base: Path, provider: Endless, output: OutputSettings) -> TurnEnded:
-    it = stage(base, provider, Model(output=output))
+    it = open_conversation(base, provider, Model(output=output))
 
     async def run() -> list[TurnEvent]:
         async with asyncio.timeout(20):

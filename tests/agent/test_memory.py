@@ -10,7 +10,7 @@ import pytest
 from qcode.agent.context.memory import Memory
 
 
-class Place:
+class MemoryFolders:
     """A project with a subfolder, and the folder of the user."""
 
     def __init__(self, base: Path) -> None:
@@ -25,18 +25,18 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def folders(tmp_path: Path) -> MemoryFolders:
+    return MemoryFolders(tmp_path)
 
 
-def test_files_are_listed_in_prompt_order_then_possible_ones(place: Place) -> None:
-    place.home.mkdir()
-    (place.home / "AGENTS.md").write_text("mine\n")
-    (place.root / "CLAUDE.md").write_text("See @more.md\n")
-    (place.root / "more.md").write_text("more\n")
-    files = place.memory(place.folder).files()
+def test_files_are_listed_in_prompt_order_then_possible_ones(folders: MemoryFolders) -> None:
+    folders.home.mkdir()
+    (folders.home / "AGENTS.md").write_text("mine\n")
+    (folders.root / "CLAUDE.md").write_text("See @more.md\n")
+    (folders.root / "more.md").write_text("more\n")
+    files = folders.memory(folders.folder).files()
     assert [(file.whose, file.shown, file.size) for file in files] == [
-        ("yours", str(place.home / "AGENTS.md"), 5),
+        ("yours", str(folders.home / "AGENTS.md"), 5),
         ("project", "CLAUDE.md", 13),
         ("project", "more.md", 5),
         ("project", "pkg/AGENTS.md", None),
@@ -44,20 +44,20 @@ def test_files_are_listed_in_prompt_order_then_possible_ones(place: Place) -> No
     assert files[2].imported_by == "CLAUDE.md"
 
 
-def test_restricted_folder_reads_no_file_and_offers_only_the_user_file(place: Place) -> None:
-    (place.root / "AGENTS.md").write_text("orders\n")
-    place.is_trusted = False
-    memory = place.memory()
+def test_restricted_folder_reads_no_file_and_offers_only_the_user_file(folders: MemoryFolders) -> None:
+    (folders.root / "AGENTS.md").write_text("orders\n")
+    folders.is_trusted = False
+    memory = folders.memory()
     assert "restricted" in memory.notes()[0]
     assert [(file.whose, file.size) for file in memory.files()] == [("yours", None)]
     with pytest.raises(ValueError, match="instruction file does not exist"):
-        memory.append(str(place.root / "AGENTS.md"), "more")
+        memory.append(str(folders.root / "AGENTS.md"), "more")
     with pytest.raises(ValueError, match="Type /trust first"):
         memory.init_prompt("")
-    (place.root / "AGENTS.md").rename(place.root / "away")
+    (folders.root / "AGENTS.md").rename(folders.root / "away")
     assert [file.whose for file in memory.places()] == ["yours"]
-    (place.root / "away").rename(place.root / "AGENTS.md")
-    place.is_trusted = True
+    (folders.root / "away").rename(folders.root / "AGENTS.md")
+    folders.is_trusted = True
     assert "orders" in memory.read().text
     assert memory.notes() == ()
 
@@ -72,39 +72,39 @@ def test_restricted_folder_reads_no_file_and_offers_only_the_user_file(place: Pl
     ],
 )
 def test_line_is_added_as_a_list_item_with_the_line_endings_of_the_file(
-    place: Place, before: bytes, after: bytes
+    folders: MemoryFolders, before: bytes, after: bytes
 ) -> None:
-    file = place.root / "AGENTS.md"
+    file = folders.root / "AGENTS.md"
     file.write_bytes(before)
-    said = place.memory().append(str(file), "  - use\n tabs ")
+    said = folders.memory().append(str(file), "  - use\n tabs ")
     assert file.read_bytes() == after
     assert "AGENTS.md" in said
-    assert "use tabs" in place.memory().read().text
+    assert "use tabs" in folders.memory().read().text
 
 
-def test_missing_memory_files_are_created(place: Place) -> None:
-    project, own = place.memory().places()
-    place.memory().append(project.path, "a")
-    place.memory().append(own.path, "b")
-    assert (place.root / "AGENTS.md").read_text() == "- a\n"
-    assert (place.home / "AGENTS.md").read_text() == "- b\n"
+def test_missing_memory_files_are_created(folders: MemoryFolders) -> None:
+    project, own = folders.memory().places()
+    folders.memory().append(project.path, "a")
+    folders.memory().append(own.path, "b")
+    assert (folders.root / "AGENTS.md").read_text() == "- a\n"
+    assert (folders.home / "AGENTS.md").read_text() == "- b\n"
 
 
-def test_nearest_file_comes_first_and_links_inside_the_project_are_followed(place: Place) -> None:
-    (place.root / "CLAUDE.md").write_text("root\n")
-    (place.root / "AGENTS.md").symlink_to("CLAUDE.md")
-    (place.folder / "AGENTS.md").write_text("pkg\n")
-    places = place.memory(place.folder).places()
+def test_nearest_file_comes_first_and_links_inside_the_project_are_followed(folders: MemoryFolders) -> None:
+    (folders.root / "CLAUDE.md").write_text("root\n")
+    (folders.root / "AGENTS.md").symlink_to("CLAUDE.md")
+    (folders.folder / "AGENTS.md").write_text("pkg\n")
+    places = folders.memory(folders.folder).places()
     assert [one.shown for one in places[:2]] == ["pkg/AGENTS.md", "AGENTS.md"]
-    place.memory(place.folder).append(places[1].path, "more")
-    assert (place.root / "CLAUDE.md").read_text() == "root\n\n- more\n"
-    assert (place.root / "AGENTS.md").is_symlink()
+    folders.memory(folders.folder).append(places[1].path, "more")
+    assert (folders.root / "CLAUDE.md").read_text() == "root\n\n- more\n"
+    assert (folders.root / "AGENTS.md").is_symlink()
 
 
-def test_file_that_is_not_utf_8_is_left_unchanged(place: Place) -> None:
-    file = place.root / "AGENTS.md"
+def test_file_that_is_not_utf_8_is_left_unchanged(folders: MemoryFolders) -> None:
+    file = folders.root / "AGENTS.md"
     file.write_bytes("übung".encode("utf-16"))
-    memory = place.memory()
+    memory = folders.memory()
     places = memory.places()
     for one in places:
         if one.path == str(file):
@@ -115,20 +115,20 @@ def test_file_that_is_not_utf_8_is_left_unchanged(place: Place) -> None:
         memory.append(places[-1].path, "  ")
 
 
-def test_unwritable_file_is_named(place: Place) -> None:
+def test_unwritable_file_is_named(folders: MemoryFolders) -> None:
     if os.geteuid() == 0:
-        place.home.parent.joinpath("home").write_text("no folder")
-        path = place.memory().places()[-1].path
+        folders.home.parent.joinpath("home").write_text("no folder")
+        path = folders.memory().places()[-1].path
     else:
-        place.home.mkdir(mode=0o500)
-        path = str(place.home / "AGENTS.md")
+        folders.home.mkdir(mode=0o500)
+        path = str(folders.home / "AGENTS.md")
     with pytest.raises(ValueError, match="cannot write"):
-        place.memory().append(path, "x")
+        folders.memory().append(path, "x")
 
 
-def test_init_requests_a_new_file_or_an_improved_one(place: Place) -> None:
-    assert "write an AGENTS.md" in place.memory().init_prompt("")
-    (place.root / "CLAUDE.md").write_text("x\n")
-    better = place.memory().init_prompt("say how to release")
+def test_init_requests_a_new_file_or_an_improved_one(folders: MemoryFolders) -> None:
+    assert "write an AGENTS.md" in folders.memory().init_prompt("")
+    (folders.root / "CLAUDE.md").write_text("x\n")
+    better = folders.memory().init_prompt("say how to release")
     assert "improve its CLAUDE.md" in better
     assert "say how to release" in better

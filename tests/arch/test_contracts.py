@@ -9,7 +9,20 @@ import pytest
 
 from tests.arch.sources import PRODUCT, ROOT
 
-ROOMS = ["cli", "tui", "headless", "agent", "engine", "providers", "tools", "safety", "config", "protocol", "text"]
+ROOMS = [
+    "cli",
+    "tui",
+    "headless",
+    "acp",
+    "agent",
+    "engine",
+    "providers",
+    "tools",
+    "safety",
+    "config",
+    "protocol",
+    "text",
+]
 
 
 def check(root: Path) -> subprocess.CompletedProcess[str]:

@@ -135,7 +135,10 @@ def test_broad_except_occurs_only_at_the_edges() -> None:
 
 
 EDGES = (
+    "qcode.acp.session",
+    "qcode.acp.wire",
     "qcode.agent.driver",
+    "qcode.agent.programs",
     "qcode.tui.app",
     "qcode.tui.failures",
     "qcode.tui.turns",

@@ -35,7 +35,7 @@ MAX_ONE_SHOT_MODULES = 150
 ON_FIRST_USE = tuple(
     f"qcode.{name}"
     for name in (
-        "agent.answer_schema", "agent.checkpoints.blobs", "agent.checkpoints.rewind", "agent.checkpoints.watch",
+        "agent.programs", "agent.checkpoints.blobs", "agent.checkpoints.rewind", "agent.checkpoints.watch",
         "agent.choices", "agent.context.attachments", "agent.crash", "agent.keys.connect", "agent.keys.ring",
         "agent.keys.store", "agent.mcp", "agent.sessions.library", "agent.sessions.loader", "agent.settings",
         "agent.subagents", "agent.telemetry", "config.definitions", "config.edit", "config.lines", "engine.compactor",
@@ -74,6 +74,14 @@ def test_version_and_help_load_only_their_text(flag: str) -> None:
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "asyncio", "argparse") == set()
 
 
+def test_package_loads_nothing_until_a_name_is_used() -> None:
+    assert among(loaded_after("import qcode"), "qcode") == {"qcode"}
+    loaded = loaded_after("from qcode import Agent, Options, Allow, Deny, TextDelta")
+    unwanted = ("asyncio", "textual", "rich", "qcode.engine", "qcode.providers", "qcode.safety", "qcode.tools")
+    assert among(loaded, *SDKS, *HEAVY, *unwanted) == set()
+    assert len(among(loaded, "qcode")) <= 20
+
+
 def test_app_loads_no_engine_provider_or_sdk_before_first_paint() -> None:
     loaded = loaded_after("import qcode.tui.app")
     assert "textual" in loaded
@@ -83,6 +91,18 @@ def test_app_loads_no_engine_provider_or_sdk_before_first_paint() -> None:
 def test_pipe_mode_loads_no_app_engine_provider_or_sdk() -> None:
     loaded = loaded_after("import qcode.headless.run")
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "qcode.engine", "qcode.providers", "qcode.tui") == set()
+
+
+def test_editors_get_their_first_answer_without_the_library(tmp_path: Path) -> None:
+    loaded = loaded_after(
+        "import os, sys; read, write = os.pipe(); os.dup2(read, 0); sys.argv = ['qcode', 'acp']\n"
+        'os.write(write, b\'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\\n\')\n'
+        "os.close(write); os.close(read)\n"
+        "from qcode.__main__ import main\nassert main() == 0"
+    )
+    assert "qcode.acp.server" in loaded
+    later = ("agent.agent", "agent.trust", "acp.session", "acp.cards", "engine", "tools", "tui", "headless")
+    assert among(loaded, *SDKS, *HEAVY, "textual", "rich", *(f"qcode.{name}" for name in later)) == set()
 
 
 def test_demo_run_loads_only_what_it_needs() -> None:

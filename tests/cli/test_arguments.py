@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.options import CHOOSE, LATEST
-from qcode.cli.arguments import CommandLineError, parse, pipe_flags, wanted_format
+from qcode.cli.arguments import CommandLineError, parse, parse_subcommand, pipe_flags, wanted_format
+from qcode.cli.flags import help_text
 
 
 @pytest.mark.parametrize(
@@ -148,3 +149,10 @@ def test_a_suggestion_never_names_a_flag_that_lowers_safety(flag: str) -> None:
 def test_a_mistyped_flag_names_the_nearest() -> None:
     with pytest.raises(CommandLineError, match=r"did you mean --model\?"):
         parse(["--modle", "x"])
+
+
+@pytest.mark.parametrize("typed", [["--permission-mode", "ask"], ["--permission-mode=ask"]])
+def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
+    assert parse(typed).permission_mode == "default"
+    assert parse_subcommand("permissions", typed, "usage")[0].permission_mode == "default"
+    assert "ask is another name for default" in " ".join(help_text().split())

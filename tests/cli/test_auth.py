@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.agent.keys.backends import FOLDER_VARIABLE, NAME
-from tests.e2e.conftest import place
-from tests.e2e.running import KEY, Finished, Place
+from tests.e2e.conftest import cli
+from tests.e2e.running import KEY, CliRunner, Finished
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 from tests.fakes.turns import Turn
 
-__all__ = ["place"]
+__all__ = ["cli"]
 
 ADDRESS_VARIABLES = {
     "openai": "OPENAI_BASE_URL",
@@ -27,9 +27,9 @@ ADDRESS_VARIABLES = {
 class Auth:
     """Runs `qcode auth` in a temporary home."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.env = {"QCODE_HOME": str(place.home / "q")}
+    def __init__(self, cli: CliRunner) -> None:
+        self.place = cli
+        self.env = {"QCODE_HOME": str(cli.home / "q")}
 
     def at(self, server: FakeServer, protocol: ProtocolName) -> None:
         self.env[ADDRESS_VARIABLES[protocol]] = server.base_url
@@ -57,8 +57,8 @@ class Auth:
 
 
 @pytest.fixture
-def auth(place: Place) -> Auth:
-    return Auth(place)
+def auth(cli: CliRunner) -> Auth:
+    return Auth(cli)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

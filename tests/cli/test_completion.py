@@ -15,7 +15,7 @@ TAKERS = ("anthropic", "openai", "mine")
 
 
 def completed(*words: str) -> list[str]:
-    """Return what bash offers for the last of `words` after sourcing the script."""
+    """Return the words that bash offers for the last of `words` after sourcing the script."""
     asking = 'COMP_WORDS=(qcode "$@"); COMP_CWORD=$#; _qcode || true; printf "%s\\n" "${COMPREPLY[@]}"'
     program = f"{script('bash', TAKERS)}\n{asking}"
     done = subprocess.run(

@@ -56,10 +56,10 @@ def test_verdicts(asked: Asked) -> None:
 
 def test_auto_mode_is_judged_with_the_sandbox_of_a_session(asked: Asked) -> None:
     sandbox = find_sandbox()
-    walled = "allow" if sandbox is not None and "workspace" in sandbox.levels else "ask"
+    sandboxed = "allow" if sandbox is not None and "workspace" in sandbox.levels else "ask"
     here = ("-C", str(asked.work), "--trust", "--permission-mode", "auto")
-    assert asked.verdict("shell", "make test", *here) == walled
-    assert asked.verdict("write", "a.txt", *here) == walled
+    assert asked.verdict("shell", "make test", *here) == sandboxed
+    assert asked.verdict("write", "a.txt", *here) == sandboxed
     without = asked.work.parent / "without.toml"
     without.write_text('[tools]\nsandbox = "off"\n')
     assert asked.verdict("shell", "make test", *here, "--settings", str(without)) == "ask"

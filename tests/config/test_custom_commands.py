@@ -9,7 +9,7 @@ import pytest
 from qcode.config.definitions import CustomCommands, load_custom_commands
 
 
-class Place:
+class CommandFolders:
     def __init__(self, base: Path) -> None:
         self.own, self.project = base / "home", base / "project"
 
@@ -25,17 +25,17 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def folders(tmp_path: Path) -> CommandFolders:
+    return CommandFolders(tmp_path)
 
 
-def test_command_file_keys_are_all_read(place: Place) -> None:
+def test_command_file_keys_are_all_read(folders: CommandFolders) -> None:
     text = (
         'description = "Review"\nargument = "[path]"\nmodel = "demo/other"\n'
         'prompt = """\nReview {{args}} well.\n"""\n[output]\nmax_tokens = 100\npolicy = "continue"\n'
     )
-    place.write("review.toml", text)
-    (command,) = place.load().commands
+    folders.write("review.toml", text)
+    (command,) = folders.load().commands
     assert (command.name, command.description, command.argument, command.model) == (
         "review",
         "Review",
@@ -47,9 +47,9 @@ def test_command_file_keys_are_all_read(place: Place) -> None:
     assert not command.is_from_project
 
 
-def test_arguments_are_appended_without_a_placeholder(place: Place) -> None:
-    place.write("a.toml", 'prompt = "Do it."')
-    (command,) = place.load().commands
+def test_arguments_are_appended_without_a_placeholder(folders: CommandFolders) -> None:
+    folders.write("a.toml", 'prompt = "Do it."')
+    (command,) = folders.load().commands
     assert command.expand("") == "Do it."
     assert command.expand("now\nplease") == "Do it.\n\nnow\nplease"
 
@@ -65,20 +65,20 @@ def test_arguments_are_appended_without_a_placeholder(place: Place) -> None:
     ],
 )
 def test_project_command_marks_text_that_the_user_did_not_type(
-    place: Place, prompt: str, arguments: str, foreign: list[str]
+    folders: CommandFolders, prompt: str, arguments: str, foreign: list[str]
 ) -> None:
-    place.write("a.toml", f'prompt = "{prompt}"', in_project=True)
-    (command,) = place.load().commands
+    folders.write("a.toml", f'prompt = "{prompt}"', in_project=True)
+    (command,) = folders.load().commands
     sent = command.expand(arguments)
     assert [sent[start:end] for start, end in command.foreign(arguments)] == foreign
-    place.write("b.toml", f'prompt = "{prompt}"')
-    assert next(one for one in place.load().commands if one.name == "b").foreign(arguments) == ()
+    folders.write("b.toml", f'prompt = "{prompt}"')
+    assert next(one for one in folders.load().commands if one.name == "b").foreign(arguments) == ()
 
 
-def test_command_name_contains_its_folders(place: Place) -> None:
-    place.write("git/commit.toml", 'prompt = "c"')
-    place.write("git/log/short.toml", 'prompt = "s"')
-    found = place.load()
+def test_command_name_contains_its_folders(folders: CommandFolders) -> None:
+    folders.write("git/commit.toml", 'prompt = "c"')
+    folders.write("git/log/short.toml", 'prompt = "s"')
+    found = folders.load()
     assert [command.name for command in found.commands] == ["git:commit", "git:log:short"]
     typed = found.typed("/git:commit  all of it\nplease ")
     assert typed is not None
@@ -87,12 +87,12 @@ def test_command_name_contains_its_folders(place: Place) -> None:
     assert found.typed("see /git:commit") is None
 
 
-def test_project_command_needs_trust_and_never_replaces_a_user_command(place: Place) -> None:
-    place.write("review.toml", 'prompt = "mine"')
-    place.write("review.toml", 'prompt = "theirs"', in_project=True)
-    place.write("build.toml", 'prompt = "b"', in_project=True)
-    assert [command.name for command in place.load(is_trusted=False).commands] == ["review"]
-    found = place.load()
+def test_project_command_needs_trust_and_never_replaces_a_user_command(folders: CommandFolders) -> None:
+    folders.write("review.toml", 'prompt = "mine"')
+    folders.write("review.toml", 'prompt = "theirs"', in_project=True)
+    folders.write("build.toml", 'prompt = "b"', in_project=True)
+    assert [command.name for command in folders.load(is_trusted=False).commands] == ["review"]
+    found = folders.load()
     assert {command.name: (command.prompt, command.is_from_project) for command in found.commands} == {
         "build": ("b", True),
         "review": ("mine", False),
@@ -100,9 +100,9 @@ def test_project_command_needs_trust_and_never_replaces_a_user_command(place: Pl
     assert "/review is ignored, your" in found.problems[0]
 
 
-def test_built_in_command_keeps_its_name(place: Place) -> None:
-    place.write("help.toml", 'prompt = "x"')
-    found = place.load(taken=("help",))
+def test_built_in_command_keeps_its_name(folders: CommandFolders) -> None:
+    folders.write("help.toml", 'prompt = "x"')
+    found = folders.load(taken=("help",))
     assert found.commands == ()
     assert "/help is ignored, a built-in command already has this name" in found.problems[0]
 
@@ -121,10 +121,12 @@ def test_built_in_command_keeps_its_name(place: Place) -> None:
         ('prompt = "x"\nmodel = 3', 2, "model must be one line of text"),
     ],
 )
-def test_invalid_file_is_reported_with_its_line_and_skipped(place: Place, text: str, line: int, problem: str) -> None:
-    path = place.write("bad.toml", text)
-    place.write("good.toml", 'prompt = "x"')
-    found = place.load()
+def test_invalid_file_is_reported_with_its_line_and_skipped(
+    folders: CommandFolders, text: str, line: int, problem: str
+) -> None:
+    path = folders.write("bad.toml", text)
+    folders.write("good.toml", 'prompt = "x"')
+    found = folders.load()
     assert [command.name for command in found.commands] == ["good"]
     (said,) = found.problems
     assert said.startswith(f"{path}:{line}: ")
@@ -132,39 +134,39 @@ def test_invalid_file_is_reported_with_its_line_and_skipped(place: Place, text: 
     assert "\n" not in said
 
 
-def test_other_files_are_ignored_or_reported(place: Place) -> None:
-    place.write("notes.md", "x")
-    place.write(".hidden.toml", "x")
-    path = place.write("has blank.toml", 'prompt = "x"')
+def test_other_files_are_ignored_or_reported(folders: CommandFolders) -> None:
+    folders.write("notes.md", "x")
+    folders.write(".hidden.toml", "x")
+    path = folders.write("has blank.toml", 'prompt = "x"')
     path.with_name("bytes.toml").write_bytes(b'prompt = "\xff"')
-    found = place.load()
+    found = folders.load()
     assert found.commands == ()
     assert len(found.problems) == 2
     assert "letters, digits" in "".join(found.problems)
     assert "UTF-8" in "".join(found.problems)
 
 
-def test_project_links_do_not_leave_the_project(place: Place, tmp_path: Path) -> None:
-    place.write("ok.toml", 'prompt = "x"', in_project=True)
+def test_project_links_do_not_leave_the_project(folders: CommandFolders, tmp_path: Path) -> None:
+    folders.write("ok.toml", 'prompt = "x"', in_project=True)
     (tmp_path / "outside.toml").write_text('prompt = "secret"')
-    (place.project / ".qcode/commands/out.toml").symlink_to(tmp_path / "outside.toml")
-    (place.project / ".qcode/commands/loop").symlink_to(place.project / ".qcode")
-    found = place.load()
+    (folders.project / ".qcode/commands/out.toml").symlink_to(tmp_path / "outside.toml")
+    (folders.project / ".qcode/commands/loop").symlink_to(folders.project / ".qcode")
+    found = folders.load()
     assert "ok" in [command.name for command in found.commands]
     assert not any(command.prompt == "secret" for command in found.commands)
     assert any("leads outside the project" in problem for problem in found.problems)
 
 
-def test_missing_folder_has_no_commands(place: Place) -> None:
-    assert place.load() == CustomCommands()
+def test_missing_folder_has_no_commands(folders: CommandFolders) -> None:
+    assert folders.load() == CustomCommands()
 
 
-def test_circular_link_is_reported(place: Place) -> None:
-    place.write("good.toml", 'prompt = "x"', in_project=True)
-    folder = place.project / ".qcode/commands"
+def test_circular_link_is_reported(folders: CommandFolders) -> None:
+    folders.write("good.toml", 'prompt = "x"', in_project=True)
+    folder = folders.project / ".qcode/commands"
     (folder / "a").symlink_to("a")
     (folder / "b.toml").symlink_to("b.toml")
-    found = place.load()
+    found = folders.load()
     assert [one.name for one in found.commands] == ["good"]
     assert len(found.problems) == 1
     assert "b.toml" in found.problems[0]

@@ -77,6 +77,12 @@ env = { A = "" }
 """
 
 
+def test_mode_ask_in_a_file_is_the_default_mode(folders: Folders) -> None:
+    settings = folders.user('[permissions]\nmode = "ask"').load()
+    assert settings.permissions.mode == "default"
+    assert settings.origin("permissions.mode").kind == "file"
+
+
 def test_every_key_of_the_contract_is_read(folders: Folders) -> None:
     settings = folders.user(EVERYTHING).load()
     assert (settings.model, settings.small_model) == ("anthropic/claude-x", "local/tiny")

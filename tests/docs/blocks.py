@@ -1,4 +1,4 @@
-"""The code blocks of the pages, and a place in which their commands run.
+"""The code blocks of the pages, and a runner of their commands.
 
 A block of commands is `sh`, or `console` with the expected output below each `$ command`. After the language it may say
 `slow` (only in the broad run), `exit="1"` (the expected exit code, or `any`), or `skip="why it cannot run offline"`.
@@ -20,7 +20,10 @@ from tests.e2e.running import NO_KEYRING
 from tests.e2e.warm import of_the_machine, warm
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(page for name in ("", "guide", "how-to") for page in sorted((ROOT / "docs" / name).glob("*.md"))),
+]
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CLIENT = """\
 import json, os, socket, sys
@@ -74,8 +77,8 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
-class Place:
-    """A home and a small git repository in which the commands of one page run, in order, on the demo model.
+class PageRunner:
+    """Runs the commands of one page in order, in a home and a small git repository, on the demo model.
 
     `qcode` is a program on `PATH` that hands its arguments and streams to the warm interpreter.
     """

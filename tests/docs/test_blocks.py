@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import PAGES, ROOT, Block, Place, blocks_of
+from tests.docs.blocks import PAGES, ROOT, Block, PageRunner, blocks_of
 
 BLOCKS = {page.relative_to(ROOT).as_posix(): blocks_of(page) for page in PAGES}
 COMMANDS = {
@@ -27,19 +27,19 @@ def pages(*, slow: bool) -> list[str]:
 
 @pytest.mark.parametrize("page", pages(slow=False))
 def test_commands_of_a_page_run_offline(page: str, tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    runner = PageRunner(tmp_path)
     for block in COMMANDS[page]:
         if not block.is_slow:
-            check(block, place)
+            check(block, runner)
 
 
 @pytest.mark.broad
 @pytest.mark.parametrize("page", pages(slow=True))
 def test_slow_commands_of_a_page_run_offline(page: str, tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    runner = PageRunner(tmp_path)
     for block in COMMANDS[page]:
         if block.is_slow:
-            check(block, place)
+            check(block, runner)
 
 
 @pytest.mark.parametrize("page", BLOCKS)
@@ -53,12 +53,12 @@ def test_examples_of_a_page_can_be_read(page: str, tmp_path: Path) -> None:
 
 
 def test_examples_of_the_configuration_are_valid(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    config = Path(place.bash("qcode config path").stdout.strip())
+    runner = PageRunner(tmp_path)
+    config = Path(runner.bash("qcode config path").stdout.strip())
     config.parent.mkdir(parents=True)
     for block in (block for blocks in BLOCKS.values() for block in blocks if block.info == "config"):
         config.write_text(block.text)
-        done = place.bash("qcode config show")
+        done = runner.bash("qcode config show")
         assert done.returncode == 0, f"{block}: {done.stderr}"
 
 
@@ -72,14 +72,14 @@ def test_every_page_of_the_guide_starts_with_a_command() -> None:
     assert late == []
 
 
-def check(block: Block, place: Place) -> None:
-    """Run a block, line by line if it shows what its commands print."""
+def check(block: Block, runner: PageRunner) -> None:
+    """Run a block, line by line if it shows the output of its commands."""
     if block.language == "console":
         for command, expected in sessions(block.text):
-            done = place.bash(command)
+            done = runner.bash(command)
             assert re.fullmatch(pattern(expected), done.stdout), f"{block}: {command}\n{done.stdout}{done.stderr}"
         return
-    done = place.bash(block.text)
+    done = runner.bash(block.text)
     fitting = block.exit_code == "any" or done.returncode == int(block.exit_code)
     assert fitting, f"{block}: exit code {done.returncode}\n{block.text}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
     assert "Traceback" not in done.stderr

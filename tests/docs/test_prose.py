@@ -1,4 +1,4 @@
-"""The check of prose finds what it forbids, in each place where people read it."""
+"""The prose check finds banned patterns in docstrings, comments, messages and pages."""
 
 from __future__ import annotations
 

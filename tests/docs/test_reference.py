@@ -1,4 +1,4 @@
-"""The reference pages name what the program has, and nothing else."""
+"""The reference pages name everything that the program has, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.table import COMMANDS
 from scripts import reference
-from tests.docs.blocks import PAGES, ROOT, Place, blocks_of
+from tests.docs.blocks import PAGES, ROOT, PageRunner, blocks_of
 
 FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_environment_variables_of_the_pages_are_read_by_the_program() -> None:
 
 
 def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> None:
-    done = Place(tmp_path).bash("qcode -p hello -o stream-json")
+    done = PageRunner(tmp_path).bash("qcode -p hello -o stream-json")
     init, *_, result = (json.loads(line) for line in done.stdout.splitlines())
     rows = {name: row[1] for row in rows_of("field") for name in re.findall(r"`(\w+)`", row[0])}
     assert set(rows) == set(result)
@@ -69,12 +69,12 @@ def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> Non
 
 
 def test_tools_and_themes_of_the_guides_are_those_of_the_program(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    init = json.loads(place.bash("qcode -p hello -o stream-json").stdout.splitlines()[0])
+    runner = PageRunner(tmp_path)
+    init = json.loads(runner.bash("qcode -p hello -o stream-json").stdout.splitlines()[0])
     named = first_column(ROOT / "docs" / "guide" / "tools.md")
     only_elsewhere = {"apply_patch", "web_search", "exit_plan_mode", "server__tool"}
     assert named - only_elsewhere - {"brave", "tavily", "host"} == set(init["tools"])
-    themes = set(place.bash("qcode themes").stdout.split())
+    themes = set(runner.bash("qcode themes").stdout.split())
     assert first_column(ROOT / "docs" / "guide" / "themes.md") == themes | {"auto"}
 
 

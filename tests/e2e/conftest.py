@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def cli(tmp_path: Path) -> CliRunner:
+    return CliRunner(tmp_path)

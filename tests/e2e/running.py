@@ -45,11 +45,11 @@ class Finished:
         return result
 
 
-class Place:
-    """A workspace and a home, both empty; `run` runs qcode there.
+class CliRunner:
+    """Runs qcode in an empty workspace with an empty home.
 
-    `is_warm`: in a process that forks from an interpreter which has loaded qcode, unless the environment given says
-    something to the interpreter itself.
+    If it `is_warm`, a run is a fork of an interpreter that has loaded qcode, unless its environment configures the
+    interpreter itself.
     """
 
     is_warm = True

@@ -13,7 +13,7 @@ from types import TracebackType
 import pexpect
 import pyte
 
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 
 PATIENCE_S = 20.0
 TRUST_QUESTION = "1, 2, 3 or q [3]:"
@@ -29,7 +29,7 @@ class Terminal:
 
     def __init__(
         self,
-        place: Place,
+        cli: CliRunner,
         *arguments: str,
         env: Mapping[str, str] | None = None,
         columns: int = 80,
@@ -39,13 +39,13 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self.raw = ""
         self._stream = pyte.Stream(self.screen)
-        command = place.command(*arguments)
-        environment = {"TERM": "xterm-256color", **place.environment(env), "COLUMNS": "", "LINES": ""}
+        command = cli.command(*arguments)
+        environment = {"TERM": "xterm-256color", **cli.environment(env), "COLUMNS": "", "LINES": ""}
         environment = {name: value for name, value in environment.items() if value}
         self._child = pexpect.spawn(
             command[0],
             command[1:],
-            cwd=str(place.work),
+            cwd=str(cli.work),
             env=environment,
             dimensions=(rows, columns),
             encoding="utf-8",

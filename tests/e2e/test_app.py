@@ -10,7 +10,7 @@ import pexpect
 import pytest
 
 from qcode.protocol.reply import StopReason
-from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, Place
+from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, CliRunner
 from tests.e2e.terminal import TRUST_QUESTION, Answering, Terminal
 from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import FakeServer, ProtocolName
@@ -20,9 +20,9 @@ ALTERNATE_SCREEN_OFF = "\x1b[?1049l"
 CURSOR_ON = "\x1b[?25h"
 
 
-def at(server: FakeServer, protocol: ProtocolName, place: Place, *more: str) -> Terminal:
+def at(server: FakeServer, protocol: ProtocolName, cli: CliRunner, *more: str) -> Terminal:
     flags = ("-m", f"{protocol}/test-model", "--base-url", server.base_url, *more)
-    return Terminal(place, *flags, env={KEY_VARIABLES[protocol]: KEY})
+    return Terminal(cli, *flags, env={KEY_VARIABLES[protocol]: KEY})
 
 
 def is_restored(terminal: Terminal) -> bool:
@@ -32,20 +32,20 @@ def is_restored(terminal: Terminal) -> bool:
 @pytest.mark.parametrize(
     "protocol", [PROTOCOLS[0], *(pytest.param(each, marks=pytest.mark.broad) for each in PROTOCOLS[1:])]
 )
-def test_edit_is_requested_approved_and_made(protocol: ProtocolName, place: Place) -> None:
-    (place.work / "hello.py").write_text(HELLO)
+def test_edit_is_requested_approved_and_made(protocol: ProtocolName, cli: CliRunner) -> None:
+    (cli.work / "hello.py").write_text(HELLO)
     with (
         FakeServer(protocol, SCENARIOS["docstring"].make()) as server,
-        at(server, protocol, place, "--trust") as terminal,
+        at(server, protocol, cli, "--trust") as terminal,
     ):
         terminal.wait_for("test-model")
         terminal.press("add a docstring to hello.py\r")
         asked = terminal.wait_for("1 Yes (y)")
         assert "hello.py" in asked
         assert '+     """' in asked
-        assert (place.work / "hello.py").read_text() == HELLO
+        assert (cli.work / "hello.py").read_text() == HELLO
         terminal.wait_for(Answering(terminal, "Done:"))
-        assert '"""' in (place.work / "hello.py").read_text()
+        assert '"""' in (cli.work / "hello.py").read_text()
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
         assert server.complaints == []
@@ -53,11 +53,11 @@ def test_edit_is_requested_approved_and_made(protocol: ProtocolName, place: Plac
 
 
 @pytest.mark.parametrize("keeps_reply", [False, True])
-def test_exit_prints_the_usage_and_how_to_resume(place: Place, keeps_reply: bool) -> None:
-    config = place.home / ".config" / "qcode"
+def test_exit_prints_the_usage_and_how_to_resume(cli: CliRunner, keeps_reply: bool) -> None:
+    config = cli.home / ".config" / "qcode"
     config.mkdir(parents=True)
     (config / "config.toml").write_text(f"[ui]\nkeep_last_reply = {str(keeps_reply).lower()}\n")
-    with FakeServer("openai", [Turn(text="The **last** words.")]) as server, at(server, "openai", place) as terminal:
+    with FakeServer("openai", [Turn(text="The **last** words.")]) as server, at(server, "openai", cli) as terminal:
         terminal.wait_for("test-model")
         terminal.press("hello\r")
         terminal.wait_for(Answering(terminal, "words."))
@@ -68,21 +68,21 @@ def test_exit_prints_the_usage_and_how_to_resume(place: Place, keeps_reply: bool
     assert ("The **last** words." in after) is keeps_reply
 
 
-def test_exit_without_a_conversation_prints_nothing(place: Place) -> None:
-    with FakeServer("openai", []) as server, at(server, "openai", place) as terminal:
+def test_exit_without_a_conversation_prints_nothing(cli: CliRunner) -> None:
+    with FakeServer("openai", []) as server, at(server, "openai", cli) as terminal:
         terminal.wait_for("test-model")
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
     assert "Resume with" not in terminal.raw
 
 
-def test_truncated_reply_is_continued_on_screen(place: Place) -> None:
+def test_truncated_reply_is_continued_on_screen(cli: CliRunner) -> None:
     script = [
         Turn(text="Lost part.", stop=StopReason.MAX_TOKENS),
         Turn(text="The story begins", stop=StopReason.MAX_TOKENS),
         Turn(text=" and ends here."),
     ]
-    with FakeServer("openai", script) as server, at(server, "openai", place) as terminal:
+    with FakeServer("openai", script) as server, at(server, "openai", cli) as terminal:
         terminal.wait_for("test-model")
         terminal.press("tell me a story\r")
         shown = terminal.wait_for("and ends here.")
@@ -91,10 +91,10 @@ def test_truncated_reply_is_continued_on_screen(place: Place) -> None:
         assert server.caps == [8000, 64000, 64000]
 
 
-def test_escape_interrupts_and_keeps_the_shown_text(place: Place) -> None:
+def test_escape_interrupts_and_keeps_the_shown_text(cli: CliRunner) -> None:
     with (
         FakeServer("openai", [Turn(text=["One. ", "Two. ", "Three."], faults=Faults(stall_after=3))]) as server,
-        at(server, "openai", place) as terminal,
+        at(server, "openai", cli) as terminal,
     ):
         terminal.wait_for("test-model")
         terminal.press("count\r")
@@ -106,8 +106,8 @@ def test_escape_interrupts_and_keeps_the_shown_text(place: Place) -> None:
         assert len(server.requests) == 1
 
 
-def test_app_without_a_key_opens_the_demo_and_says_how_to_add_one(place: Place) -> None:
-    with Terminal(place) as terminal:
+def test_app_without_a_key_opens_the_demo_and_says_how_to_add_one(cli: CliRunner) -> None:
+    with Terminal(cli) as terminal:
         terminal.wait_for("Connect a model")
         # A prompt instead of a choice continues with the demo.
         terminal.press("/help demo\r")
@@ -122,13 +122,13 @@ def test_app_without_a_key_opens_the_demo_and_says_how_to_add_one(place: Place) 
         assert terminal.wait_for_end() == 0
 
 
-def test_first_prompt_is_sent_at_once(place: Place) -> None:
-    with Terminal(place, "list the folder", "-m", "demo/demo") as terminal:
+def test_first_prompt_is_sent_at_once(cli: CliRunner) -> None:
+    with Terminal(cli, "list the folder", "-m", "demo/demo") as terminal:
         terminal.wait_for("glob")
 
 
-def test_app_survives_a_resize_while_streaming(place: Place) -> None:
-    with Terminal(place, "a long reply", "-m", "demo/demo") as terminal:
+def test_app_survives_a_resize_while_streaming(cli: CliRunner) -> None:
+    with Terminal(cli, "a long reply", "-m", "demo/demo") as terminal:
         terminal.wait_for("truncated at")
         terminal.resize(40, 15)
         terminal.resize(120, 40)
@@ -139,16 +139,16 @@ def test_app_survives_a_resize_while_streaming(place: Place) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signal_ends_the_app_with_the_terminal_restored(number: int, place: Place) -> None:
-    with Terminal(place, "-m", "demo/demo") as terminal:
+def test_signal_ends_the_app_with_the_terminal_restored(number: int, cli: CliRunner) -> None:
+    with Terminal(cli, "-m", "demo/demo") as terminal:
         terminal.wait_for("demo/demo")
         terminal.send_signal(number)
         terminal.wait_for_end()
         assert is_restored(terminal)
 
 
-def test_failure_to_open_is_one_line_in_an_unchanged_terminal(place: Place) -> None:
-    with Terminal(place, "-m", "demo/demo", "--resume", "no-such-session") as terminal:
+def test_failure_to_open_is_one_line_in_an_unchanged_terminal(cli: CliRunner) -> None:
+    with Terminal(cli, "-m", "demo/demo", "--resume", "no-such-session") as terminal:
         assert terminal.wait_for_end() == 42
         assert is_restored(terminal)
         after = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2]
@@ -156,16 +156,16 @@ def test_failure_to_open_is_one_line_in_an_unchanged_terminal(place: Place) -> N
         assert "Traceback" not in terminal.raw
 
 
-def test_keys_pressed_while_the_app_starts_are_not_lost(place: Place) -> None:
-    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+def test_keys_pressed_while_the_app_starts_are_not_lost(cli: CliRunner) -> None:
+    with Terminal(cli, "-m", "demo/demo", "--trust") as terminal:
         terminal.wait_for("qcode")
         terminal.press("hello\r")
         terminal.wait_for("For a real model, set ")
 
 
-def test_unknown_folder_asks_for_trust_once(place: Place) -> None:
-    (place.work / "AGENTS.md").write_text("Say moo.")
-    with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
+def test_unknown_folder_asks_for_trust_once(cli: CliRunner) -> None:
+    (cli.work / "AGENTS.md").write_text("Say moo.")
+    with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
         asked = terminal.wait_for(TRUST_QUESTION)
         assert "AGENTS.md" in asked
         assert "moo" not in asked
@@ -175,64 +175,64 @@ def test_unknown_folder_asks_for_trust_once(place: Place) -> None:
         assert "restricted" not in shown
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
-    with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
+    with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
         terminal.wait_for("Reads ")
 
 
-def test_folder_without_project_files_is_trusted_by_a_command(place: Place) -> None:
-    with Terminal(place, "-m", "demo/demo") as terminal:
+def test_folder_without_project_files_is_trusted_by_a_command(cli: CliRunner) -> None:
+    with Terminal(cli, "-m", "demo/demo") as terminal:
         terminal.wait_for("Restricted folder")
         terminal.press("/trust\r")
         terminal.wait_for("Folder trusted")
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
-    with Terminal(place, "-m", "demo/demo") as terminal:
+    with Terminal(cli, "-m", "demo/demo") as terminal:
         assert "restricted" not in terminal.wait_for("demo/demo")
 
 
-def test_enter_keeps_a_folder_restricted_and_ctrl_d_exits(place: Place) -> None:
-    (place.work / "AGENTS.md").write_text("Say moo.")
-    with Terminal(place, "-m", "demo/demo", about_folder="") as terminal:
+def test_enter_keeps_a_folder_restricted_and_ctrl_d_exits(cli: CliRunner) -> None:
+    (cli.work / "AGENTS.md").write_text("Say moo.")
+    with Terminal(cli, "-m", "demo/demo", about_folder="") as terminal:
         shown = terminal.wait_for("Restricted folder")
         assert "Reads " not in shown
-    with Terminal(place, "-m", "demo/demo", about_folder=None) as terminal:
+    with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
         terminal.wait_for(TRUST_QUESTION)
         terminal.press("\x04")
         assert terminal.wait_for_end() == 130
         assert "Traceback" not in terminal.text
 
 
-def test_file_of_the_command_line_is_attached_to_the_first_prompt(place: Place) -> None:
-    (place.work / "notes.txt").write_text("The cow says moo.")
+def test_file_of_the_command_line_is_attached_to_the_first_prompt(cli: CliRunner) -> None:
+    (cli.work / "notes.txt").write_text("The cow says moo.")
     with (
         FakeServer("openai", [Turn(text="I read it.")]) as server,
-        at(server, "openai", place, "-f", "notes.txt", "trust this folder?") as terminal,
+        at(server, "openai", cli, "-f", "notes.txt", "trust this folder?") as terminal,
     ):
         terminal.wait_for("I read it.")
         assert "The cow says moo." in server.requests[0].messages[-1].text
 
 
-def test_session_lock_is_removed_on_exit(place: Place) -> None:
+def test_session_lock_is_removed_on_exit(cli: CliRunner) -> None:
     with (
         FakeServer("openai", SCENARIOS["plain"].make()) as server,
-        at(server, "openai", place, "hi") as terminal,
+        at(server, "openai", cli, "hi") as terminal,
     ):
         terminal.wait_for("fake host.")
-        (lock,) = place.home.rglob("*.lock")
+        (lock,) = cli.home.rglob("*.lock")
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
         assert not lock.exists()
 
 
-def test_resumed_session_is_shown_again(place: Place) -> None:
-    place.run("-p", "hello", "-m", "demo/demo")
-    with Terminal(place, "-c", "-m", "demo/demo") as terminal:
+def test_resumed_session_is_shown_again(cli: CliRunner) -> None:
+    cli.run("-p", "hello", "-m", "demo/demo")
+    with Terminal(cli, "-c", "-m", "demo/demo") as terminal:
         terminal.wait_for("For a real model")
 
 
 @pytest.mark.parametrize("is_writing", [True, False])
-def test_app_exits_if_its_terminal_disappears(place: Place, is_writing: bool) -> None:
-    terminal = Terminal(place, "--model", "demo/demo", about_folder=None)
+def test_app_exits_if_its_terminal_disappears(cli: CliRunner, is_writing: bool) -> None:
+    terminal = Terminal(cli, "--model", "demo/demo", about_folder=None)
     with terminal:
         terminal.wait_for("demo/demo")
         if is_writing:
@@ -241,8 +241,8 @@ def test_app_exits_if_its_terminal_disappears(place: Place, is_writing: bool) ->
         assert terminal.hang_up() == 143
 
 
-def test_linear_mode_has_every_command_without_a_screen(place: Place) -> None:
-    exported = place.work / "talk.md"
+def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
+    exported = cli.work / "talk.md"
     typed = {
         "hello": "built-in demo model",
         "/context": "Reply reserve",
@@ -254,9 +254,9 @@ def test_linear_mode_has_every_command_without_a_screen(place: Place) -> None:
     }
     child = pexpect.spawn(
         sys.executable,
-        place.command("--model", "demo")[1:],
-        env=place.environment({"TERM": "dumb"}),
-        cwd=str(place.work),
+        cli.command("--model", "demo")[1:],
+        env=cli.environment({"TERM": "dumb"}),
+        cwd=str(cli.work),
         timeout=30,
         encoding="utf-8",
         echo=False,

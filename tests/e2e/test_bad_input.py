@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.e2e.running import KEY, Finished, Place
+from tests.e2e.running import KEY, CliRunner, Finished
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn, refused
 
@@ -21,48 +21,48 @@ def one_line(done: Finished) -> str:
     return line
 
 
-def test_missing_key_error_names_the_variable(place: Place) -> None:
-    done = place.run("-m", "anthropic/claude-sonnet-4", "-p", "hi")
+def test_missing_key_error_names_the_variable(cli: CliRunner) -> None:
+    done = cli.run("-m", "anthropic/claude-sonnet-4", "-p", "hi")
     assert done.code == 41
     assert "ANTHROPIC_API_KEY" in one_line(done)
 
 
-def test_missing_model_error_names_the_settings_in_three_lines(place: Place) -> None:
-    done = place.run("-p", "hi")
+def test_missing_model_error_names_the_settings_in_three_lines(cli: CliRunner) -> None:
+    done = cli.run("-p", "hi")
     assert done.code == 41
     assert len(done.err.splitlines()) == 3
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "demo/demo"):
         assert name in done.err
 
 
-def test_unknown_provider_error_names_the_nearest(place: Place) -> None:
-    done = place.run("-m", "antropic/claude", "-p", "hi")
+def test_unknown_provider_error_names_the_nearest(cli: CliRunner) -> None:
+    done = cli.run("-m", "antropic/claude", "-p", "hi")
     assert done.code == 2
     assert "anthropic" in one_line(done)
 
 
-def test_model_without_a_provider_resolves_or_names_the_nearest(place: Place) -> None:
-    known = place.run("-m", "claude-sonnet-4-20250514", "-p", "hi")
+def test_model_without_a_provider_resolves_or_names_the_nearest(cli: CliRunner) -> None:
+    known = cli.run("-m", "claude-sonnet-4-20250514", "-p", "hi")
     assert known.code == 41
-    unknown = place.run("-m", "clade-sonet-4", "-p", "hi")
+    unknown = cli.run("-m", "clade-sonet-4", "-p", "hi")
     assert unknown.code == 2
     assert "claude-sonnet-4" in one_line(unknown)
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "gemini"])
-def test_unknown_model_error_gives_the_nearest_names(protocol: str, place: Place) -> None:
+def test_unknown_model_error_gives_the_nearest_names(protocol: str, cli: CliRunner) -> None:
     script = [refused(404, "model not found", code="model_not_found" if protocol == "openai" else None)]
     with FakeServer(protocol, script, models=("tiny-1", "large-2")) as server:  # type: ignore[arg-type]  # one of three
-        done = place.ask(server, "-p", "hi")
+        done = cli.ask(server, "-p", "hi")
     assert done.code == 1
     assert "tiny-1" in one_line(done)
 
 
-def test_unreachable_address_is_named(place: Place) -> None:
+def test_unreachable_address_is_named(cli: CliRunner) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        done = place.run("-m", "openai/m", "--base-url", address, "-p", "hi", env={"OPENAI_API_KEY": KEY})
+        done = cli.run("-m", "openai/m", "--base-url", address, "-p", "hi", env={"OPENAI_API_KEY": KEY})
     assert done.code == 75
     assert f"127.0.0.1:{address.split(':')[2].split('/')[0]}" in done.err
     assert "Traceback" not in done.err
@@ -81,36 +81,36 @@ def test_unreachable_address_is_named(place: Place) -> None:
         (("--yolo", "--permission-mode", "plan"), "--yolo"),
     ],
 )
-def test_invalid_flag_is_explained(flags: tuple[str, ...], part: str, place: Place) -> None:
-    done = place.run("-p", "hi", *flags)
+def test_invalid_flag_is_explained(flags: tuple[str, ...], part: str, cli: CliRunner) -> None:
+    done = cli.run("-p", "hi", *flags)
     assert done.code == 2
     assert part in one_line(done)
 
 
-def test_two_prompts_are_refused(place: Place) -> None:
-    done = place.run("-p", "one", "two", "-m", "demo/demo")
+def test_two_prompts_are_refused(cli: CliRunner) -> None:
+    done = cli.run("-p", "one", "two", "-m", "demo/demo")
     assert done.code == 2
     assert "quotes" in one_line(done)
 
 
-def test_missing_prompt_is_refused(place: Place) -> None:
-    done = place.run("-p", "-m", "demo/demo")
+def test_missing_prompt_is_refused(cli: CliRunner) -> None:
+    done = cli.run("-p", "-m", "demo/demo")
     assert done.code == 2
     assert "prompt" in one_line(done)
 
 
-def test_binary_input_is_refused(place: Place) -> None:
-    done = place.run("-p", "hi", "-m", "demo/demo", stdin=b"\xff\xfe\x00\x01\xff")
+def test_binary_input_is_refused(cli: CliRunner) -> None:
+    done = cli.run("-p", "hi", "-m", "demo/demo", stdin=b"\xff\xfe\x00\x01\xff")
     assert done.code == 42
     assert "standard input" in one_line(done)
 
 
-def test_unreadable_standard_input_is_refused(place: Place) -> None:
-    with (place.work).joinpath("x").open("wb") as writable:
+def test_unreadable_standard_input_is_refused(cli: CliRunner) -> None:
+    with (cli.work).joinpath("x").open("wb") as writable:
         done = subprocess.run(
-            place.command("-p", "hi", "-m", "demo/demo"),
-            cwd=place.work,
-            env=place.environment(),
+            cli.command("-p", "hi", "-m", "demo/demo"),
+            cwd=cli.work,
+            env=cli.environment(),
             stdin=writable,
             capture_output=True,
             text=True,
@@ -120,11 +120,11 @@ def test_unreadable_standard_input_is_refused(place: Place) -> None:
     assert done.stderr.startswith("qcode: cannot read standard input")
 
 
-def test_closed_standard_input_is_empty(place: Place) -> None:
+def test_closed_standard_input_is_empty(cli: CliRunner) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"{' '.join(place.command('-p', 'hello', '-m', 'demo/demo'))} <&-"],
-        cwd=place.work,
-        env=place.environment(),
+        ["bash", "-c", f"{' '.join(cli.command('-p', 'hello', '-m', 'demo/demo'))} <&-"],
+        cwd=cli.work,
+        env=cli.environment(),
         capture_output=True,
         text=True,
         timeout=30,
@@ -133,25 +133,25 @@ def test_closed_standard_input_is_empty(place: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "."])
-def test_file_that_cannot_be_attached_is_named(name: str, place: Place) -> None:
-    done = place.run("-p", "hi", "-m", "demo/demo", "-f", name)
+def test_file_that_cannot_be_attached_is_named(name: str, cli: CliRunner) -> None:
+    done = cli.run("-p", "hi", "-m", "demo/demo", "-f", name)
     assert done.code == 42
     assert name in one_line(done)
 
 
-def test_missing_folder_is_named(place: Place) -> None:
-    done = place.run("-p", "hi", "-m", "demo/demo", "-C", "nowhere")
+def test_missing_folder_is_named(cli: CliRunner) -> None:
+    done = cli.run("-p", "hi", "-m", "demo/demo", "-C", "nowhere")
     assert done.code == 42
     assert "nowhere" in one_line(done)
 
 
-def in_bash(place: Place, command: str) -> Finished:
+def in_bash(cli: CliRunner, command: str) -> Finished:
     """Run a command line in which `qcode` is the program, with nothing to read."""
-    program = " ".join(place.command())
+    program = " ".join(cli.command())
     done = subprocess.run(
         ["bash", "-c", f'qcode() {{ {program} "$@"; }}; {command}'],
-        cwd=place.work,
-        env=place.environment(),
+        cwd=cli.work,
+        env=cli.environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -163,71 +163,71 @@ def in_bash(place: Place, command: str) -> Finished:
 @pytest.mark.parametrize("command", ["-p hello -m demo/demo", "-p hello -m demo/demo -o json", "themes", "--help"])
 @pytest.mark.parametrize(("target", "why"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
 def test_failed_write_of_the_answer_is_one_line_and_a_failure(
-    command: str, target: str, why: str, place: Place
+    command: str, target: str, why: str, cli: CliRunner
 ) -> None:
-    done = in_bash(place, f"qcode {command} >{target}")
+    done = in_bash(cli, f"qcode {command} >{target}")
     assert (done.code, done.err) == (1, f"qcode: cannot write to standard output: {why}\n")
 
 
 @pytest.mark.parametrize("target", ["/dev/full", "&-"])
-def test_unwritable_stderr_does_not_change_the_answer(target: str, place: Place) -> None:
-    done = in_bash(place, f"qcode -p hello -v -m demo/demo 2>{target}")
+def test_unwritable_stderr_does_not_change_the_answer(target: str, cli: CliRunner) -> None:
+    done = in_bash(cli, f"qcode -p hello -v -m demo/demo 2>{target}")
     assert done.code == 0
     assert "demo model" in done.out
-    assert in_bash(place, f"qcode --bogus 2>{target}").code == 2
+    assert in_bash(cli, f"qcode --bogus 2>{target}").code == 2
 
 
-def test_deleted_working_folder_is_reported_by_every_command(place: Place) -> None:
+def test_deleted_working_folder_is_reported_by_every_command(cli: CliRunner) -> None:
     gone = "mkdir gone && cd gone && rmdir ../gone"
     for command in ("-p hi -m demo/demo", "sessions", "config show"):
-        done = in_bash(place, f"{gone} && qcode {command}")
+        done = in_bash(cli, f"{gone} && qcode {command}")
         assert done.code == 42
         assert one_line(done) == "qcode: cannot use the current folder: No such file or directory"
-    assert in_bash(place, f"{gone} && qcode config path").code == 0
+    assert in_bash(cli, f"{gone} && qcode config path").code == 0
 
 
-def test_closed_reader_is_not_an_error_for_short_output(place: Place) -> None:
+def test_closed_reader_is_not_an_error_for_short_output(cli: CliRunner) -> None:
     for command in ("models", "themes", "config show", "--completion bash", "-p --help"):
-        done = in_bash(place, f"qcode {command} | true; echo ${{PIPESTATUS[0]}}")
+        done = in_bash(cli, f"qcode {command} | true; echo ${{PIPESTATUS[0]}}")
         assert done.out.strip() in ("0", "141")
         assert done.err == ""
 
 
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"])
-def test_invalid_address_variable_affects_no_other_provider(variable: str, place: Place) -> None:
-    done = place.run("-p", "hello", "-m", "demo/demo", env={variable: "http://127.0.0.1:9/v1"})
+def test_invalid_address_variable_affects_no_other_provider(variable: str, cli: CliRunner) -> None:
+    done = cli.run("-p", "hello", "-m", "demo/demo", env={variable: "http://127.0.0.1:9/v1"})
     assert (done.code, done.err) == (0, "")
 
 
-def test_invalid_config_error_names_file_and_line(place: Place) -> None:
-    (place.home / "config.toml").write_text("[output]\nmax_token = 5\n")
-    done = place.run("-p", "hi", "-m", "demo/demo", env={"QCODE_HOME": str(place.home)})
+def test_invalid_config_error_names_file_and_line(cli: CliRunner) -> None:
+    (cli.home / "config.toml").write_text("[output]\nmax_token = 5\n")
+    done = cli.run("-p", "hi", "-m", "demo/demo", env={"QCODE_HOME": str(cli.home)})
     assert done.code == 52
     line = one_line(done)
     assert "config.toml:2" in line
     assert "max_tokens" in line
 
 
-def test_unwritable_state_folder_is_only_a_warning(place: Place) -> None:
-    (place.home / "state").write_text("a file where the folder should be")
+def test_unwritable_state_folder_is_only_a_warning(cli: CliRunner) -> None:
+    (cli.home / "state").write_text("a file where the folder should be")
     with FakeServer("openai", [Turn(text="Still here.")]) as server:
-        done = place.run(
+        done = cli.run(
             "-m", "openai/m", "--base-url", server.base_url, "-p", "hi",
-            env={"QCODE_HOME": str(place.home), "OPENAI_API_KEY": KEY},
+            env={"QCODE_HOME": str(cli.home), "OPENAI_API_KEY": KEY},
         )  # fmt: skip
     assert (done.code, done.out) == (0, "Still here.\n")
     assert len(done.err.splitlines()) == 1
     assert "Traceback" not in done.err
 
 
-def test_missing_session_is_named(place: Place) -> None:
-    done = place.run("-p", "hi", "-m", "demo/demo", "--resume", "20200101-000000-abcd")
+def test_missing_session_is_named(cli: CliRunner) -> None:
+    done = cli.run("-p", "hi", "-m", "demo/demo", "--resume", "20200101-000000-abcd")
     assert done.code == 42
     assert "20200101" in one_line(done)
 
 
-def test_prompt_larger_than_the_window_is_refused_with_the_figures(place: Place) -> None:
-    (place.work / "big.txt").write_text("word " * 250_000)
-    done = place.run("-p", "hi", "-m", "openai/unknown", "-f", "big.txt", env={"OPENAI_API_KEY": KEY})
+def test_prompt_larger_than_the_window_is_refused_with_the_figures(cli: CliRunner) -> None:
+    (cli.work / "big.txt").write_text("word " * 250_000)
+    done = cli.run("-p", "hi", "-m", "openai/unknown", "-f", "big.txt", env={"OPENAI_API_KEY": KEY})
     assert done.code == 42
     assert "200,000" in one_line(done)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.e2e.running import KEY, KEY_VARIABLES, Place
+from tests.e2e.running import KEY, KEY_VARIABLES, CliRunner
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, Turn
@@ -14,22 +14,22 @@ from tests.fakes.turns import Call, Turn
 _EDIT = {"path": "cart.py", "old_text": "total = 0\nold = 1\n", "new_text": "count = 2\nfresh = 7\n"}
 
 
-def diff_colors(place: Place, term: str, *, theme: str = "") -> dict[str, tuple[str, str]]:
+def diff_colors(cli: CliRunner, term: str, *, theme: str = "") -> dict[str, tuple[str, str]]:
     """Return the colours of code on an added, a removed and an unchanged line of a diff in the approval panel."""
-    (place.work / "cart.py").write_text("same = 3\ntotal = 0\nold = 1\n")
+    (cli.work / "cart.py").write_text("same = 3\ntotal = 0\nold = 1\n")
     if theme:
-        (place.home / "q").mkdir()
-        (place.home / "q/config.toml").write_text(f'[ui]\ntheme = "{theme}"\n')
+        (cli.home / "q").mkdir()
+        (cli.home / "q/config.toml").write_text(f'[ui]\ntheme = "{theme}"\n')
     script = [
         Turn(text="Reading.", calls=[Call("read", json.dumps({"path": "cart.py"}), "call_1")]),
         Turn(text="Editing.", calls=[Call("edit", json.dumps(_EDIT), "call_2")]),
     ]
     env = {KEY_VARIABLES["openai"]: KEY, "TERM": term, "NO_COLOR": "", "COLORTERM": "", "COLORFGBG": ""}
     if theme:
-        env["QCODE_HOME"] = str(place.home / "q")
+        env["QCODE_HOME"] = str(cli.home / "q")
     with FakeServer("openai", script) as server:
         flags = ("-m", "openai/test-model", "--base-url", server.base_url, "--trust")
-        with Terminal(place, *flags, env=env, columns=100, rows=40) as terminal:
+        with Terminal(cli, *flags, env=env, columns=100, rows=40) as terminal:
             terminal.wait_for("Ask ·")
             terminal.press("change the cart\r")
             terminal.wait_for(lambda text: "1 Yes" in text and "+ fresh" in text)
@@ -38,22 +38,22 @@ def diff_colors(place: Place, term: str, *, theme: str = "") -> dict[str, tuple[
 
 
 @pytest.mark.parametrize(("theme", "added", "removed"), [("dark", "005f00", "5f0000"), ("light", "d7ffd7", "ffd7d7")])
-def test_diff_backgrounds_are_green_and_red_in_256_colors(place: Place, theme: str, added: str, removed: str) -> None:
-    colors = diff_colors(place, "xterm-256color", theme=theme)
+def test_diff_backgrounds_are_green_and_red_in_256_colors(cli: CliRunner, theme: str, added: str, removed: str) -> None:
+    colors = diff_colors(cli, "xterm-256color", theme=theme)
     assert colors["added"][1] == added
     assert colors["removed"][1] == removed
     assert colors["same"][1] not in (added, removed)
 
 
 @pytest.mark.parametrize("theme", ["", "dark", "light"])
-def test_diff_lines_are_green_and_red_in_16_colors(place: Place, theme: str) -> None:
-    colors = diff_colors(place, "xterm", theme=theme)
+def test_diff_lines_are_green_and_red_in_16_colors(cli: CliRunner, theme: str) -> None:
+    colors = diff_colors(cli, "xterm", theme=theme)
     assert "green" in colors["added"][0], colors
     assert "red" in colors["removed"][0], colors
     assert colors["added"][1] == colors["removed"][1] == colors["same"][1]
 
 
-def test_terminal_of_16_colors_gets_its_own_palette(place: Place) -> None:
-    with Terminal(place, "-m", "demo/demo", "--trust", env={"TERM": "xterm", "NO_COLOR": "", "COLORTERM": ""}) as it:
+def test_terminal_of_16_colors_gets_its_own_palette(cli: CliRunner) -> None:
+    with Terminal(cli, "-m", "demo/demo", "--trust", env={"TERM": "xterm", "NO_COLOR": "", "COLORTERM": ""}) as it:
         it.wait_for("qcode 0")
         assert it.colors_of("qcode 0")[1] == "default"

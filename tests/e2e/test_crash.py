@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from tests.e2e.running import KEY, Place
+from tests.e2e.running import KEY, CliRunner
 from tests.e2e.terminal import Terminal
 
 # Painting the status line fails once there is a file of that name; the key is in a local value and in the message.
@@ -26,26 +26,26 @@ sys.exit(main())
 """
 
 
-class BreakingPlace(Place):
+class CrashingRunner(CliRunner):
     @staticmethod
     def command(*arguments: str) -> list[str]:
         return [sys.executable, "-c", LAUNCHER, *arguments]
 
 
 def test_crash_restores_the_terminal_keeps_the_session_and_names_its_report(tmp_path: Path) -> None:
-    place = BreakingPlace(tmp_path)
-    with Terminal(place, "-m", "demo/demo", env={"OPENAI_API_KEY": KEY}, columns=100) as terminal:
+    cli = CrashingRunner(tmp_path)
+    with Terminal(cli, "-m", "demo/demo", env={"OPENAI_API_KEY": KEY}, columns=100) as terminal:
         terminal.wait_for("demo/demo")
         terminal.press("a long reply\r")
         terminal.wait_for("Esc to interrupt")
-        (place.work / "crash").touch()
+        (cli.work / "crash").touch()
         assert terminal.wait_for_end() == 1
         assert terminal.is_echoing
         assert {mode for mode, is_on in terminal.modes.items() if is_on} <= {7, 25}
         assert terminal.modes[25]
         assert {1049, 1000, 1003, 1006, 2004, 2031} <= terminal.modes.keys()
         said = terminal.raw[terminal.raw.rindex("\x1b[?1049l") :]
-    (report,) = place.home.rglob("crash-*.txt")
+    (report,) = cli.home.rglob("crash-*.txt")
     assert f"qcode stopped: LookupError: lost the [redacted]; see {report}" in said
     assert "Traceback" not in said
     assert report.stat().st_mode & 0o777 == 0o600
@@ -53,6 +53,6 @@ def test_crash_restores_the_terminal_keeps_the_session_and_names_its_report(tmp_
     assert KEY not in report.read_text()
     found = re.search(r"To resume this session: qcode -r (\S+)", said)
     assert found is not None
-    shown = place.run("sessions", "show", found[1])
+    shown = cli.run("sessions", "show", found[1])
     assert shown.code == 0
     assert "a long reply" in shown.out

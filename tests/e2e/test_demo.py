@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.running import HELLO, Finished, Place
+from tests.e2e.running import HELLO, CliRunner, Finished
 from tests.e2e.terminal import Answering, Terminal
 
 ALLOWED = ("--trust", "--permission-mode", "bypass")
 
 
-def play(place: Place, request: str, *flags: str) -> Finished:
-    return place.run("-m", "demo/demo", "-p", request, "-o", "stream-json", *flags)
+def play(cli: CliRunner, request: str, *flags: str) -> Finished:
+    return cli.run("-m", "demo/demo", "-p", request, "-o", "stream-json", *flags)
 
 
 def used(done: Finished) -> list[tuple[str, dict[str, Any]]]:
@@ -41,64 +41,64 @@ def of_subtype(done: Finished, subtype: str) -> list[dict[str, Any]]:
     return [line for line in done.lines if line.get("subtype") == subtype]
 
 
-def test_demo_says_that_it_is_one_and_how_to_add_a_key(place: Place) -> None:
-    done = play(place, "hello there")
+def test_demo_says_that_it_is_one_and_how_to_add_a_key(cli: CliRunner) -> None:
+    done = play(cli, "hello there")
     assert done.code == 0
     assert "demo model" in done.result["result"]
     assert "ANTHROPIC_API_KEY" in done.result["result"]
 
 
-def test_demo_lists_the_folder(place: Place) -> None:
-    (place.work / "apple.txt").write_text("x")
-    done = play(place, "list the folder")
+def test_demo_lists_the_folder(cli: CliRunner) -> None:
+    (cli.work / "apple.txt").write_text("x")
+    done = play(cli, "list the folder")
     assert [name for name, _ in used(done)] == ["glob"]
     assert "apple.txt" in done.result["result"]
 
 
-def test_demo_reads_a_file(place: Place) -> None:
-    (place.work / "README.md").write_text("# Apples\n")
-    done = play(place, "read README.md")
+def test_demo_reads_a_file(cli: CliRunner) -> None:
+    (cli.work / "README.md").write_text("# Apples\n")
+    done = play(cli, "read README.md")
     assert used(done) == [("read", {"path": "README.md"})]
     assert "Apples" in results(done)[0]["content"]
 
 
-def test_demo_edits_a_file(place: Place) -> None:
-    (place.work / "hello.py").write_text(HELLO)
-    done = play(place, "add a docstring to hello.py", "--trust", "--permission-mode", "accept-edits")
+def test_demo_edits_a_file(cli: CliRunner) -> None:
+    (cli.work / "hello.py").write_text(HELLO)
+    done = play(cli, "add a docstring to hello.py", "--trust", "--permission-mode", "accept-edits")
     assert [name for name, _ in used(done)] == ["read", "edit"]
-    assert '"""' in (place.work / "hello.py").read_text()
+    assert '"""' in (cli.work / "hello.py").read_text()
 
 
-def test_edit_without_approval_changes_nothing(place: Place) -> None:
-    (place.work / "hello.py").write_text(HELLO)
-    done = play(place, "add a docstring to hello.py", "--trust")
-    assert (place.work / "hello.py").read_text() == HELLO
+def test_edit_without_approval_changes_nothing(cli: CliRunner) -> None:
+    (cli.work / "hello.py").write_text(HELLO)
+    done = play(cli, "add a docstring to hello.py", "--trust")
+    assert (cli.work / "hello.py").read_text() == HELLO
     assert [denial["tool_name"] for denial in done.result["permission_denials"]] == ["edit"]
 
 
-def test_demo_runs_a_shell_command(place: Place) -> None:
-    (place.work / "apple.txt").write_text("x")
-    done = play(place, "run ls", *ALLOWED)
+def test_demo_runs_a_shell_command(cli: CliRunner) -> None:
+    (cli.work / "apple.txt").write_text("x")
+    done = play(cli, "run ls", *ALLOWED)
     assert [name for name, _ in used(done)] == ["shell"]
     assert "apple.txt" in results(done)[0]["content"]
 
 
-def test_demo_shows_a_failed_tool(place: Place) -> None:
-    done = play(place, "read a missing file")
+def test_demo_shows_a_failed_tool(cli: CliRunner) -> None:
+    done = play(cli, "read a missing file")
     assert [result["is_error"] for result in results(done)] == [True]
     assert done.code == 0
     assert done.result["result"]
 
 
-def test_demo_shows_thinking(place: Place) -> None:
-    done = play(place, "think about something", "--include-partial-messages")
+def test_demo_shows_thinking(cli: CliRunner) -> None:
+    done = play(cli, "think about something", "--include-partial-messages")
     deltas = [line["event"]["delta"] for line in done.lines if line["type"] == "stream_event"]
     assert {delta["type"] for delta in deltas} == {"thinking_delta", "text_delta"}
     assert done.result["result"]
 
 
-def test_long_reply_is_truncated_and_escalated(place: Place) -> None:
-    done = play(place, "a long reply")
+def test_long_reply_is_truncated_and_escalated(cli: CliRunner) -> None:
+    done = play(cli, "a long reply")
     (retry,) = of_subtype(done, "retry")
     assert (retry["is_continuation"], retry["max_tokens"]) == (False, 64_000)
     assert done.result["api_calls"]["total"] == 2
@@ -107,8 +107,8 @@ def test_long_reply_is_truncated_and_escalated(place: Place) -> None:
     assert len(sections) == len(set(sections)) > 50
 
 
-def test_very_long_reply_is_continued_without_a_seam(place: Place) -> None:
-    done = play(place, "a very long reply")
+def test_very_long_reply_is_continued_without_a_seam(cli: CliRunner) -> None:
+    done = play(cli, "a very long reply")
     assert done.result["api_calls"] == {
         "total": 3, "initial": 1, "escalations": 1, "continuations": 1, "repairs": 0, "retries": 0,
     }  # fmt: skip
@@ -117,8 +117,8 @@ def test_very_long_reply_is_continued_without_a_seam(place: Place) -> None:
     assert done.code == 0
 
 
-def test_truncated_write_is_rejected_and_then_split(place: Place) -> None:
-    done = play(place, "write a huge file", "--trust", "--permission-mode", "accept-edits")
+def test_truncated_write_is_rejected_and_then_split(cli: CliRunner) -> None:
+    done = play(cli, "write a huge file", "--trust", "--permission-mode", "accept-edits")
     assert done.code == 0
     first = results(done)[0]
     assert first["is_error"]
@@ -128,54 +128,54 @@ def test_truncated_write_is_rejected_and_then_split(place: Place) -> None:
     assert "edit" in names[2:]
     assert not any(result["is_error"] for result in results(done)[1:])
     written = next(arguments["path"] for name, arguments in used(done) if "path" in arguments)
-    assert (place.work / written).stat().st_size > 100
+    assert (cli.work / written).stat().st_size > 100
 
 
-def test_rate_limit_is_waited_out(place: Place) -> None:
-    done = play(place, "rate limit")
+def test_rate_limit_is_waited_out(cli: CliRunner) -> None:
+    done = play(cli, "rate limit")
     (waited,) = of_subtype(done, "api_retry")
     assert waited["delay_ms"] == 3000
     assert done.result["api_calls"]["retries"] == 1
     assert done.code == 0
 
 
-def test_endless_thinking_ends_in_an_answer(place: Place) -> None:
-    done = play(place, "overthink it")
+def test_endless_thinking_ends_in_an_answer(cli: CliRunner) -> None:
+    done = play(cli, "overthink it")
     assert done.result["api_calls"]["repairs"] == 1
     assert done.result["result"]
 
 
 @pytest.mark.broad  # the quick twin is in tests/tui/test_status.py, with a controlled clock
-def test_app_counts_down_a_rate_limit(place: Place) -> None:
-    with Terminal(place, "rate limit", "-m", "demo/demo", columns=100) as terminal:
+def test_app_counts_down_a_rate_limit(cli: CliRunner) -> None:
+    with Terminal(cli, "rate limit", "-m", "demo/demo", columns=100) as terminal:
         terminal.wait_for("retry 1 in 2 s")
         terminal.wait_for("retry 1 in 1 s")
         terminal.wait_for(lambda text: "retry 1" not in text and "demo" in text)
 
 
-def test_app_collapses_thinking(place: Place) -> None:
-    with Terminal(place, "think about something", "-m", "demo/demo") as terminal:
+def test_app_collapses_thinking(cli: CliRunner) -> None:
+    with Terminal(cli, "think about something", "-m", "demo/demo") as terminal:
         terminal.wait_for("∴ thought")
 
 
 @pytest.mark.broad  # the quick twin is test_truncated_write_is_rejected_and_then_split
-def test_app_shows_a_rejected_write_and_its_split(place: Place) -> None:
+def test_app_shows_a_rejected_write_and_its_split(cli: CliRunner) -> None:
     flags = ("-m", "demo/demo", "--trust", "--permission-mode", "accept-edits")
-    with Terminal(place, "write a huge file", *flags, rows=60) as terminal:
+    with Terminal(cli, "write a huge file", *flags, rows=60) as terminal:
         terminal.wait_for("write")
         terminal.wait_for(lambda text: "edit" in text and "Done" in text)
 
 
-def test_app_plans_and_writes_instructions_with_approval(place: Place) -> None:
-    with Terminal(place, "-m", "demo/demo", "--trust", rows=50) as terminal:
+def test_app_plans_and_writes_instructions_with_approval(cli: CliRunner) -> None:
+    with Terminal(cli, "-m", "demo/demo", "--trust", rows=50) as terminal:
         terminal.wait_for("/ commands")
         terminal.press("/plan make a plan\r")
         terminal.wait_for("2 Yes, and accept edits")
-        assert not (place.work / "hello.py").exists()
+        assert not (cli.work / "hello.py").exists()
         terminal.wait_for(Answering(terminal, "as planned: hello.py", "a"))
         assert "accept-edits" in terminal.text
-        assert (place.work / "hello.py").exists()
+        assert (cli.work / "hello.py").exists()
         terminal.press("/init\r")
         terminal.wait_for("Create AGENTS.md")
         terminal.wait_for(Answering(terminal, "Done: AGENTS.md"))
-    assert "- `hello.py`" in (place.work / "AGENTS.md").read_text()
+    assert "- `hello.py`" in (cli.work / "AGENTS.md").read_text()

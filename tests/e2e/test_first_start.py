@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.running import KEY, Place
+from tests.e2e.running import KEY, CliRunner
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn
@@ -11,10 +11,10 @@ OPENED = "Connect a model"
 PASTE = "\x1b[200~export OPENAI_API_KEY='{}'\x1b[201~"
 
 
-def test_first_start_reaches_an_answer_and_never_shows_the_key(place: Place) -> None:
+def test_first_start_reaches_an_answer_and_never_shows_the_key(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="hello from a model")], api_key=KEY, models=("only-one",)) as server:
         env = {"OPENAI_BASE_URL": server.base_url}
-        with Terminal(place, env=env) as terminal:
+        with Terminal(cli, env=env) as terminal:
             terminal.wait_for(OPENED)
             terminal.press("openai")
             terminal.wait_for("›   openai  ")
@@ -33,21 +33,21 @@ def test_first_start_reaches_an_answer_and_never_shows_the_key(place: Place) -> 
             terminal.press("\x04")
             assert terminal.wait_for_end() == 0
             assert KEY not in terminal.raw
-        files = [path for path in place.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+        files = [path for path in cli.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
         assert [path.name for path in files] == ["keys.json"]
-        with Terminal(place, env=env) as terminal:
+        with Terminal(cli, env=env) as terminal:
             assert OPENED not in terminal.wait_for("openai/only-one (chosen in the app)")
 
 
-def test_skipped_first_start_does_not_return(place: Place) -> None:
-    with Terminal(place, "--theme", "dark") as terminal:
+def test_skipped_first_start_does_not_return(cli: CliRunner) -> None:
+    with Terminal(cli, "--theme", "dark") as terminal:
         terminal.wait_for(OPENED)
         terminal.press("\x1b")
         shown = terminal.wait_for("built-in demo model")
         assert "/connect" in shown
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
-    with Terminal(place) as terminal:
+    with Terminal(cli) as terminal:
         assert OPENED not in terminal.wait_for("built-in demo model")
         terminal.press("/connect\r")
         terminal.wait_for(OPENED)

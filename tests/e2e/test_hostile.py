@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Call, Turn
 from tests.safety.hostile import elsewhere, on_files
@@ -20,7 +20,7 @@ _TRIED = [
 
 @pytest.mark.parametrize("protocol", ["anthropic"])
 def test_hostile_host_changes_no_file_and_reads_no_secret(protocol: ProtocolName, tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    cli = CliRunner(tmp_path)
     ground = make_ground(tmp_path)
     # A search cannot know these by name: docs/guide/safety.md, "Not promised".
     (ground.work / "notes/plain.txt").unlink()
@@ -29,7 +29,7 @@ def test_hostile_host_changes_no_file_and_reads_no_secret(protocol: ProtocolName
     tried = [one for one in _TRIED[::6] if not (one.tool == "shell" and one.verdict("restricted") == "allow")]
     calls = [Call(one.tool, json.dumps(filled(one.arguments, ground)), f"call_{n}") for n, one in enumerate(tried)]
     with FakeServer(protocol, [Turn(calls=calls), Turn(text="Done.")]) as server:
-        done = place.ask(server, "-p", "go on", "--yolo", "-o", "stream-json")
+        done = cli.ask(server, "-p", "go on", "--yolo", "-o", "stream-json")
         sent = json.dumps([asked.body for asked in server.requests])
         results = server.requests[-1].results
     assert len(results) == len(tried)
@@ -40,7 +40,7 @@ def test_hostile_host_changes_no_file_and_reads_no_secret(protocol: ProtocolName
         name for name in before | after if before.get(name) != after.get(name) and not name.startswith(own)
     } == set()
     kept = "".join(
-        path.read_text("utf-8", "replace") for path in (place.home / ".local/state").rglob("*") if path.is_file()
+        path.read_text("utf-8", "replace") for path in (cli.home / ".local/state").rglob("*") if path.is_file()
     )
     for text in (sent, done.out, done.err, kept):
         assert f"{MARK}-" not in text

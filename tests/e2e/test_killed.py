@@ -17,7 +17,7 @@ import pytest
 from qcode.protocol.messages import Block, Message, ToolResult
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from tests.e2e.running import KEY, KEY_VARIABLES, PROTOCOLS, Place
+from tests.e2e.running import KEY, KEY_VARIABLES, PROTOCOLS, CliRunner
 from tests.e2e.terminal import Answering, Terminal
 from tests.fakes.replies import call
 from tests.fakes.server import FakeServer, ProtocolName
@@ -40,10 +40,10 @@ def _events_before_stall(asked: Asked) -> int:
     return 4 if "/messages" in asked.path else 2
 
 
-def wait_for_partial(place: Place, wanted: str) -> None:
+def wait_for_partial(cli: CliRunner, wanted: str) -> None:
     """Block until the file of the reply under way holds `wanted`: the moment from which a kill must not lose it."""
     deadline = time.monotonic() + PATIENCE_S
-    while not any(wanted.strip() in path.read_text() for path in place.home.rglob("*.partial")):
+    while not any(wanted.strip() in path.read_text() for path in cli.home.rglob("*.partial")):
         assert time.monotonic() < deadline, "the shown text was not written"
         time.sleep(0.01)
 
@@ -52,39 +52,39 @@ def flags_of(server: FakeServer, protocol: ProtocolName) -> tuple[str, ...]:
     return ("-m", f"{protocol}/test-model", "--base-url", server.base_url)
 
 
-def check_resumed(place: Place, server: FakeServer, protocol: ProtocolName) -> None:
+def check_resumed(cli: CliRunner, server: FakeServer, protocol: ProtocolName) -> None:
     """Continue the killed session: its shown text is in the history, which a strict host accepts."""
-    done = place.ask(server, "-c", "-p", "go on")
+    done = cli.ask(server, "-c", "-p", "go on")
     assert (done.code, done.out) == (0, "The second half.\n"), done.err
     assert "qcode ended while the last reply was written; the text so far is kept" in done.err
     assert server.complaints == []
     assert [message.role for message in server.requests[-1].messages] == ["user", "assistant", "user"]
     assert server.requests[-1].messages[1].text == SHOWN
-    assert list(place.home.rglob("*.partial")) == []
+    assert list(cli.home.rglob("*.partial")) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_reply_of_a_killed_pipe_is_in_the_resumed_history(protocol: ProtocolName, place: Place) -> None:
+def test_reply_of_a_killed_pipe_is_in_the_resumed_history(protocol: ProtocolName, cli: CliRunner) -> None:
     with FakeServer(protocol, stalling) as server:
-        environment = place.environment({KEY_VARIABLES[protocol]: KEY})
-        command = place.command(*flags_of(server, protocol), "-p", "ask")
-        process = subprocess.Popen(command, cwd=place.work, env=environment, stdin=subprocess.DEVNULL)
-        wait_for_partial(place, SHOWN)
+        environment = cli.environment({KEY_VARIABLES[protocol]: KEY})
+        command = cli.command(*flags_of(server, protocol), "-p", "ask")
+        process = subprocess.Popen(command, cwd=cli.work, env=environment, stdin=subprocess.DEVNULL)
+        wait_for_partial(cli, SHOWN)
         process.kill()
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
-        check_resumed(place, server, protocol)
+        check_resumed(cli, server, protocol)
 
 
-def test_draft_of_a_killed_app_is_in_the_prompt_of_the_next_one(place: Place) -> None:
+def test_draft_of_a_killed_app_is_in_the_prompt_of_the_next_one(cli: CliRunner) -> None:
     def drafts() -> list[str]:
-        return [path.read_text() for path in place.home.rglob("drafts/*.json")]
+        return [path.read_text() for path in cli.home.rglob("drafts/*.json")]
 
-    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+    with Terminal(cli, "-m", "demo/demo", "--trust") as terminal:
         terminal.wait_for("sandbox")
         terminal.press("\x1b[200~line one\nline two\x1b[201~ and more")
         terminal.wait_for(lambda _: any("and more" in draft for draft in drafts()))
         terminal.send_signal(signal.SIGKILL)
-    with Terminal(place, "-m", "demo/demo", "--trust") as terminal:
+    with Terminal(cli, "-m", "demo/demo", "--trust") as terminal:
         shown = terminal.wait_for("line two and more")
         assert "line one" in shown
         assert "Restored the prompt that was not sent" in shown
@@ -92,18 +92,18 @@ def test_draft_of_a_killed_app_is_in_the_prompt_of_the_next_one(place: Place) ->
         terminal.wait_for(lambda _: not drafts())
 
 
-def test_reply_of_a_killed_app_is_on_screen_after_resume(place: Place) -> None:
+def test_reply_of_a_killed_app_is_on_screen_after_resume(cli: CliRunner) -> None:
     with FakeServer("openai", stalling) as server:
         flags = (*flags_of(server, "openai"), "--trust")
         environment = {KEY_VARIABLES["openai"]: KEY}
-        with Terminal(place, *flags, env=environment) as terminal:
+        with Terminal(cli, *flags, env=environment) as terminal:
             terminal.wait_for("test-model")
             terminal.press("ask\r")
             terminal.wait_for(SHOWN.strip())
-            wait_for_partial(place, SHOWN)
+            wait_for_partial(cli, SHOWN)
             terminal.send_signal(signal.SIGKILL)
             terminal.wait_for_end()
-        with Terminal(place, *flags, "-c", env=environment) as terminal:
+        with Terminal(cli, *flags, "-c", env=environment) as terminal:
             terminal.wait_for(SHOWN.strip())
             terminal.wait_for("the text so far is kept")
             terminal.press("go on\r")
@@ -173,13 +173,13 @@ def is_result(block: Block) -> TypeGuard[ToolResult]:
     return isinstance(block, ToolResult)
 
 
-def kill_pipe(place: Place, server: FakeServer, delay: float) -> Shown:
+def kill_pipe(cli: CliRunner, server: FakeServer, delay: float) -> Shown:
     """Start a turn in pipe mode and kill it after `delay` seconds."""
     flags = ("-p", "ask", "--yolo", "-o", "stream-json", "--include-partial-messages", "--trust")
     process = subprocess.Popen(
-        place.command(*flags_of(server, "openai"), *flags),
-        cwd=place.work,
-        env=place.environment({KEY_VARIABLES["openai"]: KEY}),
+        cli.command(*flags_of(server, "openai"), *flags),
+        cwd=cli.work,
+        env=cli.environment({KEY_VARIABLES["openai"]: KEY}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )
@@ -197,36 +197,36 @@ def kill_pipe(place: Place, server: FakeServer, delay: float) -> Shown:
     return Shown(killed_at, lines)
 
 
-def check_place(place: Place, server: FakeServer) -> Sequence[Message]:
+def check_place(cli: CliRunner, server: FakeServer) -> Sequence[Message]:
     """Continue after a kill: nothing is half-written or run twice, and a strict host accepts the history."""
-    done = place.ask(server, "-c", "-p", "go on", "--trust")
+    done = cli.ask(server, "-c", "-p", "go on", "--trust")
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
     assert "skipped" not in done.err
     assert server.complaints == []
-    log = place.work / "log"
+    log = cli.work / "log"
     runs = log.read_text().split() if log.exists() else []
     assert runs in ([], ["one"], ["one", "two"])
-    for file in place.home.rglob("*.jsonl"):
+    for file in cli.home.rglob("*.jsonl"):
         for line in file.read_bytes().splitlines():
             assert isinstance(json.loads(line), dict)
-    assert [path for path in place.home.rglob("*.partial") if path.stat().st_size] == []
+    assert [path for path in cli.home.rglob("*.partial") if path.stat().st_size] == []
     return server.requests[-1].messages
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_pipe_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, place: Place) -> None:
+def test_pipe_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, cli: CliRunner) -> None:
     with FakeServer("openai", working) as server:
-        shown = kill_pipe(place, server, random.Random(seed).uniform(0.1, LONGEST_RUN_S))
-        shown.check(check_place(place, server))
+        shown = kill_pipe(cli, server, random.Random(seed).uniform(0.1, LONGEST_RUN_S))
+        shown.check(check_place(cli, server))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_app_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, place: Place) -> None:
+def test_app_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, cli: CliRunner) -> None:
     chance = random.Random(1_000 + seed)
     flags = ("--trust", *(("--yolo",) if seed % 2 else ()))
     seen: dict[str, float] = {}
     with FakeServer("openai", working) as server:
-        with Terminal(place, *flags_of(server, "openai"), *flags, env={KEY_VARIABLES["openai"]: KEY}) as terminal:
+        with Terminal(cli, *flags_of(server, "openai"), *flags, env={KEY_VARIABLES["openai"]: KEY}) as terminal:
             terminal.wait_for("test-model")
             terminal.press("ask\r")
             answering = Answering(terminal, "D29")
@@ -242,20 +242,20 @@ def test_app_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, p
             terminal.send_signal(signal.SIGKILL)
             killed_at = time.monotonic()
             terminal.wait_for_end()
-        history = check_place(place, server)
+        history = check_place(cli, server)
         said = " ".join(message.text for message in history if message.role == "assistant").split()
         assert [word for word, at in seen.items() if at < killed_at - 0.5 and word not in said] == []
 
 
-def test_partial_file_is_private(place: Place) -> None:
+def test_partial_file_is_private(cli: CliRunner) -> None:
     with FakeServer("openai", stalling) as server:
-        environment = place.environment({KEY_VARIABLES["openai"]: KEY})
-        command = place.command(*flags_of(server, "openai"), "-p", "ask")
-        process = subprocess.Popen(command, cwd=place.work, env=environment, stdin=subprocess.DEVNULL)
-        wait_for_partial(place, SHOWN)
-        (found,) = place.home.rglob("*.partial")
+        environment = cli.environment({KEY_VARIABLES["openai"]: KEY})
+        command = cli.command(*flags_of(server, "openai"), "-p", "ask")
+        process = subprocess.Popen(command, cwd=cli.work, env=environment, stdin=subprocess.DEVNULL)
+        wait_for_partial(cli, SHOWN)
+        (found,) = cli.home.rglob("*.partial")
         assert found.stat().st_mode & 0o777 == 0o600
         assert found.parent.stat().st_mode & 0o777 == 0o700
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_S)
-        assert list(place.home.rglob("*.partial")) == [], "the interrupted reply is in the session now"
+        assert list(cli.home.rglob("*.partial")) == [], "the interrupted reply is in the session now"

@@ -7,22 +7,22 @@ import re
 import pytest
 
 from qcode.config.paths import CONFIG_NAME
-from tests.e2e.running import KEY, Finished, Place
+from tests.e2e.running import KEY, CliRunner, Finished
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, Faults, Turn, refused
 
 LIMIT = "Rate limit reached"
 
 
-def configure(place: Place, text: str) -> dict[str, str]:
+def configure(cli: CliRunner, text: str) -> dict[str, str]:
     """Write the configuration, and return the environment that uses it."""
-    (place.home / CONFIG_NAME).write_text(text)
-    return {"QCODE_HOME": str(place.home), "OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
+    (cli.home / CONFIG_NAME).write_text(text)
+    return {"QCODE_HOME": str(cli.home), "OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
 
 
-def ask(place: Place, server: FakeServer, config: str, *flags: str) -> Finished:
-    env = configure(place, config)
-    return place.run("-m", "openai/m", "--base-url", server.base_url, "-p", "hi", *flags, env=env)
+def ask(cli: CliRunner, server: FakeServer, config: str, *flags: str) -> Finished:
+    env = configure(cli, config)
+    return cli.run("-m", "openai/m", "--base-url", server.base_url, "-p", "hi", *flags, env=env)
 
 
 def beside(first: FakeServer, second: FakeServer, more: str = "") -> str:
@@ -33,14 +33,14 @@ def beside(first: FakeServer, second: FakeServer, more: str = "") -> str:
     )
 
 
-def run_beside(place: Place, first: FakeServer, second: FakeServer, *flags: str, more: str = "") -> Finished:
-    env = configure(place, beside(first, second, more))
-    return place.run("-m", "openai/m", "-p", "hi", *flags, env=env)
+def run_beside(cli: CliRunner, first: FakeServer, second: FakeServer, *flags: str, more: str = "") -> Finished:
+    env = configure(cli, beside(first, second, more))
+    return cli.run("-m", "openai/m", "-p", "hi", *flags, env=env)
 
 
-def test_wait_for_limit_waits_and_sends_the_same_request_again(place: Place) -> None:
+def test_wait_for_limit_waits_and_sends_the_same_request_again(cli: CliRunner) -> None:
     with FakeServer("openai", [refused(429, LIMIT, retry_after=1), Turn(text="ok")]) as server:
-        done = ask(place, server, "[network]\nretry_after_max_s = 0\n", "--wait-for-limit=1m", "-o", "stream-json")
+        done = ask(cli, server, "[network]\nretry_after_max_s = 0\n", "--wait-for-limit=1m", "-o", "stream-json")
         assert server.requests[0] == server.requests[1]
     assert done.code == 0
     (wait,) = [line for line in done.lines if line.get("subtype") == "limit_wait"]
@@ -49,9 +49,9 @@ def test_wait_for_limit_waits_and_sends_the_same_request_again(place: Place) -> 
     assert re.search(rf"{LIMIT}.*; waiting until \d\d:\d\d", done.err)
 
 
-def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(place: Place) -> None:
+def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(cli: CliRunner) -> None:
     with FakeServer("openai", [refused(429, LIMIT, retry_after=9_000)]) as server:
-        done = ask(place, server, "", "--wait-for-limit=2h", "-o", "json")
+        done = ask(cli, server, "", "--wait-for-limit=2h", "-o", "json")
         assert len(server.requests) == 1
     assert done.code == 75
     result = done.result
@@ -63,24 +63,24 @@ def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(place: Pl
 
 
 @pytest.mark.parametrize("given", ["", "soon", "0s", "-5m", "2 h"])
-def test_wait_for_limit_refuses_an_invalid_duration(given: str, place: Place) -> None:
-    done = place.run("-p", "hi", f"--wait-for-limit={given}")
+def test_wait_for_limit_refuses_an_invalid_duration(given: str, cli: CliRunner) -> None:
+    done = cli.run("-p", "hi", f"--wait-for-limit={given}")
     assert (done.code, done.out) == (2, "")
     assert "is not a duration such as 90s, 30m, 2h or 1d" in done.err
 
 
-def test_wait_for_limit_without_a_value_does_not_consume_the_prompt(place: Place) -> None:
+def test_wait_for_limit_without_a_value_does_not_consume_the_prompt(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
-        env = configure(place, "")
-        done = place.run("-m", "openai/m", "--base-url", server.base_url, "--wait-for-limit", "hi", "-p", env=env)
+        env = configure(cli, "")
+        done = cli.run("-m", "openai/m", "--base-url", server.base_url, "--wait-for-limit", "hi", "-p", env=env)
         assert server.requests[0].messages[-1].text == "hi"
     assert (done.code, done.out) == (0, "ok\n")
 
 
-def test_fallback_model_of_another_protocol_takes_over(place: Place) -> None:
+def test_fallback_model_of_another_protocol_takes_over(cli: CliRunner) -> None:
     limit = refused(429, LIMIT, retry_after=9_000)
     with FakeServer("openai", [limit]) as first, FakeServer("anthropic", [Turn(text="ok")]) as second:
-        done = run_beside(place, first, second, "-o", "stream-json")
+        done = run_beside(cli, first, second, "-o", "stream-json")
         assert second.complaints == []
         assert second.requests[0].model == "claude-x"
     assert done.code == 0
@@ -91,22 +91,22 @@ def test_fallback_model_of_another_protocol_takes_over(place: Place) -> None:
     assert "This turn continues with anthropic/claude-x." in done.err
 
 
-def test_fallback_in_the_middle_of_a_turn_runs_no_tool_twice(place: Place) -> None:
+def test_fallback_in_the_middle_of_a_turn_runs_no_tool_twice(cli: CliRunner) -> None:
     call = Turn(calls=(Call("shell", '{"command": "echo once >> ran.txt"}'),))
     with (
         FakeServer("openai", [call, refused(529, "Overloaded")]) as first,
         FakeServer("anthropic", [Turn(text="ok")]) as second,
     ):
-        done = run_beside(place, first, second, "--yolo", "--trust")
+        done = run_beside(cli, first, second, "--yolo", "--trust")
         assert second.complaints == []
     assert (done.code, done.out) == (0, "ok\n")
-    assert (place.work / "ran.txt").read_text() == "once\n"
+    assert (cli.work / "ran.txt").read_text() == "once\n"
 
 
-def test_text_that_was_shown_is_continued_by_the_fallback_model(place: Place) -> None:
+def test_text_that_was_shown_is_continued_by_the_fallback_model(cli: CliRunner) -> None:
     half = Turn(text="The first half of it, and", faults=Faults(error_after=2))
     with FakeServer("openai", [half]) as first, FakeServer("anthropic", [Turn(text=" the second.")]) as second:
-        done = run_beside(place, first, second)
+        done = run_beside(cli, first, second)
         assert second.complaints == []
     assert done.code == 0
     assert done.out.endswith("the second.\n")
@@ -115,51 +115,51 @@ def test_text_that_was_shown_is_continued_by_the_fallback_model(place: Place) ->
 @pytest.mark.parametrize(
     "failure", [refused(400, "no such parameter"), refused(401, "bad key"), refused(402, "Insufficient credits")]
 )
-def test_failure_not_caused_by_the_host_never_falls_back(failure: Turn, place: Place) -> None:
+def test_failure_not_caused_by_the_host_never_falls_back(failure: Turn, cli: CliRunner) -> None:
     with FakeServer("openai", [failure]) as first, FakeServer("anthropic", []) as second:
-        done = run_beside(place, first, second)
+        done = run_beside(cli, first, second)
         assert second.requests == []
     assert done.code in (1, 41)
 
 
-def test_empty_account_falls_back_if_that_is_set(place: Place) -> None:
+def test_empty_account_falls_back_if_that_is_set(cli: CliRunner) -> None:
     failure = refused(402, "Insufficient credits")
     with FakeServer("openai", [failure]) as first, FakeServer("anthropic", [Turn(text="ok")]) as second:
-        done = run_beside(place, first, second, more='fallback_on = ["quota"]')
+        done = run_beside(cli, first, second, more='fallback_on = ["quota"]')
     assert (done.code, done.out) == (0, "ok\n")
 
 
-def test_fallback_model_without_a_key_is_skipped_with_a_line(place: Place) -> None:
+def test_fallback_model_without_a_key_is_skipped_with_a_line(cli: CliRunner) -> None:
     with FakeServer("openai", [refused(529, "Overloaded")]) as server:
-        done = ask(place, server, 'fallback = ["gemini/x"]\n[network]\nmax_retries = 0\n')
+        done = ask(cli, server, 'fallback = ["gemini/x"]\n[network]\nmax_retries = 0\n')
     assert done.code == 75
     assert "Fallback model gemini/x skipped:" in done.err
 
 
-def test_fallback_model_of_unknown_price_is_skipped_with_a_budget(place: Place) -> None:
+def test_fallback_model_of_unknown_price_is_skipped_with_a_budget(cli: CliRunner) -> None:
     price = '[models."openai/m"]\nprice = { input = 1, output = 1 }\n'
     with FakeServer("openai", [refused(529, "Overloaded")]) as first, FakeServer("anthropic", []) as second:
-        env = configure(place, beside(first, second) + price)
-        done = place.run("-m", "openai/m", "-p", "hi", "--max-budget-usd", "1", env=env)
+        env = configure(cli, beside(first, second) + price)
+        done = cli.run("-m", "openai/m", "-p", "hi", "--max-budget-usd", "1", env=env)
         assert second.requests == []
     assert done.code == 75
     assert "Fallback model anthropic/claude-x skipped:" in done.err
 
 
-def test_project_cannot_set_a_fallback_model(place: Place) -> None:
-    (place.work / ".qcode").mkdir()
-    (place.work / ".qcode" / CONFIG_NAME).write_text('fallback = ["evil/m"]\n')
+def test_project_cannot_set_a_fallback_model(cli: CliRunner) -> None:
+    (cli.work / ".qcode").mkdir()
+    (cli.work / ".qcode" / CONFIG_NAME).write_text('fallback = ["evil/m"]\n')
     with FakeServer("openai", [Turn(text="ok")]) as server:
-        done = ask(place, server, "", "--trust")
+        done = ask(cli, server, "", "--trust")
     assert "fallback" in done.err
 
 
-def test_fallback_flag_takes_models_separated_by_commas(place: Place) -> None:
+def test_fallback_flag_takes_models_separated_by_commas(cli: CliRunner) -> None:
     with (
         FakeServer("openai", [refused(529, "Overloaded")]) as first,
         FakeServer("anthropic", [Turn(text="ok")]) as second,
     ):
         config = beside(first, second).split("\n", 1)[1]
-        env = configure(place, config)
-        done = place.run("-m", "openai/m", "-p", "hi", "--fallback-model", "openai/m,anthropic/claude-x", env=env)
+        env = configure(cli, config)
+        done = cli.run("-m", "openai/m", "-p", "hi", "--fallback-model", "openai/m,anthropic/claude-x", env=env)
     assert (done.code, done.out) == (0, "ok\n")

@@ -17,7 +17,7 @@ from tests.e2e.limits.invariants import check_invariants
 from tests.e2e.limits.play import play
 from tests.e2e.limits.row import BIG_CUT, FIRST, P, Row, cut, cut_call, done, stopped, write
 from tests.e2e.limits.table import ROWS
-from tests.e2e.running import PROTOCOLS, Finished, Place, protocol_of
+from tests.e2e.running import PROTOCOLS, CliRunner, Finished, protocol_of
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Asked, Turn, refused
 
@@ -95,7 +95,7 @@ def test_guide_quotes_messages_exactly(tmp_path: Path) -> None:
 # Through the program: exit code, standard output, lines of stream-json, standard error.
 
 
-def _ask(place: Place, protocol: ProtocolName, script: Sequence[Turn], *flags: str) -> tuple[Finished, list[int]]:
+def _ask(cli: CliRunner, protocol: ProtocolName, script: Sequence[Turn], *flags: str) -> tuple[Finished, list[int]]:
     """Run `qcode -p` against a host that plays `script`; return how it ended and the caps it sent."""
     played = iter(script)
 
@@ -109,7 +109,7 @@ def _ask(place: Place, protocol: ProtocolName, script: Sequence[Turn], *flags: s
 
     with FakeServer(protocol, answer) as server:
         assert protocol_of(server) == protocol
-        finished = place.ask(server, "-p", "go", *flags)
+        finished = cli.ask(server, "-p", "go", *flags)
         assert server.complaints == []
         return finished, [asked.cap or 0 for asked in server.requests]
 
@@ -120,10 +120,10 @@ def _subtypes(finished: Finished) -> list[str]:
 
 
 @each_protocol
-def test_stream_json_reports_an_escalation_and_a_continuation_once_each(protocol: ProtocolName, place: Place) -> None:
+def test_stream_json_reports_an_escalation_and_a_continuation_once_each(protocol: ProtocolName, cli: CliRunner) -> None:
     script = [cut("lost é"), cut(P[0]), done(P[1])]
     flags = ("-o", "stream-json", "--include-partial-messages")
-    finished, caps = _ask(place, protocol, script, *flags)
+    finished, caps = _ask(cli, protocol, script, *flags)
     assert (finished.code, caps) == (0, [8_000, 64_000, 64_000])
     assert _subtypes(finished) == [
         "retry", "output_escalated", "retry", "continuation_attempt", "continuation_terminated",
@@ -143,54 +143,54 @@ def _content(line: dict[str, Any]) -> list[dict[str, Any]]:
     return content
 
 
-def test_restored_partial_is_reported_and_is_the_answer(place: Place) -> None:
-    finished, _ = _ask(place, "openai", [cut(P[0]), refused(400, "no")], "-o", "stream-json")
+def test_restored_partial_is_reported_and_is_the_answer(cli: CliRunner) -> None:
+    finished, _ = _ask(cli, "openai", [cut(P[0]), refused(400, "no")], "-o", "stream-json")
     assert finished.code == 56
     assert _subtypes(finished) == ["retry", "output_escalated", "partial_restored", "continuation_terminated"]
     assert (finished.result["result"], finished.result["subtype"]) == (P[0], "error_max_tokens")
 
 
-def test_flag_sets_the_cap_of_every_request(place: Place) -> None:
+def test_flag_sets_the_cap_of_every_request(cli: CliRunner) -> None:
     script = [cut(piece) for piece in P[:3]]
-    finished, caps = _ask(place, "anthropic", script, "--max-output-tokens", "700", "--max-continuations", "2")
+    finished, caps = _ask(cli, "anthropic", script, "--max-output-tokens", "700", "--max-continuations", "2")
     assert (finished.code, caps) == (56, [700, 700, 700])
     assert finished.out == "".join(P[:3]) + "\n"
     assert "incomplete after 3 requests (output caps 700, 700, 700)" in finished.err
 
 
-def test_config_file_sets_the_cap_of_one_model(place: Place) -> None:
-    config = place.home / ".config" / "qcode" / "config.toml"
+def test_config_file_sets_the_cap_of_one_model(cli: CliRunner) -> None:
+    config = cli.home / ".config" / "qcode" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[output]\nmax_tokens = 900\n\n[models."gemini/test-model"]\noutput = { max_tokens = 600 }\n')
-    assert _ask(place, "gemini", [done()])[1] == [600]
-    assert _ask(place, "openai", [done()])[1] == [900]
+    assert _ask(cli, "gemini", [done()])[1] == [600]
+    assert _ask(cli, "openai", [done()])[1] == [900]
 
 
-def test_escalation_can_be_switched_off(place: Place) -> None:
-    finished, caps = _ask(place, "openai", [cut(P[0]), done(P[1])], "--no-escalation")
+def test_escalation_can_be_switched_off(cli: CliRunner) -> None:
+    finished, caps = _ask(cli, "openai", [cut(P[0]), done(P[1])], "--no-escalation")
     assert (finished.code, caps, finished.out) == (0, [8_000, 8_000], P[0] + P[1] + "\n")
 
 
-def test_learned_limit_applies_in_the_next_run(place: Place) -> None:
+def test_learned_limit_applies_in_the_next_run(cli: CliRunner) -> None:
     refusal = refused(400, "max_tokens must be at most 4096")
-    assert _limits_of_two_runs(place, [refusal, done(), done()]) == [8_000, 4_096, 4_096]
+    assert _limits_of_two_runs(cli, [refusal, done(), done()]) == [8_000, 4_096, 4_096]
 
 
-def _limits_of_two_runs(place: Place, script: Sequence[Turn]) -> list[int]:
+def _limits_of_two_runs(cli: CliRunner, script: Sequence[Turn]) -> list[int]:
     """Run twice against one host: learned limits belong to its address."""
     with FakeServer("openai", list(script)) as server:
-        codes = [place.ask(server, "-p", "go").code for _ in range(2)]
+        codes = [cli.ask(server, "-p", "go").code for _ in range(2)]
         assert codes == [0, 0]
         return [asked.cap or 0 for asked in server.requests]
 
 
-def test_repaired_write_is_reported_and_written_once(place: Place) -> None:
+def test_repaired_write_is_reported_and_written_once(cli: CliRunner) -> None:
     script = [cut_call("write", BIG_CUT)] * 2 + [write(), done()]
-    finished, _ = _ask(place, "openai", script, "-o", "stream-json", *WRITES)
+    finished, _ = _ask(cli, "openai", script, "-o", "stream-json", *WRITES)
     assert finished.code == 0
     (repair,) = [line for line in finished.lines if line.get("subtype") == "tool_payload_repair"]
     assert (repair["issue"], repair["attempted"], repair["succeeded"]) == ("cut_arguments", True, False)
-    assert (place.work / "big.py").read_text() == "line one\nline two\n"
+    assert (cli.work / "big.py").read_text() == "line one\nline two\n"
 
 
 @pytest.mark.parametrize(
@@ -202,13 +202,13 @@ def test_repaired_write_is_reported_and_written_once(place: Place) -> None:
     ],
     ids=["refused", "window", "busy"],
 )
-def test_exit_code_follows_the_outcome(script: Sequence[Turn], code: int, place: Place) -> None:
-    finished, _ = _ask(place, "openai", script, "-o", "json")
+def test_exit_code_follows_the_outcome(script: Sequence[Turn], code: int, cli: CliRunner) -> None:
+    finished, _ = _ask(cli, "openai", script, "-o", "json")
     assert finished.code == code
     assert json.loads(finished.out)["is_error"] is True
     assert finished.err.startswith("qcode: ")
 
 
-def test_error_is_printed_once(place: Place) -> None:
-    finished, _ = _ask(place, "openai", [cut(), cut()])
+def test_error_is_printed_once(cli: CliRunner) -> None:
+    finished, _ = _ask(cli, "openai", [cut(), cut()])
     assert finished.err.count("\n") == 1

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from qcode.protocol.reply import StopReason
-from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, Place
+from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, CliRunner
 from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Call, Faults, Turn, refused
@@ -24,23 +24,23 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @each_protocol
-def test_docstring_is_added_end_to_end(protocol: ProtocolName, place: Place) -> None:
-    (place.work / "hello.py").write_text(HELLO)
+def test_docstring_is_added_end_to_end(protocol: ProtocolName, cli: CliRunner) -> None:
+    (cli.work / "hello.py").write_text(HELLO)
     with FakeServer(protocol, SCENARIOS["docstring"].make()) as server:
-        done = place.ask(server, *DOCSTRING_FLAGS)
+        done = cli.ask(server, *DOCSTRING_FLAGS)
         assert server.complaints == []
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("Done:")
-    changed = (place.work / "hello.py").read_text()
+    changed = (cli.work / "hello.py").read_text()
     assert '"""' in changed
     assert changed.replace(" ", "").endswith('returnf"Hello,{name}"\n')
 
 
 @each_protocol
-def test_stream_json_shows_every_step_and_one_result(protocol: ProtocolName, place: Place) -> None:
-    (place.work / "hello.py").write_text(HELLO)
+def test_stream_json_shows_every_step_and_one_result(protocol: ProtocolName, cli: CliRunner) -> None:
+    (cli.work / "hello.py").write_text(HELLO)
     with FakeServer(protocol, SCENARIOS["docstring"].make()) as server:
-        done = place.ask(server, *DOCSTRING_FLAGS, "-o", "stream-json")
+        done = cli.ask(server, *DOCSTRING_FLAGS, "-o", "stream-json")
     assert done.code == 0
     lines = done.lines
     assert lines[0]["subtype"] == "init"
@@ -66,12 +66,12 @@ def test_stream_json_shows_every_step_and_one_result(protocol: ProtocolName, pla
 
 @each_protocol
 def test_reply_truncated_five_times_costs_five_requests_and_is_printed_once(
-    protocol: ProtocolName, place: Place
+    protocol: ProtocolName, cli: CliRunner
 ) -> None:
     parts = [f"Part {number} of the story.\n" for number in range(1, 6)]
     script = [Turn(text=part, stop=StopReason.MAX_TOKENS) for part in parts]
     with FakeServer(protocol, script) as server:
-        done = place.ask(server, "-p", "tell me a story")
+        done = cli.ask(server, "-p", "tell me a story")
         assert server.caps == [8000, 64000, 64000, 64000, 64000]
         assert server.complaints == []
     assert done.out == "".join(parts[1:])
@@ -79,10 +79,10 @@ def test_reply_truncated_five_times_costs_five_requests_and_is_printed_once(
     assert "incomplete" in done.err
 
 
-def test_json_reports_the_final_text_and_counts_every_attempt(place: Place) -> None:
+def test_json_reports_the_final_text_and_counts_every_attempt(cli: CliRunner) -> None:
     script = [Turn(text=f"part {number}\n", stop=StopReason.MAX_TOKENS) for number in range(5)]
     with FakeServer("openai", script) as server:
-        done = place.ask(server, "-p", "go", "-o", "json")
+        done = cli.ask(server, "-p", "go", "-o", "json")
     assert done.code == 56
     result = done.result
     assert result["result"] == "part 1\npart 2\npart 3\npart 4\n"
@@ -92,11 +92,11 @@ def test_json_reports_the_final_text_and_counts_every_attempt(place: Place) -> N
 
 
 @each_protocol
-def test_truncated_call_never_runs_and_gets_guidance(protocol: ProtocolName, place: Place) -> None:
+def test_truncated_call_never_runs_and_gets_guidance(protocol: ProtocolName, cli: CliRunner) -> None:
     cut = Turn(calls=[Call("write", '{"path": "big.py", "content": "line one\\nline tw')], stop=StopReason.MAX_TOKENS)
     whole = Turn(calls=[Call("write", json.dumps({"path": "big.py", "content": "line one\n"}))])
     with FakeServer(protocol, [cut, cut, whole, Turn(text="Written.")]) as server:
-        done = place.ask(server, "-p", "write", "--trust", "--permission-mode", "accept-edits")
+        done = cli.ask(server, "-p", "write", "--trust", "--permission-mode", "accept-edits")
         assert server.complaints == []
         assert server.caps[:2] == [8000, 64000]
         told = [result.content for asked in server.requests for result in asked.results]
@@ -105,90 +105,90 @@ def test_truncated_call_never_runs_and_gets_guidance(protocol: ProtocolName, pla
         assert done.code == 56
         return
     assert done.code == 0
-    assert (place.work / "big.py").read_text() == "line one\n"
+    assert (cli.work / "big.py").read_text() == "line one\n"
     assert "MUST split" in told[0]
 
 
-def test_denied_call_is_listed_with_the_flags_that_would_allow_it(place: Place) -> None:
+def test_denied_call_is_listed_with_the_flags_that_would_allow_it(cli: CliRunner) -> None:
     script = [Turn(calls=[Call("write", '{"path": "a.txt", "content": "x"}')]), Turn(text="I could not write it.")]
     with FakeServer("openai", script) as server:
-        done = place.ask(server, "-p", "write a.txt", "--trust", "-o", "json")
+        done = cli.ask(server, "-p", "write a.txt", "--trust", "-o", "json")
     assert done.code == 0
     assert [denial["tool_name"] for denial in done.result["permission_denials"]] == ["write"]
-    assert not (place.work / "a.txt").exists()
+    assert not (cli.work / "a.txt").exists()
     assert "--permission-mode accept-edits" in done.err or "--allowed-tools" in done.err
 
 
-def test_piped_input_comes_before_the_prompt(place: Place) -> None:
+def test_piped_input_comes_before_the_prompt(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
-        done = place.ask(server, "-p", "summarize", stdin=b"line of a log\n")
+        done = cli.ask(server, "-p", "summarize", stdin=b"line of a log\n")
         sent = server.requests[0].messages[-1].text
     assert done.code == 0
     assert sent == "line of a log\n\nsummarize"
 
 
-def test_piped_input_alone_is_the_prompt(place: Place) -> None:
+def test_piped_input_alone_is_the_prompt(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
-        done = place.ask(server, stdin=b"what is this?\n")
+        done = cli.ask(server, stdin=b"what is this?\n")
         assert server.requests[0].messages[-1].text.strip() == "what is this?"
     assert done.out == "ok\n"
 
 
-def test_file_and_a_mention_are_attached(place: Place) -> None:
-    (place.work / "a.txt").write_text("alpha")
-    (place.work / "b.txt").write_text("beta")
+def test_file_and_a_mention_are_attached(cli: CliRunner) -> None:
+    (cli.work / "a.txt").write_text("alpha")
+    (cli.work / "b.txt").write_text("beta")
     with FakeServer("openai", [Turn(text="ok")]) as server:
-        place.ask(server, "-p", "compare with @b.txt and @nobody", "-f", "a.txt")
+        cli.ask(server, "-p", "compare with @b.txt and @nobody", "-f", "a.txt")
         sent = server.requests[0].messages[-1].text
     assert "alpha" in sent
     assert "beta" in sent
     assert "@nobody" in sent
 
 
-def test_resumed_session_contains_exactly_the_committed_messages(place: Place) -> None:
+def test_resumed_session_contains_exactly_the_committed_messages(cli: CliRunner) -> None:
     script = [Turn(text="first", stop=StopReason.MAX_TOKENS), Turn(text="One, "), Turn(text="two.")]
     with FakeServer("openai", script) as server:
-        first = place.ask(server, "-p", "count", "-o", "json")
+        first = cli.ask(server, "-p", "count", "-o", "json")
         session = first.result["session_id"]
-        place.ask(server, "-p", "go on", "-c")
+        cli.ask(server, "-p", "go on", "-c")
         resumed = server.requests[-1].messages
     assert [message.role for message in resumed] == ["user", "assistant", "user"]
     assert resumed[1].text == "One, "
     assert [message.text for message in resumed[::2]] == ["count", "go on"]
     with FakeServer("openai", [Turn(text="three.")]) as server:
-        place.ask(server, "-p", "and on", "--resume", session[:-1])
+        cli.ask(server, "-p", "and on", "--resume", session[:-1])
         assert [message.text for message in server.requests[0].messages] == [
             "count", "One, ", "go on", "two.", "and on",
         ]  # fmt: skip
 
 
-def test_run_without_a_session_stores_nothing(place: Place) -> None:
+def test_run_without_a_session_stores_nothing(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
-        place.ask(server, "-p", "hi", "--no-session")
-    assert list(place.home.rglob("*.jsonl")) == []
+        cli.ask(server, "-p", "hi", "--no-session")
+    assert list(cli.home.rglob("*.jsonl")) == []
 
 
-def test_key_is_in_no_written_file(place: Place) -> None:
+def test_key_is_in_no_written_file(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=f"your key is {KEY}"), refused(401, f"bad key {KEY}")]) as server:
-        place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
-        denied = place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
+        cli.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
+        denied = cli.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
     assert denied.code == 41
     assert "OPENAI_API_KEY" in denied.err
     assert KEY not in denied.err
-    files = [path for base in (place.home, place.work) for path in base.rglob("*") if path.is_file()]
+    files = [path for base in (cli.home, cli.work) for path in base.rglob("*") if path.is_file()]
     assert any(path.name == "debug.jsonl" for path in files)
     assert [path for path in files if KEY in path.read_text(errors="replace")] == []
 
 
 @each_protocol
-def test_ctrl_c_ends_the_run_within_a_second_and_keeps_the_text(protocol: ProtocolName, place: Place) -> None:
+def test_ctrl_c_ends_the_run_within_a_second_and_keeps_the_text(protocol: ProtocolName, cli: CliRunner) -> None:
     script = [Turn(text=["One. ", "Two. ", "Three."], faults=Faults(stall_after=4))]
     with FakeServer(protocol, script) as server:
         flags = ("-m", f"{protocol}/m", "--base-url", server.base_url, "-p", "go", "-o", "json")
         process = subprocess.Popen(
-            place.command(*flags),
-            cwd=place.work,
-            env=place.environment({KEY_VARIABLES[protocol]: KEY}),
+            cli.command(*flags),
+            cwd=cli.work,
+            env=cli.environment({KEY_VARIABLES[protocol]: KEY}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -203,17 +203,15 @@ def test_ctrl_c_ends_the_run_within_a_second_and_keeps_the_text(protocol: Protoc
     assert json.loads(out)["subtype"] == "error_cancelled"
 
 
-def test_second_ctrl_c_leaves_no_command_running(place: Place) -> None:
+def test_second_ctrl_c_leaves_no_command_running(cli: CliRunner) -> None:
     command = "trap '' TERM INT; echo $$ > pid; while true; do sleep 1; done"
     script = [Turn(calls=[Call("shell", json.dumps({"command": command}))], stop=StopReason.TOOL_USE)]
-    pid = place.work / "pid"
+    pid = cli.work / "pid"
     with FakeServer("openai", script) as server:
         process = subprocess.Popen(
-            place.command(
-                "-m", "openai/m", "--base-url", server.base_url, "-p", "go", "-o", "json", "--trust", "--yolo"
-            ),
-            cwd=place.work,
-            env=place.environment({"OPENAI_API_KEY": KEY}),
+            cli.command("-m", "openai/m", "--base-url", server.base_url, "-p", "go", "-o", "json", "--trust", "--yolo"),
+            cwd=cli.work,
+            env=cli.environment({"OPENAI_API_KEY": KEY}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -243,7 +241,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_ctrl_c_does_not_wait_for_a_dns_lookup(place: Place) -> None:
+def test_ctrl_c_does_not_wait_for_a_dns_lookup(cli: CliRunner) -> None:
     program = (
         "import socket, sys, time\n"
         "def slow(*_, **__):\n    sys.stderr.write('asked\\n'); sys.stderr.flush(); time.sleep(30)\n"
@@ -253,8 +251,8 @@ def test_ctrl_c_does_not_wait_for_a_dns_lookup(place: Place) -> None:
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program],
-        cwd=place.work,
-        env=place.environment({"OPENAI_API_KEY": KEY}),
+        cwd=cli.work,
+        env=cli.environment({"OPENAI_API_KEY": KEY}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -269,27 +267,27 @@ def test_ctrl_c_does_not_wait_for_a_dns_lookup(place: Place) -> None:
     assert json.loads(out)["subtype"] == "error_cancelled"
 
 
-def test_flags_proposed_after_a_denial_allow_the_same_run(place: Place) -> None:
+def test_flags_proposed_after_a_denial_allow_the_same_run(cli: CliRunner) -> None:
     script = [Turn(calls=[Call("shell", json.dumps({"command": "touch made"}))], stop=StopReason.TOOL_USE)]
     with FakeServer("openai", [*script, Turn(text="")]) as server:
-        denied = place.ask(server, "-p", "go")
+        denied = cli.ask(server, "-p", "go")
     assert denied.code == 55
-    assert not (place.work / "made").exists()
+    assert not (cli.work / "made").exists()
     flags = shlex.split(denied.err.splitlines()[-1].partition("to allow it: ")[2])
     with FakeServer("openai", [*script, Turn(text="Made.")]) as server:
-        done = place.ask(server, "-p", "go", *flags)
+        done = cli.ask(server, "-p", "go", *flags)
     assert (done.code, done.out, done.err) == (0, "Made.\n", "")
-    assert (place.work / "made").exists()
+    assert (cli.work / "made").exists()
 
 
-def test_closed_reader_ends_the_run_silently(place: Place) -> None:
+def test_closed_reader_ends_the_run_silently(cli: CliRunner) -> None:
     text = "\n".join(f"line {number}" for number in range(50_000))
     with FakeServer("openai", [Turn(text=text)]) as server:
-        command = " ".join(place.command("-m", "openai/m", "--base-url", server.base_url, "-p", "go"))
+        command = " ".join(cli.command("-m", "openai/m", "--base-url", server.base_url, "-p", "go"))
         done = subprocess.run(
             ["bash", "-c", f"{command} | head -n 1; echo ${{PIPESTATUS[0]}}"],
-            cwd=place.work,
-            env=place.environment({"OPENAI_API_KEY": KEY}),
+            cwd=cli.work,
+            env=cli.environment({"OPENAI_API_KEY": KEY}),
             capture_output=True,
             text=True,
             timeout=60,
@@ -298,31 +296,31 @@ def test_closed_reader_ends_the_run_silently(place: Place) -> None:
     assert done.stderr == ""
 
 
-def test_busy_host_is_retried(place: Place) -> None:
+def test_busy_host_is_retried(cli: CliRunner) -> None:
     with FakeServer("openai", [refused(429, "slow down", retry_after=0), Turn(text="ok")]) as server:
-        done = place.ask(server, "-p", "hi", "-o", "json")
+        done = cli.ask(server, "-p", "hi", "-o", "json")
     assert done.code == 0
     assert done.result["api_calls"]["retries"] == 1
 
 
-def test_model_with_text_calls_writes_its_calls_as_text(place: Place) -> None:
-    (place.work / "a.txt").write_text("alpha")
-    (place.home / "config.toml").write_text('[models."openai/m"]\ntext_tool_calls = true\n')
+def test_model_with_text_calls_writes_its_calls_as_text(cli: CliRunner) -> None:
+    (cli.work / "a.txt").write_text("alpha")
+    (cli.home / "config.toml").write_text('[models."openai/m"]\ntext_tool_calls = true\n')
     call = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
     with FakeServer("openai", [Turn(text=f"I read it.\n{call}"), Turn(text="It says alpha.")]) as server:
-        done = place.run(
+        done = cli.run(
             "-m", "openai/m", "--base-url", server.base_url, "-p", "what is in a.txt?",
-            env={"QCODE_HOME": str(place.home), "OPENAI_API_KEY": KEY},
+            env={"QCODE_HOME": str(cli.home), "OPENAI_API_KEY": KEY},
         )  # fmt: skip
         assert "alpha" in server.requests[1].messages[-1].text
         assert server.requests[0].tools == ()
     assert (done.code, done.out) == (0, "It says alpha.\n")
 
 
-def test_debug_log_ends_with_the_result_of_recovery(place: Place) -> None:
+def test_debug_log_ends_with_the_result_of_recovery(cli: CliRunner) -> None:
     cut = Turn(text="part ", stop=StopReason.MAX_TOKENS)
     with FakeServer("openai", [cut, cut, Turn(text="the end")]) as server:
-        place.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
-    last = json.loads((place.work / "debug.jsonl").read_text().splitlines()[-1])
+        cli.ask(server, "-p", "hi", "--debug-log", "debug.jsonl")
+    last = json.loads((cli.work / "debug.jsonl").read_text().splitlines()[-1])
     assert sum(last["metrics"]["continuations"].values()) == 1
     assert last["metrics"]["continuation_attempts"] == {"1": 1}

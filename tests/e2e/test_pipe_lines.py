@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.running import KEY, Place
+from tests.e2e.running import KEY, CliRunner
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Faults, Turn
 
@@ -63,12 +63,12 @@ class Talk:
 
 
 @contextmanager
-def talking(place: Place, server: FakeServer) -> Iterator[Talk]:
-    command = place.command("-m", "openai/m", "--base-url", server.base_url, *LINES, "--include-partial-messages")
+def talking(cli: CliRunner, server: FakeServer) -> Iterator[Talk]:
+    command = cli.command("-m", "openai/m", "--base-url", server.base_url, *LINES, "--include-partial-messages")
     with subprocess.Popen(
         command,
-        cwd=place.work,
-        env=place.environment({"OPENAI_API_KEY": KEY}),
+        cwd=cli.work,
+        env=cli.environment({"OPENAI_API_KEY": KEY}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -79,10 +79,10 @@ def talking(place: Place, server: FakeServer) -> Iterator[Talk]:
             process.kill()
 
 
-def test_each_line_is_a_turn_of_one_conversation_with_one_result(place: Place) -> None:
+def test_each_line_is_a_turn_of_one_conversation_with_one_result(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server:
         stdin = as_input(user("first"), "", user([{"type": "text", "text": "second"}]))
-        done = place.ask(server, *LINES, stdin=stdin)
+        done = cli.ask(server, *LINES, stdin=stdin)
         assert [message.text for message in server.requests[1].messages] == ["first", "one", "second"]
     assert done.code == 0
     assert [line.get("subtype") for line in done.lines].count("init") == 1
@@ -92,17 +92,17 @@ def test_each_line_is_a_turn_of_one_conversation_with_one_result(place: Place) -
     assert done.lines[-1]["type"] == "result"
 
 
-def test_last_line_without_a_line_break_counts(place: Place) -> None:
+def test_last_line_without_a_line_break_counts(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="one")]) as server:
-        done = place.ask(server, *LINES, stdin=as_input(user("x")).rstrip(b"\n"))
+        done = cli.ask(server, *LINES, stdin=as_input(user("x")).rstrip(b"\n"))
     assert [result["result"] for result in results(done.lines)] == ["one"]
 
 
-def test_blocks_keep_their_order(place: Place) -> None:
+def test_blocks_keep_their_order(cli: CliRunner) -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": PNG}}
     content = [{"type": "text", "text": "this:"}, image, {"type": "text", "text": "what is it?"}]
     with FakeServer("anthropic", [Turn(text="a picture")]) as server:
-        done = place.ask(server, *LINES, stdin=as_input(user(content)))
+        done = cli.ask(server, *LINES, stdin=as_input(user(content)))
         (request,) = server.requests
     assert done.code == 0
     sent = request.body["messages"][-1]["content"]
@@ -124,9 +124,9 @@ def test_blocks_keep_their_order(place: Place) -> None:
         (json.dumps(user([{"type": "image", "source": {"type": "base64", "data": "AAAA"}}])), "not PNG"),
     ],
 )
-def test_invalid_line_gets_an_error_result_and_the_run_continues(line: str, said: str, place: Place) -> None:
+def test_invalid_line_gets_an_error_result_and_the_run_continues(line: str, said: str, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="one")]) as server:
-        done = place.ask(server, *LINES, stdin=as_input(line, user("x")))
+        done = cli.ask(server, *LINES, stdin=as_input(line, user("x")))
     bad, good = results(done.lines)
     assert (bad["is_error"], bad["subtype"], bad["error"]["kind"]) == (True, "error_during_execution", "bad_input")
     assert bad["error"]["message"].startswith("line 1 of standard input is invalid: ")
@@ -134,21 +134,21 @@ def test_invalid_line_gets_an_error_result_and_the_run_continues(line: str, said
     assert (good["result"], done.code) == ("one", 0)
 
 
-def test_exit_code_is_that_of_the_last_turn(place: Place) -> None:
+def test_exit_code_is_that_of_the_last_turn(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="one")]) as server:
-        done = place.ask(server, *LINES, stdin=as_input(user("x"), "nonsense"))
+        done = cli.ask(server, *LINES, stdin=as_input(user("x"), "nonsense"))
     assert done.code == 42
 
 
-def test_input_without_messages_is_a_missing_prompt(place: Place) -> None:
+def test_input_without_messages_is_a_missing_prompt(cli: CliRunner) -> None:
     with FakeServer("openai", []) as server:
-        done = place.ask(server, *LINES, stdin=b"\n")
+        done = cli.ask(server, *LINES, stdin=b"\n")
     assert (done.code, [line["type"] for line in done.lines]) == (2, ["system", "result"])
     assert "no message arrived" in done.err
 
 
-def test_turn_waits_for_its_line_and_deltas_are_streamed(place: Place) -> None:
-    with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server, talking(place, server) as talk:
+def test_turn_waits_for_its_line_and_deltas_are_streamed(cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server, talking(cli, server) as talk:
         talk.until("system")
         talk.say(user("first"))
         assert talk.until("result")["result"] == "one"
@@ -158,9 +158,9 @@ def test_turn_waits_for_its_line_and_deltas_are_streamed(place: Place) -> None:
     assert [line["type"] for line in talk.seen].count("stream_event") >= 2
 
 
-def test_interrupt_ends_the_running_turn_and_the_next_one_runs(place: Place) -> None:
+def test_interrupt_ends_the_running_turn_and_the_next_one_runs(cli: CliRunner) -> None:
     script = [Turn(text=["One. ", "Two. "], faults=Faults(stall_after=3)), Turn(text="after")]
-    with FakeServer("openai", script) as server, talking(place, server) as talk:
+    with FakeServer("openai", script) as server, talking(cli, server) as talk:
         talk.say(user("first"))
         server.wait_until(lambda seen: seen.stalls == 1)
         talk.until("stream_event")
@@ -176,18 +176,18 @@ def test_interrupt_ends_the_running_turn_and_the_next_one_runs(place: Place) -> 
     assert after["result"] == "after"
 
 
-def test_other_requests_are_answered_with_an_error(place: Place) -> None:
+def test_other_requests_are_answered_with_an_error(cli: CliRunner) -> None:
     request = {"type": "control_request", "request_id": "r2", "request": {"subtype": "initialize"}}
     with FakeServer("openai", [Turn(text="one")]) as server:
-        done = place.ask(server, *LINES, stdin=as_input(request, user("x")))
+        done = cli.ask(server, *LINES, stdin=as_input(request, user("x")))
     (answer,) = [line["response"] for line in done.lines if line["type"] == "control_response"]
     assert (answer["subtype"], answer["request_id"]) == ("error", "r2")
     assert done.code == 0
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, place: Place) -> None:
-    with FakeServer("openai", []) as server, talking(place, server) as talk:
+def test_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, cli: CliRunner) -> None:
+    with FakeServer("openai", []) as server, talking(cli, server) as talk:
         talk.until("system")
         talk.process.send_signal(number)
         # Its input stays open until it is gone: an end of it is another way to stop.
@@ -196,9 +196,9 @@ def test_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, place: 
     assert [line["type"] for line in talk.seen] == ["system", "result"]
 
 
-def test_signal_ends_the_turn_and_the_run(place: Place) -> None:
+def test_signal_ends_the_turn_and_the_run(cli: CliRunner) -> None:
     script = [Turn(text=["One. ", "Two. "], faults=Faults(stall_after=3))]
-    with FakeServer("openai", script) as server, talking(place, server) as talk:
+    with FakeServer("openai", script) as server, talking(cli, server) as talk:
         talk.say(user("first"), user("second"))
         server.wait_until(lambda seen: seen.stalls == 1)
         talk.until("stream_event")
@@ -213,6 +213,6 @@ def test_signal_ends_the_turn_and_the_run(place: Place) -> None:
     "flags",
     [("--input-format", "stream-json"), ("--input-format", "stream-json", "-o", "json"), (*LINES, "typed")],
 )
-def test_stream_input_needs_stream_output_and_no_prompt_argument(flags: tuple[str, ...], place: Place) -> None:
-    done = place.run(*flags, stdin=as_input(user("x")))
+def test_stream_input_needs_stream_output_and_no_prompt_argument(flags: tuple[str, ...], cli: CliRunner) -> None:
+    done = cli.run(*flags, stdin=as_input(user("x")))
     assert done.code == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.protocol.reply import StopReason
-from tests.e2e.running import PROTOCOLS, Place
+from tests.e2e.running import PROTOCOLS, CliRunner
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Call, Turn
 
@@ -18,18 +18,18 @@ ASK = ("-p", "count", "--json-schema", SCHEMA)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_valid_answer_is_the_only_output_as_json(protocol: ProtocolName, place: Place) -> None:
+def test_valid_answer_is_the_only_output_as_json(protocol: ProtocolName, cli: CliRunner) -> None:
     with FakeServer(protocol, [Turn(text='```json\n{"n": 1}\n```')]) as server:
-        done = place.ask(server, *ASK)
+        done = cli.ask(server, *ASK)
         (asked,) = server.requests
     assert (done.code, done.out, done.err) == (0, '{"n": 1}\n', "")
     assert '"required": ["n"]' in asked.system
 
 
-def test_invalid_answer_is_returned_with_its_errors_and_every_try_is_counted(place: Place) -> None:
+def test_invalid_answer_is_returned_with_its_errors_and_every_try_is_counted(cli: CliRunner) -> None:
     script = [Turn(text="It is one."), Turn(text='{"n": "one"}'), Turn(text='{"n": 1}')]
     with FakeServer("openai", script) as server:
-        done = place.ask(server, *ASK, "-o", "stream-json")
+        done = cli.ask(server, *ASK, "-o", "stream-json")
         assert server.complaints == []
         last = server.requests[-1].messages
     assert done.code == 0
@@ -43,10 +43,10 @@ def test_invalid_answer_is_returned_with_its_errors_and_every_try_is_counted(pla
     ]  # fmt: skip
 
 
-def test_third_invalid_answer_fails_the_run_and_keeps_the_text(place: Place) -> None:
+def test_third_invalid_answer_fails_the_run_and_keeps_the_text(cli: CliRunner) -> None:
     script = [Turn(text="a"), Turn(text="b"), Turn(text="c")]
     with FakeServer("openai", script) as server:
-        done = place.ask(server, *ASK, "-o", "json")
+        done = cli.ask(server, *ASK, "-o", "json")
         assert len(server.requests) == 3
     assert done.code == 1
     result = done.result
@@ -57,38 +57,38 @@ def test_third_invalid_answer_fails_the_run_and_keeps_the_text(place: Place) -> 
     assert done.err.count("\n") == 1
 
 
-def test_limits_of_a_prompt_cover_all_tries(place: Place) -> None:
+def test_limits_of_a_prompt_cover_all_tries(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="a"), Turn(text='{"n": 1}')]) as server:
-        done = place.ask(server, *ASK, "--max-turns", "1", "-o", "json")
+        done = cli.ask(server, *ASK, "--max-turns", "1", "-o", "json")
         assert len(server.requests) == 1
     assert (done.code, done.result["subtype"]) == (53, "error_max_turns")
 
 
-def test_tools_run_before_the_answer_is_validated(place: Place) -> None:
-    (place.work / "a.txt").write_text("alpha")
+def test_tools_run_before_the_answer_is_validated(cli: CliRunner) -> None:
+    (cli.work / "a.txt").write_text("alpha")
     script = [Turn(text="Let me look.", calls=[Call("read", '{"path": "a.txt"}')]), Turn(text='{"n": 2}')]
     with FakeServer("openai", script) as server:
-        done = place.ask(server, *ASK, "--trust")
+        done = cli.ask(server, *ASK, "--trust")
         assert len(server.requests) == 2
     assert (done.code, done.out) == (0, '{"n": 2}\n')
 
 
-def test_truncated_answer_is_validated_only_when_complete(place: Place) -> None:
+def test_truncated_answer_is_validated_only_when_complete(cli: CliRunner) -> None:
     script = [
         Turn(text='{"n"', stop=StopReason.MAX_TOKENS),
         Turn(text='{"n"', stop=StopReason.MAX_TOKENS),
         Turn(text=": 7}"),
     ]
     with FakeServer("openai", script) as server:
-        done = place.ask(server, *ASK)
+        done = cli.ask(server, *ASK)
         assert len(server.requests) == 3
     assert (done.code, done.out) == (0, '{"n": 7}\n')
 
 
-def test_answer_that_stays_truncated_is_not_a_schema_error(place: Place) -> None:
+def test_answer_that_stays_truncated_is_not_a_schema_error(cli: CliRunner) -> None:
     script = [Turn(text=f'{{"part {number}": ', stop=StopReason.MAX_TOKENS) for number in range(5)]
     with FakeServer("openai", script) as server:
-        done = place.ask(server, *ASK, "-o", "json")
+        done = cli.ask(server, *ASK, "-o", "json")
     assert (done.code, done.result["subtype"], done.result["structured_output"]) == (56, "error_max_tokens", None)
 
 
@@ -114,17 +114,17 @@ def in_file(text: str) -> Callable[[Path], str]:
     ids=["no json", "no schema", "no file", "no at sign", "empty", "bad file", "remote"],
 )
 def test_invalid_schema_is_an_input_error_before_any_request(
-    given: Callable[[Path], str], said: str, place: Place
+    given: Callable[[Path], str], said: str, cli: CliRunner
 ) -> None:
     with FakeServer("openai", []) as server:
-        done = place.ask(server, "-p", "x", "--json-schema", given(place.work), "-o", "json")
+        done = cli.ask(server, "-p", "x", "--json-schema", given(cli.work), "-o", "json")
         assert server.requests == []
     assert (done.code, done.result["error"]["kind"]) == (42, "bad_input")
     assert said in done.err
     assert done.err.count("\n") == 1
 
 
-def test_schema_from_a_file_is_used(place: Place) -> None:
+def test_schema_from_a_file_is_used(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text='{"n": 3}')]) as server:
-        done = place.ask(server, "-p", "x", "--json-schema", in_file(SCHEMA)(place.work), "-o", "json")
+        done = cli.ask(server, "-p", "x", "--json-schema", in_file(SCHEMA)(cli.work), "-o", "json")
     assert (done.code, done.result["structured_output"]) == (0, {"n": 3})

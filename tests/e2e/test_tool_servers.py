@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Asked, Call, Turn
 
@@ -17,20 +17,20 @@ def _adds(asked: Asked) -> Turn:
     return Turn(calls=[Call("calc__add", json.dumps({"a": 40, "b": 2}), "call_1")])
 
 
-def _config(place: Place) -> str:
+def _config(cli: CliRunner) -> str:
     path = os.pathsep.join(sys.path)
     args = ["-W", "ignore", "-m", "tests.fakes.sdk_tool_server"]
     entry = {"command": sys.executable, "args": args, "env": {"PYTHONPATH": path}}
-    (place.home / "servers.json").write_text(json.dumps({"mcpServers": {"calc": entry}}))
-    return str(place.home / "servers.json")
+    (cli.home / "servers.json").write_text(json.dumps({"mcpServers": {"calc": entry}}))
+    return str(cli.home / "servers.json")
 
 
-def test_server_tool_is_offered_allowed_and_called(place: Place) -> None:
-    given = ("-p", "add", "--mcp-config", _config(place), "--trust", "-o", "stream-json")
+def test_server_tool_is_offered_allowed_and_called(cli: CliRunner) -> None:
+    given = ("-p", "add", "--mcp-config", _config(cli), "--trust", "-o", "stream-json")
     with FakeServer("anthropic", _adds) as server:
-        done = place.ask(server, *given, "--allowed-tools", "mcp(calc/add)")
+        done = cli.ask(server, *given, "--allowed-tools", "mcp(calc/add)")
         assert server.complaints == []
-        denied = place.ask(server, *given)
+        denied = cli.ask(server, *given)
     assert (done.code, done.err) == (0, "")
     assert done.lines[0]["tools"][-1].startswith("calc__")
     assert "calc__add" in done.lines[0]["tools"]

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import HELLO, Finished, Place
+from tests.e2e.running import HELLO, CliRunner, Finished
 
 
-class ColdPlace(Place):
+class ColdRunner(CliRunner):
     is_warm = False
 
 
 def both(tmp_path: Path, *arguments: str, stdin: bytes | None = None) -> tuple[Finished, Finished]:
     """Return how a run ended in a warm interpreter and how after a start."""
     ended = []
-    for name, kind in (("warm", Place), ("cold", ColdPlace)):
+    for name, kind in (("warm", CliRunner), ("cold", ColdRunner)):
         base = tmp_path / name
         base.mkdir()
-        place = kind(base)
-        (place.work / "hello.py").write_text(HELLO)
-        ended.append(place.run(*arguments, stdin=stdin))
+        cli = kind(base)
+        (cli.work / "hello.py").write_text(HELLO)
+        ended.append(cli.run(*arguments, stdin=stdin))
     return ended[0], ended[1]
 
 
@@ -47,14 +47,14 @@ def test_warm_run_ends_like_a_cold_start(
     assert warm.code == code
 
 
-def test_warm_runs_are_independent(place: Place) -> None:
+def test_warm_runs_are_independent(cli: CliRunner) -> None:
     flags = ("-p", "hi", "-m", "demo/demo", "-o", "json")
-    ended = [json.loads(place.run(*flags, env={"QCODE_HOME": str(place.home / name)}).out) for name in "ab"]
+    ended = [json.loads(cli.run(*flags, env={"QCODE_HOME": str(cli.home / name)}).out) for name in "ab"]
     assert ended[0]["session_id"] != ended[1]["session_id"]
-    assert all(list((place.home / name).rglob("*.jsonl")) for name in "ab")
+    assert all(list((cli.home / name).rglob("*.jsonl")) for name in "ab")
 
 
-def test_endless_warm_run_is_killed(place: Place) -> None:
+def test_endless_warm_run_is_killed(cli: CliRunner) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
-        place.run("-p", "rate limit", "-m", "demo/demo", timeout=0.2)
-    assert place.run("--version").code == 0
+        cli.run("-p", "rate limit", "-m", "demo/demo", timeout=0.2)
+    assert cli.run("--version").code == 0

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 
 PROGRAMS = (
     "git", "rg", "bash", "sh", "python", "python3", "ls", "env", "cat", "bwrap", "true", "node", "tmux", "xclip",
@@ -73,10 +73,10 @@ LOUD = """
 STRANGE = "strange\x1b]0;PWNED\x07\x1b[2J.txt"
 
 
-class TrappedPlace(Place):
+class TrappedRunner(CliRunner):
     """A workspace in which everything is a trap. `is_loud`: the configuration of git is one as well."""
 
-    is_warm = False  # what is looked for springs while a program starts
+    is_warm = False  # the traps trigger while a program starts
 
     def __init__(self, base: Path, *, is_loud: bool) -> None:
         super().__init__(base)

@@ -66,7 +66,7 @@ def test_summary_replaces_old_messages_if_dropping_output_is_not_enough() -> Non
     first = request.messages[0]
     assert first.text.count("<conversation_summary>") == 1
     assert "Task: questions." in first.text
-    assert "- question 11" in first.text, "what the person said stays word for word"
+    assert "- question 11" in first.text, "user text stays word for word"
     assert request.messages[-1].text.endswith("and now?")
     assert played.end.text == "Fine."
     assert (played.end.api_calls.compactions, played.end.api_calls.total, played.end.replies) == (1, 2, 1)

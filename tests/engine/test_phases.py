@@ -123,7 +123,7 @@ def test_turn_passes_from_idle_through_replies_and_calls_to_ended() -> None:
     assert (idle, ended) == (Idle(), Ended(Outcome.END_TURN))
     assert isinstance(first, Replying)
     assert first == Replying(first.reply)
-    assert first != second, "each step has a reply of its own"
+    assert first != second, "each step has its own reply"
     assert isinstance(calling, Calling)
     assert [judged.call.name for judged in calling.result.calls] == ["read"]
 

@@ -77,7 +77,7 @@ KEPT: list[tuple[str, str, str]] = [
     ("the next column of a table's second row", "| a | b |\n|---", "|---|\n| 1 | 2 |"),
     ("the next wide column", "| a | b |\n|" + "-" * 24, "|" + "-" * 24 + "|\n| 1 | 2 |"),
     ("a fence inside a longer one", "````markdown\nLike:\n\n", "```js\nlet a;\n```\n````\n"),
-    ("a fence inside a text of its own", "```markdown\n# T\n\n", "```sh\nls\n```\n"),
+    ("a fence inside a separate text", "```markdown\n# T\n\n", "```sh\nls\n```\n"),
     ("a bare fence that closes, and prose", CODE + "\n", "```\nThat is all."),
     ("a bare fence that closes behind a line", CODE, "```\n\nThat is all."),
     ("a first chapter", "", "Continuing from where I left off:\n"),

@@ -1,6 +1,6 @@
 """Anthropic Messages as a fake host speaks it: `/v1/messages` and `/v1/models`.
 
-The format is the one of Anthropic's API reference. Here `input_tokens` leaves out what the cache read and wrote.
+The format is the one of Anthropic's API reference. Here `input_tokens` leaves out tokens that the cache read and wrote.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A provider that makes trouble around another one: seeded, so that a failing run can be run again.
+"""A provider that injects faults into another one, from a seed, so that a failing run can be repeated.
 
-The trouble is what hosts really do: pieces of any size, refused requests, dropped streams, missing usage, stop
-words that are new or wrong. `injected` lists the changes.
+The faults are those of real hosts: chunks of any size, refused requests, dropped streams, missing usage, unknown or
+wrong stop reasons. `injected` lists the faults.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ P = TypeVar("P", bound=Provider)
 
 
 @dataclass
-class Stage(Generic[P]):
-    """A conversation in `work`, and its stored state in `state`."""
+class ConversationRunner(Generic[P]):
+    """Plays prompts in a conversation in `work`, with its stored state in `state`."""
 
     conversation: Conversation
     provider: P
@@ -54,12 +54,12 @@ class Stage(Generic[P]):
         return events
 
 
-Talk: TypeAlias = Stage[ScriptedProvider]
+Talk: TypeAlias = ConversationRunner[ScriptedProvider]
 
 
 @dataclass(frozen=True)
 class Model:
-    """The model of a stage: its name, and the facts for its `ModelClient`."""
+    """The model of a scripted conversation: its name, and the facts for its `ModelClient`."""
 
     name: str = "m"
     provider: str = ""
@@ -99,32 +99,32 @@ class Brief(Prompts):
         return 0
 
 
-class StageClients(Clients):
-    """The clients of a stage: `other/m` is the same host by another name, and there is nothing at `nowhere`."""
+class ScriptedClients(Clients):
+    """Clients with one scripted host: `other/m` is the same host by another name, and `nowhere` has no models."""
 
     def __init__(self, context: RunContext, own: ModelClient, limits: LimitStore, small: ModelClient | None) -> None:
         super().__init__(context, own.prompts)
         self._own = own
-        self._limits_of_stage = limits
-        self._small_of_stage = small
+        self._scripted_limits = limits
+        self._scripted_small = small
 
     def named(self, name: str) -> ModelClient:
         if name.startswith("nowhere/"):
             raise ValueError(f"no model {name}")
         if name.startswith("other/"):
-            return Model(provider="other").client(self._own.provider, self._limits_of_stage)
+            return Model(provider="other").client(self._own.provider, self._scripted_limits)
         return self._own
 
     def small(self) -> ModelClient | None:
-        return self._small_of_stage
+        return self._scripted_small
 
     async def close(self) -> None:
-        for client in (self._own, self._small_of_stage):
+        for client in (self._own, self._scripted_small):
             if client is not None:
                 await client.provider.close()
 
 
-def stage(
+def open_conversation(
     base: Path,
     provider: P,
     model: Model = Model(),  # a frozen value
@@ -142,7 +142,7 @@ def stage(
     resumes: str = "",
     has_fetch: bool = False,
     **tools: Any,
-) -> Stage[P]:
+) -> ConversationRunner[P]:
     """Return a conversation in `base/work` that keeps its state in `base/state`; `tools` are for its toolbox.
 
     `policy` replaces the one made of `mode`, `rules` and `is_trusted`. `resumes` is the id of a session.
@@ -166,7 +166,7 @@ def stage(
     )
     store, limits = SessionStore(base / "state", work), LimitStore(base / "state")
     client = model.client(provider, limits)
-    clients = StageClients(context, client, limits, None if small is None else small[1].client(small[0], limits))
+    clients = ScriptedClients(context, client, limits, None if small is None else small[1].client(small[0], limits))
     if resumes:
         session, loaded = store.resume(resumes)
         messages = loaded.messages
@@ -174,14 +174,14 @@ def stage(
         session, messages = store.create(client.name, work), ()
     conversation = Conversation(context, clients, client, toolbox, permissions, store, session, messages)
     sessions = Library(conversation, None if options.no_session else store, work, clients)
-    return Stage(conversation, provider, store, limits, work, sessions)
+    return ConversationRunner(conversation, provider, store, limits, work, sessions)
 
 
 def talk(base: Path, *replies: Sequence[object], max_retries: int = 5, model: Model | None = None, **more: Any) -> Talk:
-    """Return a conversation that gets these replies; `more` as in `stage`."""
+    """Return a conversation that gets these replies; `more` as in `open_conversation`."""
     provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
     model = model or Model(retries=RetrySettings(max_retries=max_retries))
-    return stage(base, provider, model, **more)
+    return open_conversation(base, provider, model, **more)
 
 
 def ended(events: Sequence[TurnEvent]) -> TurnEnded:

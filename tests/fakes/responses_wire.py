@@ -100,7 +100,7 @@ def _reasoning(index: int, turn: Turn) -> list[Any]:
         {"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": piece}
         for piece in turn.reasoning_pieces
     ]
-    # Only the item that is done holds what may be sent back.
+    # Only a finished item contains the reasoning that may be sent back.
     before = {"id": f"rs_{index}", "type": "reasoning", "summary": [], "encrypted_content": "unfinished"}
     summary = [{"type": "summary_text", "text": "".join(turn.reasoning_pieces)}]
     return _item(index, before, deltas, {"summary": summary, "encrypted_content": turn.signature})

@@ -65,12 +65,12 @@ def wire_of(protocol: ProtocolName) -> Wire:
 
 
 class FakeServer:
-    """Answers the n-th reply request with the n-th turn of `script`, or with what the function `script` returns.
+    """A model host that answers the n-th reply request with the n-th turn of `script`, or by calling `script`.
 
-    A request the protocol forbids gets a 400 and uses no turn (`is_strict`); so does one beyond the script. With
-    `api_key` other keys get a 401. `requests` holds every reply request in order, refused ones included, and
-    `complaints` why requests were forbidden. `hangups` counts streams that the client left before their end,
-    `stalls` those that reached a stall. Attributes may be read from any thread.
+    A request that the protocol forbids gets a 400 and uses no turn (`is_strict`); so does one beyond the script. With
+    `api_key`, other keys get a 401. `requests` contains every reply request in order, including refused ones, and
+    `complaints` the reasons for refusals. `hangups` counts streams that the client closed before their end, `stalls`
+    those that reached a stall. Attributes may be read from any thread.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A conversation that plays a list of events, and what a test needs to run pipe mode on it."""
+"""A conversation that plays a list of events, and functions that run pipe mode on it."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class Scripted(Conversation):
         return ()
 
     def unsteer(self, text: str) -> bool:
-        raise AssertionError("nobody types in pipe mode")
+        raise AssertionError("no user types in pipe mode")
 
     def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent]:
-        raise AssertionError("nobody asks for a compaction in pipe mode")
+        raise AssertionError("no user requests a compaction in pipe mode")
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.outcomes import AnswerSoFar
 from qcode.headless.lines import result_line
-from qcode.headless.run import AnswerSoFar
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, Retry, StepStarted, TurnEvent
 from qcode.protocol.messages import Text, assistant
@@ -61,8 +61,8 @@ WHOLE: dict[str, tuple[list[Steps], str, str]] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_text_of_the_result_joins_all_replies_of_the_turn(name: str, tmp_path: Path) -> None:
     replies, answer, whole = WHOLE[name]
-    stage = talk(tmp_path, *replies)
-    events = asyncio.run(stage.play("go"))
+    chat = talk(tmp_path, *replies)
+    events = asyncio.run(chat.play("go"))
     so_far = AnswerSoFar()
     for event in events:
         so_far.handle(event)
@@ -82,38 +82,38 @@ def test_text_of_an_interrupted_turn_includes_the_unfinished_reply(tmp_path: Pat
 def test_signals_of_a_step_whose_other_call_still_runs_are_known(tmp_path: Path) -> None:
     report = ToolSpec("report", "Report.", {"type": "object"}, is_one_way=True)
     calls = calls_reply(Call("report", {"a": 1}, "c1"), Call("shell", {"command": "touch x"}, "c2"))
-    stage = talk(tmp_path, calls, one_way=(report,), is_attended=True)
+    chat = talk(tmp_path, calls, one_way=(report,), is_attended=True)
     seen: list[tuple[str, ...]] = []
 
     def cancel_at_the_question(event: TurnEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            seen.append(tuple(one.name for one in stage.conversation.signals()))
-            stage.conversation.cancel()
+            seen.append(tuple(one.name for one in chat.conversation.signals()))
+            chat.conversation.cancel()
 
-    events = asyncio.run(stage.play("go", cancel_at_the_question))
+    events = asyncio.run(chat.play("go", cancel_at_the_question))
     assert seen == [("report",)]
-    assert ended(events).signals == stage.conversation.signals()
+    assert ended(events).signals == chat.conversation.signals()
     assert [one.arguments for one in ended(events).signals] == [{"a": 1}]
 
 
 def test_searches_of_a_discarded_attempt_are_not_reported(tmp_path: Path) -> None:
     old, new = WebSearched(("old",), (Source("https://old.example"),)), WebSearched(("new",))
     cut, whole = cut_text("Lost"), text_reply("Longer and whole.")
-    stage = talk(tmp_path, [*cut[:-1], old, cut[-1]], [*whole[:-1], new, whole[-1]])
-    events = asyncio.run(stage.play("go"))
+    chat = talk(tmp_path, [*cut[:-1], old, cut[-1]], [*whole[:-1], new, whole[-1]])
+    events = asyncio.run(chat.play("go"))
     assert [event for event in events if isinstance(event, WebSearched)] == [new]
 
 
 def test_searches_of_a_restored_and_a_continued_attempt_are_reported(tmp_path: Path) -> None:
     first, second = WebSearched(("first",)), WebSearched(("second",))
     cut, rest = cut_text("The start of it"), text_reply(" and its end.")
-    stage = talk(
+    chat = talk(
         tmp_path,
         [*cut[:-1], first, cut[-1]],
         fails(ErrorKind.BAD_REQUEST, after=begun("Th"), message="no"),
         [*rest[:-1], second, rest[-1]],
     )
-    events = asyncio.run(stage.play("go"))
+    events = asyncio.run(chat.play("go"))
     found = [event for event in events if isinstance(event, WebSearched)]
     assert found[0] == first
     assert "The start of it" in ended(events).text

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from qcode.headless.output import OutputLostError, Pipe
 from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import TextDelta
+from qcode.streams import OutputLostError, Pipe
 from tests.headless.scripted import Scripted, UntilCancelled, agent_of, ended, reply, run
 
 ROOT = Path(__file__).parents[2]

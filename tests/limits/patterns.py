@@ -270,7 +270,7 @@ def _members(members: list[tuple[Any, Any]]) -> list[str]:
 
 
 def hostile(pattern: re.Pattern[Any], length: int, most: int) -> Iterator[tuple[str, str, str]]:
-    """Yield starts, pumps and ends, made of what the pattern is made of: at most `most`, the likeliest first."""
+    """Yield starts, pumps and ends, made of the parts of the pattern: at most `most`, the likeliest first."""
     letters = alphabet(pattern)
     letters.sort(key=len, reverse=True)
     ends = ["", "\x00"]

@@ -1,4 +1,4 @@
-"""No pattern of qcode takes more than linear time, whatever text it is given.
+"""No pattern of qcode takes more than linear time on any text.
 
 Every pattern is tried on texts made of its characters. BOUNDED names the bound for a pattern that is slow only on
 texts that cannot be long.

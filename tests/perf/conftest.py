@@ -15,7 +15,7 @@ class Bars:
     """Compares measurements with their bars and keeps both for the table."""
 
     def hold(self, what: str, measured: float, bar: float, unit: str = "x", *, known: float | None = None) -> None:
-        """Note a measurement; fail where it is above its bar, or above `known` where the bar is known to be missed."""
+        """Record a measurement; fail if it is above its bar, or above `known` if the bar is known to be missed."""
         missed = "" if measured <= bar else " (missed)"
         _ROWS.append((what, f"{measured:.3g} {unit}", f"<= {bar:g} {unit}{missed}"))
         most = bar if known is None else known

@@ -90,7 +90,7 @@ assert _STUB in HEAD
 LIVE = HEAD.replace(
     _STUB, "from tests.tui.scripted import ScriptedConversation\n\nclass Conversation(ScriptedConversation):"
 )
-"""With a conversation that does all the app may ask of one, for what comes after the first paint."""
+"""The app with a complete scripted conversation, for measurements after the first paint."""
 
 WORKING = LIVE + "app().run()\n"
 
@@ -131,7 +131,7 @@ app(Filled).run()
 
 
 class Terminal:
-    """A process in a pseudo terminal, and what it wrote: its last text, and the number of bytes since the start."""
+    """A process in a pseudo terminal, and its output: the last text, and the number of bytes since the start."""
 
     def __init__(self, argv: list[str], folder: Path, columns: int = 80, rows: int = 24) -> None:
         self.begun = time.perf_counter()
@@ -171,7 +171,7 @@ class Terminal:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def running_seconds(self) -> float:
-        """Return the CPU time of its threads, to the nanosecond where ticks of 10 ms are too coarse."""
+        """Return the CPU time of its threads in nanoseconds; ticks of 10 ms are too coarse."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
@@ -207,7 +207,7 @@ def running(folder: Path, script: str, *arguments: str, columns: int = 80, rows:
 
 
 def first_paint(folder: Path, script: str) -> float:
-    """Return the CPU seconds up to the first paint: what else the machine does is not in them."""
+    """Return the CPU seconds up to the first paint: other load of the machine does not count."""
     with running(folder, script) as terminal:
         terminal.until("ready-to-type")
         return terminal.running_seconds()
@@ -224,7 +224,7 @@ def program_paint(folder: Path) -> float:
 
 
 def test_first_paint_is_quick(tmp_path: Path, bars: Bars) -> None:
-    # In turns, so that what else the machine does meets all alike.
+    # In turns, so that other load of the machine affects all equally.
     rows = [(first_paint(tmp_path, APP), program_paint(tmp_path), first_paint(tmp_path, BARE)) for _ in range(TIMES)]
     app, program, bare = (min(times) for times in zip(*rows, strict=True))
     bars.hold("first paint of the app, against a bare Textual app with one input", app / bare, 1.3)

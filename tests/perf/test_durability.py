@@ -1,4 +1,4 @@
-"""Cost of keeping what was shown and said, as ratios of CPU time measured in one run."""
+"""Cost of storing shown text and messages, as ratios of CPU time measured in one run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions.partial import PartialReply
-from qcode.headless.run import AnswerSoFar
 from qcode.protocol.reply import TextDelta
 from qcode.safety.redaction import Redactor
-from tests.fakes.conversation import stage
+from tests.fakes.conversation import open_conversation
 from tests.perf.flood import Flood
 from tests.providers.clients import provider_at
 
@@ -48,7 +48,7 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
     async def stream() -> None:
         """Consume a turn as pipe mode does, from the bytes on."""
         provider = provider_at("openai", host.url)
-        conversation = stage(Path(tempfile.mkdtemp(dir=tmp_path)), provider).conversation
+        conversation = open_conversation(Path(tempfile.mkdtemp(dir=tmp_path)), provider).conversation
         answer, written = AnswerSoFar(), 0
         async for event in conversation.submit("go"):
             answer.handle(event)

@@ -114,7 +114,7 @@ def test_unchanged_tree_of_3000_folders_is_checked_in_a_few_milliseconds(bars: B
         (tmp_path / f"{number // 100}/{number}").mkdir(parents=True)
     index = WorkspaceIndex([os.path.realpath(tmp_path)])
     index.look()
-    time.sleep(0.05)  # what changed just now is scanned once more
+    time.sleep(0.05)  # a folder that changed just now is scanned once more
     index.look()
     times = []
     for _ in range(20):

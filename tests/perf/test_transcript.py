@@ -88,7 +88,7 @@ def once(text: str) -> Scene:
 
 
 def streamed(text: str, *, above: int = 0, has_frames: bool = False) -> Scene:
-    """Rendering `text` as it streams, below `above` settled replies; painting every frame where it `has_frames`."""
+    """Return a scene that streams `text` below `above` settled replies, and paints every frame if it `has_frames`."""
 
     async def scene(stage: Stage, pilot: Pilot[None]) -> float:
         fill(stage.transcript, above)
@@ -152,7 +152,7 @@ WITHOUT_END: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", WITHOUT_END)
 def test_frame_of_one_endless_block_costs_the_same_at_any_length(name: str, bars: Bars) -> None:
-    """The median of the last frames: garbage is collected in some, whatever is written."""
+    """The median of the last frames: garbage collection affects some of them."""
 
     def frame(size: int) -> float:
         stream = MarkdownStream(80)

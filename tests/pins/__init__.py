@@ -1,4 +1,4 @@
-"""Pins: recorded golden data of what qcode shows to the outside, compared byte for byte.
+"""Pins: recorded requests and output of qcode, compared byte for byte.
 
 Everything runs through the command line, the environment, config files and a fake model host over HTTP, so the pins
 hold while modules are renamed and moved. `make pin-update` records changed behaviour; read the diff of `data` before

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pins.golden import Golden
-from tests.pins.place import PinPlace
+from tests.pins.runner import PinRunner
 
 OPTION = "--accept-pins"
 
@@ -32,5 +32,5 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[PinPlace]:
-    yield PinPlace(tmp_path)
+def cli(tmp_path: Path) -> Iterator[PinRunner]:
+    yield PinRunner(tmp_path)

@@ -1,4 +1,4 @@
-"""Scripted conversations: what qcode is started with, and what the fake host answers.
+"""Scripted conversations: the command line of qcode, and the answers of the fake host.
 
 A script that depends on the model (which edit tool it has) is a function of the request.
 """

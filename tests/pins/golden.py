@@ -86,7 +86,7 @@ def fold(requests: list[dict[str, Any]], shared: dict[str, Any]) -> list[Any]:
 
 
 def unfold(folded: list[Any], shared: dict[str, Any]) -> list[Any]:
-    """Return what was folded."""
+    """Return the unfolded value."""
     previous: Any = None
     requests = []
     for request in folded:
@@ -96,7 +96,7 @@ def unfold(folded: list[Any], shared: dict[str, Any]) -> list[Any]:
 
 
 def _fold_same(value: Any, previous: Any, finish: Callable[[Any], Any]) -> Any:
-    """Replace what equals the same part of the previous request; elements of lists count from the start."""
+    """Replace parts that equal the same part of the previous request; elements of lists count from the start."""
     if value == previous and _size(value) >= MIN_SAME_CHARS and json.dumps(value) == json.dumps(previous):
         return {"same": True}
     if _is_tool(value) or (isinstance(value, list) and value and all(_is_tool(each) for each in value)):
@@ -141,7 +141,7 @@ def _fold_shared(value: Any, shared: dict[str, Any]) -> Any:
 
 
 def _referenced(shared: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what the files below `folder` refer to, sorted by name."""
+    """Return the entries that the files below `folder` refer to, sorted by name."""
     left = [json.loads(path.read_text("utf-8")) for path in folder.rglob("*.json") if path.name != "shared.json"]
     names: set[str] = set()
     while left:

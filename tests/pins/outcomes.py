@@ -1,4 +1,4 @@
-"""Runs for every way a prompt can end: what qcode is started with, and what the fake host answers."""
+"""Runs for every way a prompt can end: the command line of qcode, and the answers of the fake host."""
 
 from __future__ import annotations
 

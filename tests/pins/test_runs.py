@@ -15,31 +15,31 @@ from tests.fakes.turns import Faults, Turn
 from tests.pins.conversations import FILES, Host
 from tests.pins.golden import Golden
 from tests.pins.outcomes import BAD_FLAGS, CORE, LINES, OUTCOMES, Outcome
-from tests.pins.place import KEYS, MODELS, PinPlace
+from tests.pins.runner import KEYS, MODELS, PinRunner
 
 FORMATS = ("text", "json", "stream-json")
 FAILURES = [name for name in OUTCOMES if name.startswith("error-")]
 
 
-def run(outcome: Outcome, place: PinPlace, *more: str, protocol: str = "openai") -> Finished:
-    """Run an outcome in `place`."""
-    place.configure(outcome.config.replace("{model}", f"{protocol}/{MODELS[protocol]}"))
+def run(outcome: Outcome, cli: PinRunner, *more: str, protocol: str = "openai") -> Finished:
+    """Run an outcome with `cli`."""
+    cli.configure(outcome.config.replace("{model}", f"{protocol}/{MODELS[protocol]}"))
     for name, content in {**FILES, **outcome.files}.items():
-        path = place.work / name
+        path = cli.work / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     arguments = (*outcome.prompt, *outcome.arguments, *more)
     if not outcome.is_asked:
         env = {} if "-m" not in outcome.arguments or "openai/m" not in outcome.arguments else KEYS["openai"]
-        return place.run(*arguments, env=env, stdin=outcome.stdin)
+        return cli.run(*arguments, env=env, stdin=outcome.stdin)
     with FakeServer(protocol, Host(outcome.replies)) as server:  # type: ignore[arg-type]  # one of the five
-        return place.ask_host(server, protocol, *arguments, stdin=outcome.stdin)
+        return cli.ask_host(server, protocol, *arguments, stdin=outcome.stdin)
 
 
-def report(title: str, done: Finished, place: PinPlace) -> str:
+def report(title: str, done: Finished, cli: PinRunner) -> str:
     """Return a run as it is compared; a missing line end at the end of a stream shows."""
     streams = [
-        f"--- {name}\n{_ended(place.normalised(text))}" for name, text in (("stdout", done.out), ("stderr", done.err))
+        f"--- {name}\n{_ended(cli.normalised(text))}" for name, text in (("stdout", done.out), ("stderr", done.err))
     ]
     return f"=== {title}: exit {done.code}\n{''.join(streams)}\n"
 
@@ -48,11 +48,11 @@ def _ended(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}<no line end>\n"
 
 
-def places(tmp_path: Path, name: str) -> PinPlace:
-    """Return a separate place inside a test's folder."""
+def places(tmp_path: Path, name: str) -> PinRunner:
+    """Return a separate runner inside the folder of a test."""
     base = tmp_path / name
     base.mkdir()
-    return PinPlace(base)
+    return PinRunner(base)
 
 
 @pytest.mark.parametrize(
@@ -61,24 +61,24 @@ def places(tmp_path: Path, name: str) -> PinPlace:
 def test_outcome_in_every_format(name: str, tmp_path: Path, golden: Golden) -> None:
     sections = []
     for form in FORMATS:
-        place = places(tmp_path, form)
-        sections.append(report(form, run(OUTCOMES[name], place, "-o", form), place))
+        cli = places(tmp_path, form)
+        sections.append(report(form, run(OUTCOMES[name], cli, "-o", form), cli))
     golden.check_text(f"runs/{name}.txt", "\n".join(sections))
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_lines_of_input(name: str, place: PinPlace, golden: Golden) -> None:
+def test_lines_of_input(name: str, cli: PinRunner, golden: Golden) -> None:
     flags = ("--input-format", "stream-json", "-o", "stream-json")
     outcome = LINES[name]
-    done = run(Outcome(outcome.replies, flags, ("-p",), stdin=outcome.stdin), place)
-    golden.check_text(f"runs/{name}.txt", report("stream-json", done, place))
+    done = run(Outcome(outcome.replies, flags, ("-p",), stdin=outcome.stdin), cli)
+    golden.check_text(f"runs/{name}.txt", report("stream-json", done, cli))
 
 
-def test_bad_flags(place: PinPlace, golden: Golden) -> None:
+def test_bad_flags(cli: PinRunner, golden: Golden) -> None:
     sections = []
     for flags in BAD_FLAGS:
-        done = place.run("-p", "hi", "-m", "demo/demo", *flags)
-        sections.append(report(" ".join(flags), done, place))
+        done = cli.run("-p", "hi", "-m", "demo/demo", *flags)
+        sections.append(report(" ".join(flags), done, cli))
     golden.check_text("runs/bad-flags.txt", "\n".join(sections))
 
 
@@ -87,8 +87,8 @@ def test_bad_flags(place: PinPlace, golden: Golden) -> None:
 def test_failures_of_other_protocols(protocol: str, tmp_path: Path, golden: Golden) -> None:
     sections = []
     for name in FAILURES:
-        place = places(tmp_path, name)
-        sections.append(report(name, run(OUTCOMES[name], place, "-o", "json", protocol=protocol), place))
+        cli = places(tmp_path, name)
+        sections.append(report(name, run(OUTCOMES[name], cli, "-o", "json", protocol=protocol), cli))
     golden.check_text(f"runs/failures-{protocol}.txt", "\n".join(sections))
 
 
@@ -98,15 +98,15 @@ def test_interrupted(number: signal.Signals, tmp_path: Path, golden: Golden) -> 
     """Text is kept if it was shown: only stream-json tells that it has arrived."""
     sections = []
     for form in FORMATS:
-        place = places(tmp_path, form)
+        cli = places(tmp_path, form)
         is_live = form == "stream-json"
         script = [Turn(text=["One. ", "Two. "], faults=Faults(stall_after=3 if is_live else 1))]
         flags = ("-o", form, *(("--include-partial-messages",) if is_live else ()))
         with FakeServer("openai", script) as server:
             process = subprocess.Popen(
-                place.command("-m", "openai/test-model", "--base-url", server.base_url, "-p", "go", *flags),
-                cwd=place.work,
-                env=place.environment(KEYS["openai"]),
+                cli.command("-m", "openai/test-model", "--base-url", server.base_url, "-p", "go", *flags),
+                cwd=cli.work,
+                env=cli.environment(KEYS["openai"]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -118,16 +118,16 @@ def test_interrupted(number: signal.Signals, tmp_path: Path, golden: Golden) -> 
                 seen += process.stdout.readline()
             process.send_signal(number)
             out, err = process.communicate(timeout=60)
-        sections.append(report(form, Finished(process.returncode, (seen + out).decode(), err.decode()), place))
+        sections.append(report(form, Finished(process.returncode, (seen + out).decode(), err.decode()), cli))
     golden.check_text(f"runs/{number.name.lower()}.txt", "\n".join(sections))
 
 
-def test_resumed_run_in_another_format(place: PinPlace, golden: Golden) -> None:
+def test_resumed_run_in_another_format(cli: PinRunner, golden: Golden) -> None:
     """A resumed session keeps its id, and the result counts its own turn only."""
     script = [replies.text("first"), replies.text("second"), replies.text("third")]
     with FakeServer("openai", script) as server:
         sections = [
-            report(title, place.ask_host(server, "openai", "-o", "json", *flags), place)
+            report(title, cli.ask_host(server, "openai", "-o", "json", *flags), cli)
             for title, flags in (
                 ("first", ("-p", "count")),
                 ("continued", ("-p", "on", "-c")),

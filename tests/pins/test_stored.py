@@ -1,4 +1,4 @@
-"""Sessions that an earlier qcode stored: listed, shown, exported and resumed; and what this one stores."""
+"""Sessions that an earlier version stored are listed, shown, exported and resumed; new sessions are pinned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fakes import replies
 from tests.fakes.server import FakeServer
 from tests.pins.conversations import CONVERSATIONS, HELLO
 from tests.pins.golden import Golden
-from tests.pins.place import KEYS, PinPlace
+from tests.pins.runner import KEYS, PinRunner
 from tests.pins.stored import SESSIONS, file_of, folder_of, install, listing, records
 from tests.pins.test_runs import report
 from tests.pins.test_wire import play
@@ -30,34 +30,34 @@ def sessions() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("name", sessions())
-def test_stored_session_is_shown_and_exported(name: str, place: PinPlace, golden: Golden) -> None:
+def test_stored_session_is_shown_and_exported(name: str, cli: PinRunner, golden: Golden) -> None:
     commands = []
-    for session_id in install(place, name):
+    for session_id in install(cli, name):
         commands += [("show", session_id), *(("export", session_id, "--format", form) for form in ("md", "json"))]
-    before = records(place)
-    sections = [report(" ".join(each), place.run("sessions", *each), place) for each in (("list",), *commands)]
+    before = records(cli)
+    sections = [report(" ".join(each), cli.run("sessions", *each), cli) for each in (("list",), *commands)]
     golden.check_text(f"stored/{name}.txt", "\n".join(sections))
-    assert records(place) == before, "reading a session changed it"
+    assert records(cli) == before, "reading a session changed it"
 
 
 @pytest.mark.parametrize("name", sessions())
-def test_stored_session_goes_on(name: str, place: PinPlace, golden: Golden) -> None:
+def test_stored_session_goes_on(name: str, cli: PinRunner, golden: Golden) -> None:
     protocol = PROTOCOL_OF.get(name, "openai")
     with FakeServer(protocol, [replies.text("Further.")]) as server:  # type: ignore[arg-type]  # one of the five
-        *_, session_id = install(place, name, port=server.port)
-        before = file_of(place, session_id).read_text("utf-8")
-        done = place.ask_host(server, protocol, "-p", "go on", "-r", session_id, "-o", "json")
-        after = file_of(place, session_id).read_text("utf-8")
-        requests = place.recorded(server.requests)
+        *_, session_id = install(cli, name, port=server.port)
+        before = file_of(cli, session_id).read_text("utf-8")
+        done = cli.ask_host(server, protocol, "-p", "go on", "-r", session_id, "-o", "json")
+        after = file_of(cli, session_id).read_text("utf-8")
+        requests = cli.recorded(server.requests)
     kept = len(before) if after.startswith(before) else 0
-    appended = f"--- appended{'' if kept else ', nothing kept'}\n{place.normalised(after[kept:])}"
-    text = f"{report('resumed', done, place)}{appended}--- files\n{listing(place)}"
+    appended = f"--- appended{'' if kept else ', nothing kept'}\n{cli.normalised(after[kept:])}"
+    text = f"{report('resumed', done, cli)}{appended}--- files\n{listing(cli)}"
     golden.check_text(f"stored/{name}.resumed.txt", text)
     golden.check_requests(f"stored/{name}.json", requests)
 
 
-def test_all_sessions_of_a_folder(place: PinPlace, golden: Golden) -> None:
-    ids = install(place, *SESSIONS)
+def test_all_sessions_of_a_folder(cli: PinRunner, golden: Golden) -> None:
+    ids = install(cli, *SESSIONS)
     commands = (
         ("list",),
         ("list", "story"),
@@ -74,51 +74,51 @@ def test_all_sessions_of_a_folder(place: PinPlace, golden: Golden) -> None:
         ("delete", "20250301-120011"),
         ("list", "blue"),
     )
-    sections = [report(" ".join(each), place.run("sessions", *each), place) for each in commands]
+    sections = [report(" ".join(each), cli.run("sessions", *each), cli) for each in commands]
     golden.check_text("stored/commands.txt", "\n".join(sections))
 
 
-def test_export_as_a_page(place: PinPlace, golden: Golden) -> None:
-    (session_id,) = install(place, "tools")
-    done = place.run("sessions", "export", session_id, "--format", "html")
+def test_export_as_a_page(cli: PinRunner, golden: Golden) -> None:
+    (session_id,) = install(cli, "tools")
+    done = cli.run("sessions", "export", session_id, "--format", "html")
     assert (done.code, done.err) == (0, "")
-    golden.check_text("stored/tools.html", place.normalised(done.out))
+    golden.check_text("stored/tools.html", cli.normalised(done.out))
 
 
 @pytest.mark.parametrize(("flags", "name"), [(("-c",), "latest"), (("-c", "--fork-session"), "forked")])
-def test_latest_session_goes_on(flags: tuple[str, ...], name: str, place: PinPlace, golden: Golden) -> None:
-    ids = install(place, "plain", "tools", "refused")
-    before = {session_id: file_of(place, session_id).read_text("utf-8") for session_id in ids}
+def test_latest_session_goes_on(flags: tuple[str, ...], name: str, cli: PinRunner, golden: Golden) -> None:
+    ids = install(cli, "plain", "tools", "refused")
+    before = {session_id: file_of(cli, session_id).read_text("utf-8") for session_id in ids}
     with FakeServer("openai", [replies.text("Further.")]) as server:
-        done = place.ask_host(server, "openai", "-p", "go on", *flags)
-        golden.check_requests(f"stored/{name}.json", place.recorded(server.requests))
-    changed = [each for each in ids if file_of(place, each).read_text("utf-8") != before[each]]
-    new = sorted(path.stem for path in folder_of(place).glob("*.jsonl") if path.stem not in ids)
-    forked = "".join(place.normalised(file_of(place, each).read_text("utf-8")) for each in new)
+        done = cli.ask_host(server, "openai", "-p", "go on", *flags)
+        golden.check_requests(f"stored/{name}.json", cli.recorded(server.requests))
+    changed = [each for each in ids if file_of(cli, each).read_text("utf-8") != before[each]]
+    new = sorted(path.stem for path in folder_of(cli).glob("*.jsonl") if path.stem not in ids)
+    forked = "".join(cli.normalised(file_of(cli, each).read_text("utf-8")) for each in new)
     changes = f"--- changed\n{' '.join(changed)}\n--- new\n{forked}"
-    golden.check_text(f"stored/{name}.txt", f"{report(' '.join(flags), done, place)}{changes}")
+    golden.check_text(f"stored/{name}.txt", f"{report(' '.join(flags), done, cli)}{changes}")
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "edit" else (pytest.mark.broad,)) for name in WRITTEN]
 )
-def test_session_file_of_a_conversation(name: str, place: PinPlace, golden: Golden) -> None:
+def test_session_file_of_a_conversation(name: str, cli: PinRunner, golden: Golden) -> None:
     """The files written now, as input for a later version."""
-    play(CONVERSATIONS[name], "anthropic", place)
-    golden.check_text(f"stored/written-{name}.txt", f"{records(place)}--- files\n{listing(place)}")
+    play(CONVERSATIONS[name], "anthropic", cli)
+    golden.check_text(f"stored/written-{name}.txt", f"{records(cli)}--- files\n{listing(cli)}")
 
 
 @pytest.mark.broad
-def test_stored_changes_of_files_are_undone_and_redone(place: PinPlace) -> None:
+def test_stored_changes_of_files_are_undone_and_redone(cli: PinRunner) -> None:
     changed = 'def hello(name):\n    return f"Hi, {name}"\n'
-    (session_id,) = install(place, "tools")
-    hello, new = place.work / "hello.py", place.work / "new.py"
+    (session_id,) = install(cli, "tools")
+    hello, new = cli.work / "hello.py", cli.work / "new.py"
     hello.write_text(changed)
     new.write_text("x = 1\n")
     with (
         FakeServer("openai", []) as server,
         Terminal(
-            place, "-m", "openai/test-model", "--base-url", server.base_url, "-r", session_id, "--trust",
+            cli, "-m", "openai/test-model", "--base-url", server.base_url, "-r", session_id, "--trust",
             env=KEYS["openai"],
         ) as terminal,
     ):  # fmt: skip

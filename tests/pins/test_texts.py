@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.running import KEY
 from tests.pins.golden import Golden
-from tests.pins.place import PinPlace
+from tests.pins.runner import PinRunner
 from tests.pins.test_runs import report
 
 COMMANDS: Sequence[str] = ("auth", "config", "doctor", "mcp", "models", "permissions", "sessions", "themes", "trust")
@@ -65,48 +65,48 @@ OF_CONFIGURATION = tuple(
 WRONG: Sequence[Sequence[str]] = tuple((name, "no-such-action", "x", "y") for name in COMMANDS)
 
 
-def test_help(place: PinPlace, golden: Golden) -> None:
-    done = place.run("--help")
-    golden.check_text("texts/help.txt", report("qcode --help", done, place))
+def test_help(cli: PinRunner, golden: Golden) -> None:
+    done = cli.run("--help")
+    golden.check_text("texts/help.txt", report("qcode --help", done, cli))
     for arguments in (("-h",), ("-p", "--help"), *((name, "--help") for name in COMMANDS)):
-        assert place.run(*arguments) == done, f"{arguments} prints another help"
+        assert cli.run(*arguments) == done, f"{arguments} prints another help"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str, place: PinPlace, golden: Golden) -> None:
-    done = place.run("--completion", shell)
+def test_completion(shell: str, cli: PinRunner, golden: Golden) -> None:
+    done = cli.run("--completion", shell)
     assert (done.code, done.err) == (0, "")
     golden.check_text(f"texts/completion.{shell}", done.out)
 
 
-def test_small_commands_without_configuration(place: PinPlace, golden: Golden) -> None:
-    sections = [report(" ".join(arguments), place.run(*arguments), place) for arguments in SMALL.values()]
+def test_small_commands_without_configuration(cli: PinRunner, golden: Golden) -> None:
+    sections = [report(" ".join(arguments), cli.run(*arguments), cli) for arguments in SMALL.values()]
     golden.check_text("texts/small-commands.txt", "\n".join(sections))
 
 
-def test_small_commands_with_configuration(place: PinPlace, golden: Golden) -> None:
-    (place.config / "config.toml").write_text(RICH_CONFIG)
-    (place.work / ".qcode").mkdir()
-    (place.work / ".qcode/config.toml").write_text('[permissions]\nask = ["shell(make *)"]\n')
-    (place.work / "AGENTS.md").write_text("Use tabs.\n")
+def test_small_commands_with_configuration(cli: PinRunner, golden: Golden) -> None:
+    (cli.config / "config.toml").write_text(RICH_CONFIG)
+    (cli.work / ".qcode").mkdir()
+    (cli.work / ".qcode/config.toml").write_text('[permissions]\nask = ["shell(make *)"]\n')
+    (cli.work / "AGENTS.md").write_text("Use tabs.\n")
     env = {"OPENAI_API_KEY": KEY, "LOCAL_KEY": KEY, "QCODE_MAX_OUTPUT_TOKENS": "9000"}
     commands = [SMALL[name] for name in OF_CONFIGURATION]
-    sections = [report(" ".join(arguments), place.run(*arguments, env=env), place) for arguments in commands]
+    sections = [report(" ".join(arguments), cli.run(*arguments, env=env), cli) for arguments in commands]
     golden.check_text("texts/small-commands-configured.txt", "\n".join(sections))
 
 
-def test_small_commands_given_wrong_arguments(place: PinPlace, golden: Golden) -> None:
-    sections = [report(" ".join(arguments), place.run(*arguments), place) for arguments in WRONG]
+def test_small_commands_given_wrong_arguments(cli: PinRunner, golden: Golden) -> None:
+    sections = [report(" ".join(arguments), cli.run(*arguments), cli) for arguments in WRONG]
     golden.check_text("texts/wrong-arguments.txt", "\n".join(sections))
 
 
-def test_models(place: PinPlace, golden: Golden) -> None:
-    golden.check_text("texts/models.txt", report("models", place.run("models"), place))
+def test_models(cli: PinRunner, golden: Golden) -> None:
+    golden.check_text("texts/models.txt", report("models", cli.run("models"), cli))
 
 
-def test_doctor(place: PinPlace, golden: Golden) -> None:
+def test_doctor(cli: PinRunner, golden: Golden) -> None:
     """The parts that a machine or a terminal decides are left out."""
-    done = place.run("doctor")
+    done = cli.run("doctor")
     kept, is_kept = [], False
     for line in done.out.splitlines():
         if not line.startswith(" "):
@@ -114,14 +114,14 @@ def test_doctor(place: PinPlace, golden: Golden) -> None:
         kept.append(line if is_kept or not line.startswith(" ") else "  <MACHINE>")
     deduplicated = [line for at, line in enumerate(kept) if at == 0 or line != kept[at - 1]]
     text = f"exit {done.code}\n" + "\n".join(deduplicated) + "\n"
-    golden.check_text("texts/doctor.txt", place.normalised(text) + place.normalised(done.err))
+    golden.check_text("texts/doctor.txt", cli.normalised(text) + cli.normalised(done.err))
 
 
-def test_paths_without_a_folder_for_everything(place: PinPlace, golden: Golden) -> None:
+def test_paths_without_a_folder_for_everything(cli: PinRunner, golden: Golden) -> None:
     sections = []
     for title, env in (
         ("home", {"QCODE_HOME": ""}),
-        ("XDG", {"QCODE_HOME": "", "XDG_CONFIG_HOME": str(place.home / "xdg")}),
+        ("XDG", {"QCODE_HOME": "", "XDG_CONFIG_HOME": str(cli.home / "xdg")}),
     ):
-        sections.append(report(title, place.run("config", "path", env=env), place))
+        sections.append(report(title, cli.run("config", "path", env=env), cli))
     golden.check_text("texts/paths.txt", "\n".join(sections))

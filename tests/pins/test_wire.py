@@ -11,7 +11,7 @@ from tests.fakes import replies
 from tests.fakes.server import FakeServer
 from tests.pins.conversations import CONVERSATIONS, FAMILIES, FILES, HOSTS, OF_HOSTS, SETTINGS, Conversation, Host
 from tests.pins.golden import Golden
-from tests.pins.place import KEYS, MODELS, PROTOCOLS, PinPlace
+from tests.pins.runner import KEYS, MODELS, PROTOCOLS, PinRunner
 
 SAMPLES: dict[str, set[str]] = {
     "anthropic": {
@@ -33,12 +33,12 @@ def cases() -> Iterator[object]:
             yield pytest.param(protocol, name, id=f"{protocol}-{name}", marks=marks)
 
 
-def play(conversation: Conversation, protocol: str, place: PinPlace, model: str = "") -> tuple[FakeServer, str]:
+def play(conversation: Conversation, protocol: str, cli: PinRunner, model: str = "") -> tuple[FakeServer, str]:
     """Run a conversation; return the host and how the runs ended."""
     model = model or (HOSTS[protocol][1] if protocol in HOSTS else MODELS[protocol])
-    place.configure(conversation.config.replace("{model}", f"{protocol}/{model}"))
+    cli.configure(conversation.config.replace("{model}", f"{protocol}/{model}"))
     for name, content in {**FILES, **conversation.files}.items():
-        path = place.work / name
+        path = cli.work / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     endings, host = [], Host(conversation.replies)
@@ -46,7 +46,7 @@ def play(conversation: Conversation, protocol: str, place: PinPlace, model: str 
     with FakeServer(spoken, host) as server:  # type: ignore[arg-type]  # one of the five
         address = ("-m", f"{protocol}/{model}", "--base-url", server.base_url)
         for arguments in conversation.runs:
-            done = place.run(*address, *arguments, env=env, stdin=conversation.stdin)
+            done = cli.run(*address, *arguments, env=env, stdin=conversation.stdin)
             endings.append(f"exit {done.code}\n--- stdout\n{done.out}\n--- stderr\n{done.err}\n")
         left = conversation.gemini_left if protocol == "gemini" else 0
         assert (server.complaints, host.left) == ([], left), "".join(endings)
@@ -54,9 +54,9 @@ def play(conversation: Conversation, protocol: str, place: PinPlace, model: str 
 
 
 @pytest.mark.parametrize(("protocol", "name"), cases())
-def test_requests_of_a_conversation(protocol: str, name: str, place: PinPlace, golden: Golden) -> None:
-    server, _ = play(CONVERSATIONS[name], protocol, place)
-    golden.check_requests(f"wire/{protocol}/{name}.json", place.recorded(server.requests))
+def test_requests_of_a_conversation(protocol: str, name: str, cli: PinRunner, golden: Golden) -> None:
+    server, _ = play(CONVERSATIONS[name], protocol, cli)
+    golden.check_requests(f"wire/{protocol}/{name}.json", cli.recorded(server.requests))
 
 
 @pytest.mark.parametrize(
@@ -66,37 +66,37 @@ def test_requests_of_a_conversation(protocol: str, name: str, place: PinPlace, g
         for name in SETTINGS
     ],
 )
-def test_requests_under_a_setting(name: str, place: PinPlace, golden: Golden) -> None:
+def test_requests_under_a_setting(name: str, cli: PinRunner, golden: Golden) -> None:
     protocol, conversation = SETTINGS[name]
-    server, _ = play(conversation, protocol, place)
-    golden.check_requests(f"wire/settings/{name}.json", place.recorded(server.requests))
+    server, _ = play(conversation, protocol, cli)
+    golden.check_requests(f"wire/settings/{name}.json", cli.recorded(server.requests))
 
 
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in ("deepseek", "mistral") else (pytest.mark.broad,)) for name in HOSTS],
 )
-def test_requests_to_a_compatible_host(name: str, place: PinPlace, golden: Golden) -> None:
-    server, _ = play(OF_HOSTS, name, place)
-    golden.check_requests(f"wire/hosts/{name}.json", place.recorded(server.requests))
+def test_requests_to_a_compatible_host(name: str, cli: PinRunner, golden: Golden) -> None:
+    server, _ = play(OF_HOSTS, name, cli)
+    golden.check_requests(f"wire/hosts/{name}.json", cli.recorded(server.requests))
 
 
 @pytest.mark.broad
 @pytest.mark.parametrize(("protocol", "model"), FAMILIES)
-def test_prompt_and_tools_of_a_family(protocol: str, model: str, place: PinPlace, golden: Golden) -> None:
+def test_prompt_and_tools_of_a_family(protocol: str, model: str, cli: PinRunner, golden: Golden) -> None:
     conversation = Conversation([("-p", "hi", "--reasoning-effort", "medium")], [replies.text("Hi.")])
-    server, _ = play(conversation, protocol, place, model)
+    server, _ = play(conversation, protocol, cli, model)
     name = model.replace(":", "-")
-    golden.check_requests(f"wire/families/{protocol}-{name}.json", place.recorded(server.requests))
+    golden.check_requests(f"wire/families/{protocol}-{name}.json", cli.recorded(server.requests))
 
 
-def test_history_of_one_protocol_goes_on_in_another(place: PinPlace, golden: Golden) -> None:
+def test_history_of_one_protocol_goes_on_in_another(cli: PinRunner, golden: Golden) -> None:
     """Thinking that a host signed is not sent to another one."""
     requests = []
     script = CONVERSATIONS["thinking"].replies
     for number, protocol in enumerate(("anthropic", "openai-responses", "gemini", "openai", "anthropic")):
         left = script[:2] if number == 0 else [replies.text(f"Answer {number}.", reasoning=f"Thought {number}.")]
         flags = ("-p", f"prompt {number}", "--reasoning-effort", "high", *(() if number == 0 else ("-c",)))
-        server, _ = play(Conversation([flags], left), protocol, place)
-        requests += place.recorded(server.requests)
+        server, _ = play(Conversation([flags], left), protocol, cli)
+        requests += cli.recorded(server.requests)
     golden.check_requests("wire/settings/across-protocols.json", requests)

@@ -17,7 +17,7 @@ import pytest
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import ToolFinished
 from qcode.protocol.model import RetrySettings
-from tests.fakes.conversation import Model, ended, stage
+from tests.fakes.conversation import Model, ended, open_conversation
 from tests.providers.loopback import Answer, Loopback
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +103,7 @@ def play_a_turn(copy: str) -> None:
     async def main() -> dict[str, Any]:
         async with Loopback(answer(CALLS), answer(CUT), answer(CUT), answer(DONE)) as server:
             model = Model(retries=RetrySettings(max_retries=0))
-            it = stage(Path(copy), provider_at(copy, server.url), model, mode="bypass")
+            it = open_conversation(Path(copy), provider_at(copy, server.url), model, mode="bypass")
             events = await it.play("write it")
             await it.conversation.close()
             return {

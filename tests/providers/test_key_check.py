@@ -43,7 +43,7 @@ def test_unreachable_host_leaves_the_key_unchecked() -> None:
 
 def test_key_is_checked_by_another_request_if_models_are_public() -> None:
     with FakeServer("openai", []) as server:
-        # The fake serves nothing there; what counts is that the list alone was not taken for an answer.
+        # The fake serves nothing there; the test is that the model list alone does not accept the key.
         assert checked("openrouter", server.base_url, key_path=PROVIDERS["openrouter"].key_path).verdict == "unknown"
         assert checked("openrouter", server.base_url).verdict == "accepted"
 

@@ -24,7 +24,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e
 
 
 class Spy:
-    """A listener for a pyte stream that keeps the names of what a terminal was told to do."""
+    """A listener for a pyte stream that records the names of the terminal commands."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""What the probe finds out about real repositories: where they lie, what they set, and which secrets they hold."""
+"""The probe on real repositories: their location, their settings, and the secrets that they contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qcode.safety import git_repository, protected_paths
 from qcode.safety.git_repository import GitConfig
 from qcode.safety.probes import Repository, Tracked
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.git import GitUse, Kind, read_git, repository_complaint, secrets_complaint, settle
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
 from tests.safety.shell.git_scratch import HARMLESS_SETTINGS, PATH, make_scratch, run_git
 from tests.safety.shell.strace import observe, require_strace
 
@@ -89,7 +89,7 @@ def reason(root: Path, command: str, found: GitConfig | None = None) -> str:
     def kind(path: str) -> Kind:
         return "file" if (root / path).is_file() else "folder" if (root / path).is_dir() else ""
 
-    return why_not(settle(use, kind), (found or probe(root))())
+    return why_not(classify_operands(use, kind), (found or probe(root))())
 
 
 def test_files_of_the_index_and_those_with_protected_names_are_listed(repo: Path) -> None:

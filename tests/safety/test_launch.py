@@ -1,4 +1,4 @@
-"""What bash and git say when they are asked: with the real programs, and repositories that try to run something."""
+"""The checks that run bash and git, with the real programs and repositories that try to run something."""
 
 from __future__ import annotations
 

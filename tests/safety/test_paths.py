@@ -1,4 +1,4 @@
-"""The path layer: calibration rows, and promises that hold for paths nobody listed."""
+"""The path layer: calibration rows, and promises that apply to any other path."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from qcode.safety.redaction import Redactor
 from qcode.safety.secret import REDACTED, Secret
 
-# The patterns before they were made linear: they say what must be taken out, and take minutes on hostile text.
+# The patterns before they were made linear: they define the text to redact, and take minutes on hostile text.
 _BACKTRACKING = (
     re.compile(
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"

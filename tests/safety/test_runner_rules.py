@@ -1,4 +1,4 @@
-"""Test runners: the rule that may be offered for them after a warning, what it covers, and running them sandboxed."""
+"""Test runners: the rule that may be offered for them after a warning, its scope, and sandboxed runs."""
 
 from __future__ import annotations
 

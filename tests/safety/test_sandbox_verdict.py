@@ -1,4 +1,4 @@
-"""What walls do to the verdict on a command: what runs unasked behind them, and what still asks."""
+"""The verdict on a command with a sandbox: which commands run unasked in it, and which still ask."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_rules_apply_in_auto_mode(repo: Path) -> None:
     policy = Policy("auto", rules, True, repo, search_path="/usr/bin:/bin", probes=probes)
     verdicts = {command: policy.judge_command(command) for command in ("git push x", "npm i", "curl x")}
     assert [verdict.verdict for verdict in verdicts.values()] == ["allow", "ask", "deny"]
-    assert verdicts["git push x"].confinement is None, "a rule of the person is a yes to the command as it is"
+    assert verdicts["git push x"].confinement is None, "a rule of the user allows the command without a sandbox"
 
 
 def test_workspace_edits_run_in_auto_mode_with_a_sandbox(repo: Path) -> None:

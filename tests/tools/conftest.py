@@ -19,7 +19,7 @@ TOOLS: dict[str, Tool] = {tool.spec.name: tool for tool in BUILTIN}
 
 
 @dataclass
-class Bench:
+class ToolRunner:
     workspace: Workspace
     live: list[str] = field(default_factory=list)
     environment: dict[str, str] | None = None
@@ -53,9 +53,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def runner(tmp_path: Path) -> Iterator[ToolRunner]:
     root = tmp_path / "repo"
     root.mkdir()
     workspace = Workspace(root)
-    yield Bench(workspace)
+    yield ToolRunner(workspace)
     workspace.close()

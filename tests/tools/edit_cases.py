@@ -1,4 +1,4 @@
-"""Edits as models really send them, each with what must come of it: the file after it, or the reason it is refused."""
+"""Edits as models really send them, each with its expected result: the new file, or the reason for the refusal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TWICE = "def a():\n    x = 1\n    return x\n\n\ndef b():\n    x = 1\n    return 
 
 @dataclass(frozen=True)
 class Case:
-    """`after` is the whole file, None where the edit is refused; `said` is in the result either way."""
+    """An edit. `after` is the complete new file, or None if the edit is refused; `said` is part of the result."""
 
     name: str
     before: str
@@ -152,7 +152,7 @@ BLANKS = [
     Case(
         "every tolerant place", "\ta()\nb\n\ta()\n", "    a()\n", "    c()\n", "\tc()\nb\n\tc()\n", "in 2 places", True
     ),
-    Case("nothing but blanks is no passage", "a\n\n\nb\n", "   \n", "x", None, "nothing there is like it"),
+    Case("text of only blanks is not a passage", "a\n\n\nb\n", "   \n", "x", None, "nothing there is like it"),
 ]
 ENDINGS = [
     Case("CRLF in the file only", "a\r\nb\r\nc\r\n", "a\nb\n", "a\nB\n", "a\r\nB\r\nc\r\n"),

@@ -1,4 +1,4 @@
-"""A patch is applied whole, each hunk where its own lines are, or not at all."""
+"""A patch is applied completely, each hunk at its own lines, or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qcode.text.diff import Added, Deleted, PatchError, Updated, parse_patch, patch_paths
 from qcode.tools import disk
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 SHAPES = (
     "class Square:\n    def area(self):\n        return 0\n\n\nclass Circle:\n    def area(self):\n        return 0\n"
@@ -25,11 +25,11 @@ def update(path: str, *lines: str) -> str:
     return patch(f"*** Update File: {path}", *lines)
 
 
-def test_patch_adds_changes_moves_and_deletes_files(bench: Bench) -> None:
-    changed = bench.have_read("src/a.py", "one\ntwo\nthree\n")
-    moved = bench.have_read("old.sh", "#!/bin/sh\necho hi\n")
+def test_patch_adds_changes_moves_and_deletes_files(runner: ToolRunner) -> None:
+    changed = runner.have_read("src/a.py", "one\ntwo\nthree\n")
+    moved = runner.have_read("old.sh", "#!/bin/sh\necho hi\n")
     moved.chmod(0o755)
-    gone = bench.add("gone.txt", "bye\n")
+    gone = runner.add("gone.txt", "bye\n")
     text = patch(
         "*** Add File: new/deep/b.py",
         "+import os",
@@ -48,30 +48,30 @@ def test_patch_adds_changes_moves_and_deletes_files(bench: Bench) -> None:
         "+echo ho",
         "*** Delete File: gone.txt",
     )
-    preview = bench.preview("apply_patch", input=text)
+    preview = runner.preview("apply_patch", input=text)
     assert preview.question == "Edit 5 files?"
     for shown in ("+++ b/new/deep/b.py", "-two\n+2\n", "rename from old.sh\nrename to bin/new.sh", "-bye\n"):
         assert shown in preview.detail
     assert changed.read_text() == "one\ntwo\nthree\n"
-    outcome = bench.run("apply_patch", input=text)
+    outcome = runner.run("apply_patch", input=text)
     assert outcome.content == "A new/deep/b.py\nM src/a.py\nR old.sh -> bin/new.sh\nD gone.txt"
     assert outcome.summary == "+5 -3 lines"
     assert outcome.diff == preview.detail
-    assert (bench.root / "new/deep/b.py").read_text() == "import os\n\nx = 1\n"
+    assert (runner.root / "new/deep/b.py").read_text() == "import os\n\nx = 1\n"
     assert changed.read_text() == "one\n2\nthree\n"
-    target = bench.root / "bin/new.sh"
+    target = runner.root / "bin/new.sh"
     assert target.read_text() == "#!/bin/sh\necho ho\n"
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
     assert not moved.exists()
     assert not gone.exists()
 
 
-def test_patched_file_can_be_patched_again(bench: Bench) -> None:
-    bench.run("apply_patch", input=patch("*** Add File: a.txt", "+one"))
-    assert not bench.run("apply_patch", input=update("a.txt", "-one", "+two")).is_error
-    bench.run("apply_patch", input=patch("*** Update File: a.txt", "*** Move to: b.txt"))
-    assert not bench.run("apply_patch", input=update("b.txt", "-two", "+three")).is_error
-    assert (bench.root / "b.txt").read_text() == "three\n"
+def test_patched_file_can_be_patched_again(runner: ToolRunner) -> None:
+    runner.run("apply_patch", input=patch("*** Add File: a.txt", "+one"))
+    assert not runner.run("apply_patch", input=update("a.txt", "-one", "+two")).is_error
+    runner.run("apply_patch", input=patch("*** Update File: a.txt", "*** Move to: b.txt"))
+    assert not runner.run("apply_patch", input=update("b.txt", "-two", "+three")).is_error
+    assert (runner.root / "b.txt").read_text() == "three\n"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_patched_file_can_be_patched_again(bench: Bench) -> None:
         ("a\nb\n", [" a", "-b", "+c", ""], "a\nc\n"),
     ],
 )  # fmt: skip
-def test_hunk_is_applied_at_its_lines(bench: Bench, before: str, lines: list[str], after: str) -> None:
-    target = bench.have_read("a.txt", before)
-    outcome = bench.run("apply_patch", input=update("a.txt", *lines))
+def test_hunk_is_applied_at_its_lines(runner: ToolRunner, before: str, lines: list[str], after: str) -> None:
+    target = runner.have_read("a.txt", before)
+    outcome = runner.run("apply_patch", input=update("a.txt", *lines))
     assert not outcome.is_error, outcome.content
     assert target.read_bytes().decode() == after
 
@@ -121,9 +121,9 @@ def test_hunk_is_applied_at_its_lines(bench: Bench, before: str, lines: list[str
         (["@@ class Triangle:", "+    sides = 3"], "after @@"),
     ],
 )
-def test_hunk_without_exactly_one_match_is_refused(bench: Bench, lines: list[str], said: str) -> None:
-    target = bench.have_read("a.txt", SHAPES)
-    outcome = bench.run("apply_patch", input=update("a.txt", *lines))
+def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: list[str], said: str) -> None:
+    target = runner.have_read("a.txt", SHAPES)
+    outcome = runner.run("apply_patch", input=update("a.txt", *lines))
     assert outcome.is_error
     assert said in outcome.content
     assert target.read_text() == SHAPES
@@ -149,20 +149,20 @@ def test_hunk_without_exactly_one_match_is_refused(bench: Bench, lines: list[str
         (update("../x", "-one", "+two"), "outside the workspace"),
     ],
 )
-def test_patch_that_cannot_be_applied_changes_no_file(bench: Bench, text: str, said: str) -> None:
-    bench.have_read("a.txt", "one\n")
-    bench.add("c.txt", "one\n")
+def test_patch_that_cannot_be_applied_changes_no_file(runner: ToolRunner, text: str, said: str) -> None:
+    runner.have_read("a.txt", "one\n")
+    runner.add("c.txt", "one\n")
     whole = (
         text.replace("*** Begin Patch\n", "*** Begin Patch\n*** Add File: first.txt\n+x\n") if "File:" in text else text
     )
     for one in (text, whole):
-        outcome = bench.run("apply_patch", input=one)
+        outcome = runner.run("apply_patch", input=one)
         assert outcome.is_error
         if one == text:
             assert said in outcome.content
-            assert bench.preview("apply_patch", input=one).refusal == outcome.content
-    assert sorted(path.name for path in bench.root.iterdir()) == ["a.txt", "c.txt"]
-    assert (bench.root / "a.txt").read_text() == "one\n"
+            assert runner.preview("apply_patch", input=one).refusal == outcome.content
+    assert sorted(path.name for path in runner.root.iterdir()) == ["a.txt", "c.txt"]
+    assert (runner.root / "a.txt").read_text() == "one\n"
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,11 @@ def test_any_text_is_a_patch_or_a_patch_error(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
-def test_patch_that_fails_midway_is_rolled_back(bench: Bench, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
-    bench.have_read("a.txt", "one\n").chmod(0o600)
-    bench.have_read("b.txt", "two\n")
+def test_patch_that_fails_midway_is_rolled_back(
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    runner.have_read("a.txt", "one\n").chmod(0o600)
+    runner.have_read("b.txt", "two\n")
     count = 0
     place = disk.replace_file
 
@@ -216,18 +218,18 @@ def test_patch_that_fails_midway_is_rolled_back(bench: Bench, monkeypatch: pytes
         "*** Update File: a.txt", "-one", "+1", "*** Update File: b.txt", "*** Move to: x/c.txt", "@@", "-two", "+2",
         "*** Add File: y/d.txt", "+d",
     )  # fmt: skip
-    outcome = bench.run("apply_patch", input=text)
+    outcome = runner.run("apply_patch", input=text)
     assert "the disk is full. Nothing was changed" in outcome.content
-    assert sorted(path.name for path in bench.root.iterdir() if not path.is_dir()) == ["a.txt", "b.txt"]
-    assert (bench.root / "a.txt").read_text() == "one\n"
-    assert (bench.root / "b.txt").read_text() == "two\n"
-    assert stat.S_IMODE((bench.root / "a.txt").stat().st_mode) == 0o600
-    assert not bench.run("apply_patch", input=text).is_error
+    assert sorted(path.name for path in runner.root.iterdir() if not path.is_dir()) == ["a.txt", "b.txt"]
+    assert (runner.root / "a.txt").read_text() == "one\n"
+    assert (runner.root / "b.txt").read_text() == "two\n"
+    assert stat.S_IMODE((runner.root / "a.txt").stat().st_mode) == 0o600
+    assert not runner.run("apply_patch", input=text).is_error
 
 
-def test_concurrent_change_stops_the_whole_patch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.have_read("a.txt", "one\n")
-    other = bench.have_read("b.txt", "two\n")
+def test_concurrent_change_stops_the_whole_patch(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.have_read("a.txt", "one\n")
+    other = runner.have_read("b.txt", "two\n")
     remove = disk.remove_file
 
     def interfering(folder: int, name: str, old: disk.Loaded, shown: str) -> None:
@@ -236,27 +238,27 @@ def test_concurrent_change_stops_the_whole_patch(bench: Bench, monkeypatch: pyte
 
     monkeypatch.setattr(disk, "remove_file", interfering)
     text = patch("*** Update File: a.txt", "-one", "+1", "*** Delete File: b.txt")
-    assert "changed meanwhile" in bench.run("apply_patch", input=text).content
-    assert (bench.root / "a.txt").read_text() == "one\n"
+    assert "changed meanwhile" in runner.run("apply_patch", input=text).content
+    assert (runner.root / "a.txt").read_text() == "one\n"
     assert other.read_text() == "theirs\n"
 
 
-def test_deleted_file_need_not_be_read_but_must_be_unchanged_if_it_was(bench: Bench) -> None:
-    bench.add("a.bin", b"\0\1")
-    assert "[a binary file of 2 bytes]" in bench.preview("apply_patch", input=patch("*** Delete File: a.bin")).detail
-    assert bench.run("apply_patch", input=patch("*** Delete File: a.bin")).content == "D a.bin"
-    target = bench.have_read("b.txt", "one\n")
+def test_deleted_file_need_not_be_read_but_must_be_unchanged_if_it_was(runner: ToolRunner) -> None:
+    runner.add("a.bin", b"\0\1")
+    assert "[a binary file of 2 bytes]" in runner.preview("apply_patch", input=patch("*** Delete File: a.bin")).detail
+    assert runner.run("apply_patch", input=patch("*** Delete File: a.bin")).content == "D a.bin"
+    target = runner.have_read("b.txt", "one\n")
     target.write_text("theirs\n")
-    assert "changed since it was read" in bench.run("apply_patch", input=patch("*** Delete File: b.txt")).content
+    assert "changed since it was read" in runner.run("apply_patch", input=patch("*** Delete File: b.txt")).content
     assert target.exists()
 
 
-def test_link_is_neither_deleted_nor_moved_in_place_of_its_target(bench: Bench) -> None:
-    target = bench.have_read("real.txt", "x\n")
-    (bench.root / "link.txt").symlink_to("real.txt")
+def test_link_is_neither_deleted_nor_moved_in_place_of_its_target(runner: ToolRunner) -> None:
+    target = runner.have_read("real.txt", "x\n")
+    (runner.root / "link.txt").symlink_to("real.txt")
     for text in (patch("*** Delete File: link.txt"), patch("*** Update File: link.txt", "*** Move to: b.txt")):
-        assert "link.txt is a link to real.txt" in bench.run("apply_patch", input=text).content
+        assert "link.txt is a link to real.txt" in runner.run("apply_patch", input=text).content
     assert target.read_text() == "x\n"
-    assert not bench.run("apply_patch", input=update("link.txt", "-x", "+y")).is_error
+    assert not runner.run("apply_patch", input=update("link.txt", "-x", "+y")).is_error
     assert target.read_text() == "y\n"
-    assert (bench.root / "link.txt").is_symlink()
+    assert (runner.root / "link.txt").is_symlink()

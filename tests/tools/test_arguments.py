@@ -1,4 +1,4 @@
-"""Bad arguments are results that say what is wrong and what is expected; nothing raises."""
+"""Invalid arguments give results that name the error and the expected value; nothing raises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qcode.text.json import Json
 from qcode.tools.registry import BUILTIN, specs
-from tests.tools.conftest import TOOLS, Bench
+from tests.tools.conftest import TOOLS, ToolRunner
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ from tests.tools.conftest import TOOLS, Bench
         ("shell", {"command": "a\0b"}, "NUL"),
     ],
 )
-def test_invalid_arguments_are_named(bench: Bench, name: str, arguments: dict[str, Json], said: str) -> None:
-    outcome = bench.run(name, **arguments)
+def test_invalid_arguments_are_named(runner: ToolRunner, name: str, arguments: dict[str, Json], said: str) -> None:
+    outcome = runner.run(name, **arguments)
     assert outcome.is_error
     assert said in outcome.content
-    assert bench.preview(name, **arguments).refusal == outcome.content
-    assert list(bench.root.iterdir()) == []
+    assert runner.preview(name, **arguments).refusal == outcome.content
+    assert list(runner.root.iterdir()) == []
 
 
-def test_null_for_an_optional_argument_counts_as_missing(bench: Bench) -> None:
-    bench.add("a.txt", "one\n")
-    assert bench.run("read", path="a.txt", offset=None, limit=None).content == "     1\tone"
-    assert bench.run("read", path="a.txt", offset=1.0).content == "     1\tone"
+def test_null_for_an_optional_argument_counts_as_missing(runner: ToolRunner) -> None:
+    runner.add("a.txt", "one\n")
+    assert runner.run("read", path="a.txt", offset=None, limit=None).content == "     1\tone"
+    assert runner.run("read", path="a.txt", offset=1.0).content == "     1\tone"
 
 
 VALUES = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
@@ -75,9 +75,9 @@ NAMES = st.sampled_from(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(set(TOOLS) - {"shell"})), st.dictionaries(NAMES, VALUES, max_size=4))
-def test_no_arguments_make_a_tool_raise(bench: Bench, name: str, arguments: dict[str, Json]) -> None:
-    assert isinstance(bench.run(name, **arguments).content, str)
-    assert isinstance(bench.preview(name, **arguments).question, str)
+def test_no_arguments_make_a_tool_raise(runner: ToolRunner, name: str, arguments: dict[str, Json]) -> None:
+    assert isinstance(runner.run(name, **arguments).content, str)
+    assert isinstance(runner.preview(name, **arguments).question, str)
 
 
 def test_registry_has_every_tool_once_with_a_description() -> None:

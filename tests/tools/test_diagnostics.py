@@ -10,7 +10,7 @@ import pytest
 from qcode.protocol.tools import Refused
 from qcode.text.json import Json
 from qcode.tools.editing.diagnostics import Diagnostics, check_command
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
 @pytest.mark.parametrize(
@@ -37,44 +37,44 @@ from tests.tools.conftest import Bench
     ],
 )  # fmt: skip
 def test_checker_runs_if_the_project_configures_it(
-    bench: Bench, files: dict[str, str], changed: list[str], command: str
+    runner: ToolRunner, files: dict[str, str], changed: list[str], command: str
 ) -> None:
     for name, content in files.items():
-        bench.add(name, content)
-    assert check_command(bench.root, [bench.root / name for name in changed]) == command
+        runner.add(name, content)
+    assert check_command(runner.root, [runner.root / name for name in changed]) == command
 
 
-def test_configuration_above_the_workspace_is_ignored(bench: Bench) -> None:
-    (bench.root.parent / "mypy.ini").write_text("")
-    assert check_command(bench.root, [bench.root / "a.py"]) == ""
+def test_configuration_above_the_workspace_is_ignored(runner: ToolRunner) -> None:
+    (runner.root.parent / "mypy.ini").write_text("")
+    assert check_command(runner.root, [runner.root / "a.py"]) == ""
 
 
-def test_changed_files_are_checked_without_paths(bench: Bench) -> None:
-    bench.add("ruff.toml", "")
+def test_changed_files_are_checked_without_paths(runner: ToolRunner) -> None:
+    runner.add("ruff.toml", "")
     with pytest.raises(Refused, match="no file was changed"):
-        Diagnostics().shell_arguments({}, bench.workspace)
-    bench.run("write", path="a.py", content="x\n")
-    bench.run("write", path="b.py", content="x\n")
-    Path(bench.root / "b.py").unlink()
+        Diagnostics().shell_arguments({}, runner.workspace)
+    runner.run("write", path="a.py", content="x\n")
+    runner.run("write", path="b.py", content="x\n")
+    Path(runner.root / "b.py").unlink()
     command = "ruff check --no-fix --output-format=concise a.py"
-    assert Diagnostics().shell_arguments({}, bench.workspace) == {"command": command}
-    assert bench.preview("diagnostics").detail == command
+    assert Diagnostics().shell_arguments({}, runner.workspace) == {"command": command}
+    assert runner.preview("diagnostics").detail == command
     paths: Json = ["c.py", "a.py"]
-    assert Diagnostics().shell_arguments({"paths": paths}, bench.workspace) == {"command": f"{command} c.py"}
-    assert "no supported linter" in bench.run("diagnostics", paths=["a.txt"]).content
-    assert "outside the workspace" in bench.run("diagnostics", paths=["../a.py"]).content
+    assert Diagnostics().shell_arguments({"paths": paths}, runner.workspace) == {"command": f"{command} c.py"}
+    assert "no supported linter" in runner.run("diagnostics", paths=["a.txt"]).content
+    assert "outside the workspace" in runner.run("diagnostics", paths=["../a.py"]).content
 
 
-def test_diagnostics_never_run_unasked(bench: Bench) -> None:
-    bench.add("ruff.toml", "")
-    assert "must run as its shell command" in bench.run("diagnostics", paths=["a.py"]).content
+def test_diagnostics_never_run_unasked(runner: ToolRunner) -> None:
+    runner.add("ruff.toml", "")
+    assert "must run as its shell command" in runner.run("diagnostics", paths=["a.py"]).content
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_file_name_cannot_change_the_command(bench: Bench) -> None:
-    bench.add("mypy.ini", "")
+def test_file_name_cannot_change_the_command(runner: ToolRunner) -> None:
+    runner.add("mypy.ini", "")
     name = "a'; touch hacked; '.py"
-    bench.add(name)
-    command = check_command(bench.root, [bench.root / name])
-    bench.run("shell", command=command)
-    assert not (bench.root / "hacked").exists()
+    runner.add(name)
+    command = check_command(runner.root, [runner.root / name])
+    runner.run("shell", command=command)
+    assert not (runner.root / "hacked").exists()

@@ -1,4 +1,4 @@
-"""A file is replaced whole or not at all, keeps what it had, and nothing is left behind."""
+"""A file is replaced atomically, keeps its mode, owner and attributes, and leaves no temporary file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 import pytest
 
 from qcode.tools import disk
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 HERE = Path(__file__).parents[2]
 
 
-def names(bench: Bench) -> list[str]:
-    return sorted(entry.name for entry in bench.root.iterdir())
+def names(runner: ToolRunner) -> list[str]:
+    return sorted(entry.name for entry in runner.root.iterdir())
 
 
 @pytest.fixture(params=["nameless", "by name"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways a file is written: the second where the file system has no files without a name."""
+    """Both ways to write a file: the second is for file systems without unnamed files."""
     if request.param == "by name":
         monkeypatch.setattr(os, "O_TMPFILE", 0)
     return str(request.param)
@@ -35,38 +35,38 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o4755, 0o2755, 0o1644, 0o640])
 @pytest.mark.usefixtures("way")
-def test_every_mode_bit_is_kept(bench: Bench, mode: int) -> None:
-    target = bench.have_read("a.txt", "one\n")
+def test_every_mode_bit_is_kept(runner: ToolRunner, mode: int) -> None:
+    target = runner.have_read("a.txt", "one\n")
     target.chmod(mode)
-    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert not runner.run("edit", path="a.txt", old_text="one", new_text="1").is_error
     assert stat.S_IMODE(target.stat().st_mode) == mode
-    assert names(bench) == ["a.txt"]
+    assert names(runner) == ["a.txt"]
 
 
 @pytest.mark.usefixtures("way")
-def test_new_file_gets_the_default_mode(bench: Bench) -> None:
+def test_new_file_gets_the_default_mode(runner: ToolRunner) -> None:
     old = os.umask(0o027)
     try:
-        bench.run("write", path="a.txt", content="x")
+        runner.run("write", path="a.txt", content="x")
     finally:
         os.umask(old)
-    assert stat.S_IMODE((bench.root / "a.txt").stat().st_mode) == 0o640
+    assert stat.S_IMODE((runner.root / "a.txt").stat().st_mode) == 0o640
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.usefixtures("way")
-def test_owner_is_kept(bench: Bench) -> None:
-    target = bench.have_read("a.txt", "one\n")
+def test_owner_is_kept(runner: ToolRunner) -> None:
+    target = runner.have_read("a.txt", "one\n")
     os.chown(target, 1234, 4321)
     target.chmod(0o6755)
-    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert not runner.run("edit", path="a.txt", old_text="one", new_text="1").is_error
     info = target.stat()
     assert (info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)) == (1234, 4321, 0o6755)
 
 
 @pytest.mark.usefixtures("way")
-def test_file_is_unchanged_if_its_owner_cannot_be_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = bench.have_read("a.txt", "one\n")
+def test_file_is_unchanged_if_its_owner_cannot_be_kept(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = runner.have_read("a.txt", "one\n")
 
     def refuse(*arguments: object) -> None:
         raise PermissionError(errno.EPERM, "no")
@@ -79,52 +79,52 @@ def test_file_is_unchanged_if_its_owner_cannot_be_kept(bench: Bench, monkeypatch
 
     monkeypatch.setattr(os, "fchown", refuse)
     monkeypatch.setattr(disk, "load", owned_by_another)
-    outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1")
+    outcome = runner.run("edit", path="a.txt", old_text="one", new_text="1")
     assert outcome.content == "a.txt may not be changed (operation not permitted). Nothing was changed"
-    assert (target.read_text(), names(bench)) == ("one\n", ["a.txt"])
+    assert (target.read_text(), names(runner)) == ("one\n", ["a.txt"])
 
 
 @pytest.mark.usefixtures("way")
-def test_extended_attributes_are_kept(bench: Bench) -> None:
-    target = bench.have_read("a.txt", "one\n")
+def test_extended_attributes_are_kept(runner: ToolRunner) -> None:
+    target = runner.have_read("a.txt", "one\n")
     try:
         os.setxattr(target, "user.note", b"mine")
     except OSError:
         pytest.skip("the file system has no extended attributes")
-    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert not runner.run("edit", path="a.txt", old_text="one", new_text="1").is_error
     assert os.getxattr(target, "user.note") == b"mine"
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_edit_through_a_link_keeps_the_link(bench: Bench, depth: int) -> None:
-    target = bench.add("real/a.txt", "one\n")
-    (bench.root / "links").mkdir()
-    (bench.root / "links/l1").symlink_to("../real/a.txt")
-    (bench.root / "links/l2").symlink_to("l1")
+def test_edit_through_a_link_keeps_the_link(runner: ToolRunner, depth: int) -> None:
+    target = runner.add("real/a.txt", "one\n")
+    (runner.root / "links").mkdir()
+    (runner.root / "links/l1").symlink_to("../real/a.txt")
+    (runner.root / "links/l2").symlink_to("l1")
     path = f"links/l{depth}"
-    bench.run("read", path=path)
-    assert not bench.run("edit", path=path, old_text="one", new_text="1").is_error
+    runner.run("read", path=path)
+    assert not runner.run("edit", path=path, old_text="one", new_text="1").is_error
     assert target.read_text() == "1\n"
-    assert [(bench.root / f"links/l{n}").is_symlink() for n in (1, 2)] == [True, True]
+    assert [(runner.root / f"links/l{n}").is_symlink() for n in (1, 2)] == [True, True]
 
 
-def test_special_files_are_refused(bench: Bench) -> None:
-    os.mkfifo(bench.root / "pipe")
+def test_special_files_are_refused(runner: ToolRunner) -> None:
+    os.mkfifo(runner.root / "pipe")
     for name, arguments in (("read", {}), ("write", {"content": "x"}), ("edit", {"old_text": "a", "new_text": "b"})):
-        assert "device, pipe or socket" in bench.run(name, path="pipe", **arguments).content
+        assert "device, pipe or socket" in runner.run(name, path="pipe", **arguments).content
 
 
 @pytest.mark.usefixtures("way")
-def test_folders_created_for_a_failed_file_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.add("old/x")
+def test_folders_created_for_a_failed_file_are_removed(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.add("old/x")
 
     def full(*arguments: object) -> int:
         raise OSError(errno.ENOSPC, "no")
 
     monkeypatch.setattr(os, "write", full)
-    outcome = bench.run("write", path="old/new/deep/a.txt", content="x")
+    outcome = runner.run("write", path="old/new/deep/a.txt", content="x")
     assert "the disk is full. Nothing was changed" in outcome.content
-    assert [path.name for path in (bench.root / "old").iterdir()] == ["x"]
+    assert [path.name for path in (runner.root / "old").iterdir()] == ["x"]
 
 
 _LIMITED = """
@@ -144,12 +144,12 @@ print(asyncio.run(Edit().run(arguments, workspace, context)).content)
 """
 
 
-def test_file_beyond_the_size_limit_of_the_system_is_unchanged(bench: Bench) -> None:
-    target = bench.add("a.txt", "one\n")
-    argv = [sys.executable, "-c", _LIMITED, str(bench.root)]
+def test_file_beyond_the_size_limit_of_the_system_is_unchanged(runner: ToolRunner) -> None:
+    target = runner.add("a.txt", "one\n")
+    argv = [sys.executable, "-c", _LIMITED, str(runner.root)]
     ended = subprocess.run(argv, capture_output=True, text=True, cwd=HERE, check=True)
     assert "larger than this system allows (file size limit). Nothing was changed" in ended.stdout
-    assert (target.read_text(), names(bench)) == ("one\n", ["a.txt"])
+    assert (target.read_text(), names(runner)) == ("one\n", ["a.txt"])
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 1000
 
 
@@ -172,12 +172,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_full_disk_keeps_the_old_file(small_disk: Path) -> None:
     from qcode.tools.workspace import Workspace
 
-    bench = Bench(Workspace(small_disk))
-    target = bench.have_read("a.txt", "one\n" + "x" * 20_000)
-    outcome = bench.run("edit", path="a.txt", old_text="one", new_text="1" * 60_000)
+    runner = ToolRunner(Workspace(small_disk))
+    target = runner.have_read("a.txt", "one\n" + "x" * 20_000)
+    outcome = runner.run("edit", path="a.txt", old_text="one", new_text="1" * 60_000)
     assert outcome.content == "a.txt could not be written: the disk is full. Nothing was changed"
     assert target.read_text().startswith("one\n")
-    assert names(bench) == ["a.txt"]
+    assert names(runner) == ["a.txt"]
 
 
 _KILLED = """
@@ -199,30 +199,30 @@ workspace.write(place, b"new\\n" * 100_000, loaded)
 
 @pytest.mark.parametrize("call", ["write", "fsync", "link"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_killed_write_leaves_no_temporary_file(bench: Bench, call: str, is_there: bool) -> None:
+def test_killed_write_leaves_no_temporary_file(runner: ToolRunner, call: str, is_there: bool) -> None:
     try:
-        os.close(os.open(bench.root, os.O_TMPFILE | os.O_WRONLY))
+        os.close(os.open(runner.root, os.O_TMPFILE | os.O_WRONLY))
     except OSError:
         pytest.skip("the file system has no files without a name")
     if is_there:
-        bench.add("a.txt", b"old\n" * 100_000)
-    argv = [sys.executable, "-c", _KILLED, str(bench.root), call]
+        runner.add("a.txt", b"old\n" * 100_000)
+    argv = [sys.executable, "-c", _KILLED, str(runner.root), call]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=HERE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"here\n"
         process.send_signal(signal.SIGKILL)
-    assert names(bench) == (["a.txt"] if is_there else [])
-    assert not is_there or (bench.root / "a.txt").read_bytes() == b"old\n" * 100_000
+    assert names(runner) == (["a.txt"] if is_there else [])
+    assert not is_there or (runner.root / "a.txt").read_bytes() == b"old\n" * 100_000
 
 
-def test_read_state_of_many_files_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_state_of_many_files_is_bounded(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.tools.workspace._KEPT_IN_ALL", 40)
-    first, last = bench.have_read("a.txt", "one\n"), bench.have_read("b.txt", "two\n")
+    first, last = runner.have_read("a.txt", "one\n"), runner.have_read("b.txt", "two\n")
     for index in range(3):
-        bench.have_read(f"{index}.txt", f"{index} more text\n")
-    last = bench.have_read("b.txt", "two\n")
+        runner.have_read(f"{index}.txt", f"{index} more text\n")
+    last = runner.have_read("b.txt", "two\n")
     first.write_text("theirs\n")
     last.write_text("theirs\n")
-    told = [bench.run("edit", path=name, old_text="x", new_text="y").content for name in ("a.txt", "b.txt")]
+    told = [runner.run("edit", path=name, old_text="x", new_text="y").content for name in ("a.txt", "b.txt")]
     assert all("was changed since it was read" in text for text in told)
     assert ["Changes:" in text for text in told] == [False, True]

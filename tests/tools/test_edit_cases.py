@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 from tests.tools.edit_cases import CASES, EMPTY, EXACT, SIGNS, SLIPS, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("tool", ["edit", "multi_edit"])
-def test_edit_cases(bench: Bench, case: Case, tool: str) -> None:
+def test_edit_cases(runner: ToolRunner, case: Case, tool: str) -> None:
     before = case.before.encode(case.encoding)
-    target = bench.have_read("a.txt", before)
+    target = runner.have_read("a.txt", before)
     one = {"old_text": case.old, "new_text": case.new, "replace_all": case.replaces_all}
-    outcome = bench.run(tool, path="a.txt", **(one if tool == "edit" else {"edits": [one]}))
+    outcome = runner.run(tool, path="a.txt", **(one if tool == "edit" else {"edits": [one]}))
     assert case.said in outcome.content
     if case.after is None:
         assert outcome.is_error

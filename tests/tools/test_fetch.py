@@ -1,4 +1,4 @@
-"""The `fetch` tool against real servers on this machine: where it goes, what goes along, what it brings back."""
+"""The `fetch` tool against real servers on this machine: addresses, request headers and returned text."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Site:
 
 
 class Open:
-    """A gate that lets through what a test says: addresses by default only this machine's."""
+    """A gate with the addresses of the test, by default only those of this machine."""
 
     def __init__(self, accepted: tuple[str, ...] = ("127.0.0.1",), refused: tuple[str, ...] = ()) -> None:
         self.accepted = accepted

@@ -14,7 +14,7 @@ from qcode.tools.jobs import MAX_JOBS, Jobs
 from qcode.tools.shell import JobsTool, Shell
 from qcode.tools.tool import ToolContext
 from qcode.tools.workspace import Workspace
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
 class Background:
@@ -31,15 +31,15 @@ class Background:
         return await JobsTool().run({"action": action, **arguments}, self.workspace, self._context)
 
     async def read_until(self, job: int, text: str) -> str:
-        """Read until `text` has come; the test's own time limit ends what never comes."""
+        """Read until `text` is in the output; the time limit of the test ends the wait."""
         seen = ""
         while text not in seen:
             seen += (await self("read", job=job, wait_s=5)).content
         return seen
 
 
-def play(bench: Bench, scenes: Callable[[Background], Awaitable[None]], limit: int = 30_000) -> Background:
-    background = Background(bench.workspace, limit)
+def play(runner: ToolRunner, scenes: Callable[[Background], Awaitable[None]], limit: int = 30_000) -> Background:
+    background = Background(runner.workspace, limit)
 
     async def run() -> None:
         try:
@@ -59,7 +59,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_job_continues_after_its_call_and_is_read_in_parts(bench: Bench) -> None:
+def test_job_continues_after_its_call_and_is_read_in_parts(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         done = await background.shell("echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3")
         assert not done.is_error
@@ -67,13 +67,13 @@ def test_job_continues_after_its_call_and_is_read_in_parts(bench: Bench) -> None
         assert "one\n" in await background.read_until(1, "one")
         assert "1 of 1 running" in (await background("list")).summary
         assert "[no new output]" in (await background("read", job=1)).content
-        (bench.root / "go").touch()
+        (runner.root / "go").touch()
         assert "two" in await background.read_until(1, "exit 3")
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_stopped_job_ends_all_its_processes(bench: Bench) -> None:
+def test_stopped_job_ends_all_its_processes(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("sleep 60 & echo pid=$!; wait")
         seen = await background.read_until(1, "pid=")
@@ -83,21 +83,21 @@ def test_stopped_job_ends_all_its_processes(bench: Bench) -> None:
         assert "stopped" in done.content
         assert not is_alive(pid)
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_jobs_end_with_the_session(bench: Bench) -> None:
+def test_jobs_end_with_the_session(runner: ToolRunner) -> None:
     pids: list[int] = []
 
     async def scenes(background: Background) -> None:
         await background.shell("echo pid=$$; exec sleep 60")
         pids.append(int((await background.read_until(1, "pid=")).partition("pid=")[2].split()[0]))
 
-    play(bench, scenes)
+    play(runner, scenes)
     assert not is_alive(pids[0])
 
 
-def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(bench: Bench) -> None:
+def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("yes 0123456789 | head -c 100000; echo end")
         seen = ""
@@ -112,22 +112,22 @@ def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(bench:
         assert path.stat().st_size == 100_004
         assert path.stat().st_mode & 0o777 == 0o600
 
-    play(bench, scenes, limit=1_000)
+    play(runner, scenes, limit=1_000)
 
 
-def test_character_split_between_chunks_is_joined(bench: Bench) -> None:
+def test_character_split_between_chunks_is_joined(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'")
         seen = await background.read_until(1, "a")
-        (bench.root / "go").touch()
+        (runner.root / "go").touch()
         seen += await background.read_until(1, "exit 0")
         assert "é" in seen
         assert "\ufffd" not in seen
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_number_of_jobs_is_limited(bench: Bench) -> None:
+def test_number_of_jobs_is_limited(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         for _ in range(MAX_JOBS):
             assert not (await background.shell("sleep 60")).is_error
@@ -135,7 +135,7 @@ def test_number_of_jobs_is_limited(bench: Bench) -> None:
         assert refused.is_error
         assert "stop one" in refused.content
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
 @pytest.mark.parametrize(
@@ -146,38 +146,38 @@ def test_number_of_jobs_is_limited(bench: Bench) -> None:
         ({"action": "go"}, "must be one of"),
     ],
 )
-def test_call_without_a_valid_job_is_an_error(bench: Bench, arguments: dict[str, Json], said: str) -> None:
+def test_call_without_a_valid_job_is_an_error(runner: ToolRunner, arguments: dict[str, Json], said: str) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("true")
         done = await background(**arguments)  # type: ignore[arg-type]  # the action is among them
         assert done.is_error
         assert said in done.content
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_background_is_refused_if_jobs_cannot_outlive_a_call(bench: Bench) -> None:
-    assert "without background" in bench.run("shell", command="true", background=True).content
+def test_background_is_refused_if_jobs_cannot_outlive_a_call(runner: ToolRunner) -> None:
+    assert "without background" in runner.run("shell", command="true", background=True).content
 
 
-def test_command_that_needs_a_terminal_gets_an_error(bench: Bench) -> None:
-    assert "there is no terminal" in bench.run("shell", command="stty size").content
-    assert "there is no terminal" not in bench.run("shell", command="echo not a tty").content
-    assert "there is no terminal" in bench.run("shell", command="python3 -c 'input()'").content
+def test_command_that_needs_a_terminal_gets_an_error(runner: ToolRunner) -> None:
+    assert "there is no terminal" in runner.run("shell", command="stty size").content
+    assert "there is no terminal" not in runner.run("shell", command="echo not a tty").content
+    assert "there is no terminal" in runner.run("shell", command="python3 -c 'input()'").content
 
 
-def test_background_job_leaves_no_files_in_the_workspace(bench: Bench) -> None:
+def test_background_job_leaves_no_files_in_the_workspace(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("exit 0")
         await background.read_until(1, "exit 0")
 
-    before = set(bench.root.iterdir())
-    play(bench, scenes)
-    assert set(bench.root.iterdir()) == before
+    before = set(runner.root.iterdir())
+    play(runner, scenes)
+    assert set(runner.root.iterdir()) == before
 
 
 class Foreground:
-    """A call of the shell that is waited for, and what moves it to the background."""
+    """A shell call in the foreground, and a function that moves it to the background."""
 
     def __init__(self, background: Background, command: str, **arguments: Json) -> None:
         self.background_requested = asyncio.Event()
@@ -192,7 +192,7 @@ class Foreground:
         self.has_printed.set()
 
 
-def test_running_command_can_move_to_the_background(bench: Bench) -> None:
+def test_running_command_can_move_to_the_background(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3", timeout_s=1)
         await call.has_printed.wait()
@@ -202,7 +202,7 @@ def test_running_command_can_move_to_the_background(bench: Bench) -> None:
         assert done.content.startswith("one\n[the user moved it to the background")
         assert "job 1" in done.summary
         assert "job 1: running: echo one" in (await background("list")).content
-        (bench.root / "go").touch()
+        (runner.root / "go").touch()
         told = await background.read_until(1, "exit 3")
         assert "two" in told
         assert not told.startswith("one")
@@ -210,10 +210,10 @@ def test_running_command_can_move_to_the_background(bench: Bench) -> None:
         assert job.path is not None
         assert job.path.read_text() == "one\ntwo\n"
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_moved_command_has_no_time_limit(bench: Bench) -> None:
+def test_moved_command_has_no_time_limit(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "echo one; sleep 1.2; echo two", timeout_s=1)
         await call.has_printed.wait()
@@ -221,10 +221,10 @@ def test_moved_command_has_no_time_limit(bench: Bench) -> None:
         await call.task
         assert "exit 0" in await background.read_until(1, "exit 0")
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_moved_command_is_stopped_with_all_its_processes(bench: Bench) -> None:
+def test_moved_command_is_stopped_with_all_its_processes(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "sleep 60 & echo $!; wait")
         await call.has_printed.wait()
@@ -234,10 +234,10 @@ def test_moved_command_is_stopped_with_all_its_processes(bench: Bench) -> None:
         assert "stopped" in (await background("stop", job=1)).content
         assert not is_alive(int(call.seen))
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_cancelling_a_call_that_was_not_moved_ends_its_command(bench: Bench) -> None:
+def test_cancelling_a_call_that_was_not_moved_ends_its_command(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "sleep 60 & echo $!; wait")
         await call.has_printed.wait()
@@ -247,23 +247,23 @@ def test_cancelling_a_call_that_was_not_moved_ends_its_command(bench: Bench) -> 
         assert not is_alive(int(call.seen))
         assert background.jobs.all == ()
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_character_split_by_the_move_is_joined(bench: Bench) -> None:
+def test_character_split_by_the_move_is_joined(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         script = r"printf 'a\303'; until [ -e go ]; do sleep 0.01; done; printf '\244b\n'"
         call = Foreground(background, script)
         await call.has_printed.wait()
         call.background_requested.set()
         assert (await call.task).content.startswith("a\n[the user")
-        (bench.root / "go").touch()
+        (runner.root / "go").touch()
         assert "\u00e4b" in await background.read_until(1, "exit 0")
 
-    play(bench, scenes)
+    play(runner, scenes)
 
 
-def test_long_output_before_the_move_is_complete_in_the_file_of_the_job(bench: Bench) -> None:
+def test_long_output_before_the_move_is_complete_in_the_file_of_the_job(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         call = Foreground(background, "seq 1 20000; until [ -e go ]; do sleep 0.01; done; echo end")
         while "20000" not in call.seen:
@@ -271,10 +271,10 @@ def test_long_output_before_the_move_is_complete_in_the_file_of_the_job(bench: B
             await call.has_printed.wait()
         call.background_requested.set()
         assert "characters omitted" in (await call.task).content
-        (bench.root / "go").touch()
+        (runner.root / "go").touch()
         await background.read_until(1, "exit 0")
         (job,) = background.jobs.all
         assert job.path is not None
         assert job.path.read_text() == "\n".join(map(str, range(1, 20_001))) + "\nend\n"
 
-    play(bench, scenes)
+    play(runner, scenes)

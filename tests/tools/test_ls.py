@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from qcode.tools.files import listing
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
 @pytest.fixture
-def tree(bench: Bench) -> Bench:
-    bench.add(".gitignore", "*.log\n/build/\n")
-    bench.add(".git/config", "x")
-    bench.add("a.py", "x" * 1_234)
-    bench.add("src/b.py")
-    bench.add("src/deep/c.py")
-    bench.add("src/x.log")
-    bench.add("build/out.o")
-    bench.add("x.log")
-    (bench.root / "link").symlink_to("src")
-    return bench
+def tree(runner: ToolRunner) -> ToolRunner:
+    runner.add(".gitignore", "*.log\n/build/\n")
+    runner.add(".git/config", "x")
+    runner.add("a.py", "x" * 1_234)
+    runner.add("src/b.py")
+    runner.add("src/deep/c.py")
+    runner.add("src/x.log")
+    runner.add("build/out.o")
+    runner.add("x.log")
+    (runner.root / "link").symlink_to("src")
+    return runner
 
 
-def test_folder_is_shown_as_a_tree_without_ignored_files(tree: Bench) -> None:
+def test_folder_is_shown_as_a_tree_without_ignored_files(tree: ToolRunner) -> None:
     outcome = tree.run("ls")
     assert outcome.content.split("\n") == [
         f"{tree.root}/",
@@ -37,7 +37,7 @@ def test_folder_is_shown_as_a_tree_without_ignored_files(tree: Bench) -> None:
     assert outcome.summary == "6 entries"
 
 
-def test_depth_and_ignored_files_are_arguments(tree: Bench) -> None:
+def test_depth_and_ignored_files_are_arguments(tree: ToolRunner) -> None:
     assert tree.run("ls", depth=1).content.split("\n")[1] == "  src/  (3 entries)"
     assert "      c.py  2" in tree.run("ls", depth=3).content
     everything = tree.run("ls", all=True).content
@@ -47,22 +47,22 @@ def test_depth_and_ignored_files_are_arguments(tree: Bench) -> None:
     assert tree.run("ls", path="build").content == "build/\n  out.o  2"
 
 
-def test_large_folder_is_bounded_by_dropping_leaves_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_folder_is_bounded_by_dropping_leaves_first(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_ENTRIES", 5)
     for index in range(6):
-        bench.add(f"deep/{index}.txt")
-    bench.add("top.txt")
-    lines = bench.run("ls").content.split("\n")
+        runner.add(f"deep/{index}.txt")
+    runner.add("top.txt")
+    lines = runner.run("ls").content.split("\n")
     assert lines[1:3] == ["  deep/", "    0.txt  2"]
     assert lines[-2:] == ["  top.txt  2", "[3 more entries; name a folder with path, or use glob]"]
 
 
-def test_path_that_is_not_a_folder_is_refused_and_names_cannot_forge_lines(bench: Bench) -> None:
-    bench.add("a.txt")
-    assert "a.txt is not a folder" in bench.run("ls", path="a.txt").content
-    assert "does not exist" in bench.run("ls", path="nowhere").content
-    assert "outside the workspace" in bench.run("ls", path="..").content
-    bench.add("evil\n  fake.py")
-    assert "  evil\\n  fake.py  2" in bench.run("ls").content.split("\n")
-    (bench.root / "empty").mkdir()
-    assert bench.run("ls", path="empty").content == "empty/\n[empty is empty]"
+def test_path_that_is_not_a_folder_is_refused_and_names_cannot_forge_lines(runner: ToolRunner) -> None:
+    runner.add("a.txt")
+    assert "a.txt is not a folder" in runner.run("ls", path="a.txt").content
+    assert "does not exist" in runner.run("ls", path="nowhere").content
+    assert "outside the workspace" in runner.run("ls", path="..").content
+    runner.add("evil\n  fake.py")
+    assert "  evil\\n  fake.py  2" in runner.run("ls").content.split("\n")
+    (runner.root / "empty").mkdir()
+    assert runner.run("ls", path="empty").content == "empty/\n[empty is empty]"

@@ -7,45 +7,45 @@ import codecs
 import pytest
 
 from qcode.tools.files import read
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
-def test_lines_are_numbered(bench: Bench) -> None:
-    bench.add("a.txt", "one\n\n  three\n")
-    outcome = bench.run("read", path="a.txt")
+def test_lines_are_numbered(runner: ToolRunner) -> None:
+    runner.add("a.txt", "one\n\n  three\n")
+    outcome = runner.run("read", path="a.txt")
     assert outcome.content == "     1\tone\n     2\t\n     3\t  three"
     assert (outcome.summary, outcome.is_error) == ("3 lines", False)
 
 
-def test_partial_read_states_its_range_and_the_next_offset(bench: Bench) -> None:
-    bench.add("a.txt", "".join(f"{n}\n" for n in range(1, 11)))
-    assert bench.run("read", path="a.txt", offset=4, limit=2).content == (
+def test_partial_read_states_its_range_and_the_next_offset(runner: ToolRunner) -> None:
+    runner.add("a.txt", "".join(f"{n}\n" for n in range(1, 11)))
+    assert runner.run("read", path="a.txt", offset=4, limit=2).content == (
         "     4\t4\n     5\t5\n[lines 4-5 of 10; read on with offset 6]"
     )
-    assert bench.run("read", path="a.txt", offset=10).content == "    10\t10\n[lines 10-10 of 10]"
-    assert "has 10 lines" in bench.run("read", path="a.txt", offset=11).content
+    assert runner.run("read", path="a.txt", offset=10).content == "    10\t10\n[lines 10-10 of 10]"
+    assert "has 10 lines" in runner.run("read", path="a.txt", offset=11).content
 
 
-def test_all_parts_together_are_the_file(bench: Bench) -> None:
+def test_all_parts_together_are_the_file(runner: ToolRunner) -> None:
     lines = [f"line {n} {'x' * (n % 97)}" for n in range(1, 6_001)]
-    bench.add("a.txt", "\n".join(lines))
+    runner.add("a.txt", "\n".join(lines))
     seen: list[str] = []
     while len(seen) < len(lines):
-        content = bench.run("read", path="a.txt", offset=len(seen) + 1).content
+        content = runner.run("read", path="a.txt", offset=len(seen) + 1).content
         seen += [line.partition("\t")[2] for line in content.split("\n") if not line.startswith("[")]
     assert seen == lines
 
 
-def test_long_lines_and_large_files_are_bounded(bench: Bench) -> None:
-    bench.add("long.txt", "x" * 5_000 + "\nend\n")
-    content = bench.run("read", path="long.txt").content
+def test_long_lines_and_large_files_are_bounded(runner: ToolRunner) -> None:
+    runner.add("long.txt", "x" * 5_000 + "\nend\n")
+    content = runner.run("read", path="long.txt").content
     assert "[3,000 more characters on this line]\n     2\tend" in content
-    bench.add("large.txt", ("y" * 1_900 + "\n") * 1_000)
-    content = bench.run("read", path="large.txt").content
+    runner.add("large.txt", ("y" * 1_900 + "\n") * 1_000)
+    content = runner.run("read", path="large.txt").content
     assert len(content.encode()) < read.MAX_BYTES + 200
     assert "read on with offset" in content
-    bench.add("many.txt", "z\n" * 3_000)
-    assert bench.run("read", path="many.txt").content.endswith("[lines 1-2000 of 3000; read on with offset 2001]")
+    runner.add("many.txt", "z\n" * 3_000)
+    assert runner.run("read", path="many.txt").content.endswith("[lines 1-2000 of 3000; read on with offset 2001]")
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_long_lines_and_large_files_are_bounded(bench: Bench) -> None:
         "é\rb\r".encode(),
     ],
 )
-def test_encodings_and_line_endings_are_not_shown(bench: Bench, data: bytes) -> None:
-    bench.add("a.txt", data)
-    assert bench.run("read", path="a.txt").content == "     1\té\n     2\tb"
+def test_encodings_and_line_endings_are_not_shown(runner: ToolRunner, data: bytes) -> None:
+    runner.add("a.txt", data)
+    assert runner.run("read", path="a.txt").content == "     1\té\n     2\tb"
 
 
 @pytest.mark.parametrize(
@@ -71,30 +71,30 @@ def test_encodings_and_line_endings_are_not_shown(bench: Bench, data: bytes) -> 
         (codecs.BOM_UTF16_LE + b"\x00\xd8x", "neither UTF-8 nor UTF-16"),
     ],
 )
-def test_binary_file_is_refused_with_a_reason(bench: Bench, data: bytes, said: str) -> None:
-    bench.add("a.bin", data)
-    outcome = bench.run("read", path="a.bin")
+def test_binary_file_is_refused_with_a_reason(runner: ToolRunner, data: bytes, said: str) -> None:
+    runner.add("a.bin", data)
+    outcome = runner.run("read", path="a.bin")
     assert outcome.is_error
     assert said in outcome.content
 
 
-def test_missing_file_is_refused_with_a_hint(bench: Bench) -> None:
-    bench.add("src/config.py")
-    assert "did you mean src/config.py?" in bench.run("read", path="src/confg.py").content
-    assert "is a folder; list it with ls" in bench.run("read", path="src").content
-    assert bench.run("read", path="src/config.py/x").is_error
-    assert bench.run("read", path="x" * 300).is_error
+def test_missing_file_is_refused_with_a_hint(runner: ToolRunner) -> None:
+    runner.add("src/config.py")
+    assert "did you mean src/config.py?" in runner.run("read", path="src/confg.py").content
+    assert "is a folder; list it with ls" in runner.run("read", path="src").content
+    assert runner.run("read", path="src/config.py/x").is_error
+    assert runner.run("read", path="x" * 300).is_error
 
 
-def test_empty_file_is_reported_as_empty(bench: Bench) -> None:
-    bench.add("a.txt", "")
-    assert bench.run("read", path="a.txt").content == "[a.txt is empty]"
+def test_empty_file_is_reported_as_empty(runner: ToolRunner) -> None:
+    runner.add("a.txt", "")
+    assert runner.run("read", path="a.txt").content == "[a.txt is empty]"
 
 
-def test_link_loop_is_refused(bench: Bench) -> None:
-    (bench.root / "a").symlink_to("b")
-    (bench.root / "b").symlink_to("a")
-    assert bench.run("read", path="a").is_error
+def test_link_loop_is_refused(runner: ToolRunner) -> None:
+    (runner.root / "a").symlink_to("b")
+    (runner.root / "b").symlink_to("a")
+    assert runner.run("read", path="a").is_error
 
 
 @pytest.mark.parametrize(
@@ -106,26 +106,26 @@ def test_link_loop_is_refused(bench: Bench) -> None:
     ],
 )
 def test_text_in_another_encoding_is_shown_with_a_note_and_not_edited(
-    bench: Bench, data: bytes, text: str, note: str
+    runner: ToolRunner, data: bytes, text: str, note: str
 ) -> None:
-    target = bench.add("a.txt", data)
-    content = bench.run("read", path="a.txt").content
+    target = runner.add("a.txt", data)
+    content = runner.run("read", path="a.txt").content
     assert content.startswith(text + "\n[")
     assert note in content
-    assert bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
-    assert bench.run("write", path="a.txt", content="x").is_error
+    assert runner.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+    assert runner.run("write", path="a.txt", content="x").is_error
     assert target.read_bytes() == data
 
 
-def test_file_too_large_to_hold_is_read_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_too_large_to_hold_is_read_in_parts(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.tools.files.read.MAX_FILE_BYTES", 1_000)
     monkeypatch.setattr("qcode.tools.disk.MAX_FILE_BYTES", 1_000)
-    bench.add("big.log", "".join(f"line {n}\r\n" for n in range(1, 1_001)))
-    content = bench.run("read", path="big.log", offset=500, limit=2).content
+    runner.add("big.log", "".join(f"line {n}\r\n" for n in range(1, 1_001)))
+    content = runner.run("read", path="big.log", offset=500, limit=2).content
     assert content.startswith("   500\tline 500\n   501\tline 501\n[lines 500-501 of a file of 9,893 bytes")
     assert "read on with offset 502" in content
-    assert "read on" not in bench.run("read", path="big.log", offset=1_000).content
-    assert "fewer than 1,001 lines" in bench.run("read", path="big.log", offset=1_001).content
-    assert bench.run("edit", path="big.log", old_text="line 1\n", new_text="x").is_error
-    bench.add("big.bin", b"\0" * 2_000)
-    assert "binary file (2,000 bytes)" in bench.run("read", path="big.bin").content
+    assert "read on" not in runner.run("read", path="big.log", offset=1_000).content
+    assert "fewer than 1,001 lines" in runner.run("read", path="big.log", offset=1_001).content
+    assert runner.run("edit", path="big.log", old_text="line 1\n", new_text="x").is_error
+    runner.add("big.bin", b"\0" * 2_000)
+    assert "binary file (2,000 bytes)" in runner.run("read", path="big.bin").content

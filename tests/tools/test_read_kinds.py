@@ -1,4 +1,4 @@
-"""Images, PDFs and notebooks: what the model gets of them, and how a cell is changed."""
+"""Images, PDFs and notebooks: the content that the model gets, and edits of a cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from qcode.tools.files import pictures, read
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
 def image(size: tuple[int, int], form: str = "PNG", mode: str = "RGB", *, is_noisy: bool = False) -> bytes:
@@ -28,10 +28,10 @@ def image(size: tuple[int, int], form: str = "PNG", mode: str = "RGB", *, is_noi
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
-def test_image_is_returned_unchanged_under_any_name(bench: Bench, form: str) -> None:
+def test_image_is_returned_unchanged_under_any_name(runner: ToolRunner, form: str) -> None:
     data = image((30, 20), form)
-    bench.add("picture.txt", data)
-    outcome = bench.run("read", path="picture.txt")
+    runner.add("picture.txt", data)
+    outcome = runner.run("read", path="picture.txt")
     (shown,) = outcome.images
     assert shown.media_type == f"image/{form.lower()}"
     assert base64.b64decode(shown.data) == data
@@ -47,9 +47,9 @@ def test_image_is_returned_unchanged_under_any_name(bench: Bench, form: str) -> 
     ],
     ids=["wide", "tall and transparent", "heavy"],
 )
-def test_large_image_is_scaled_down(bench: Bench, data: bytes, media_type: str, size: tuple[int, int]) -> None:
-    bench.add("a.png", data)
-    (shown,) = bench.run("read", path="a.png").images
+def test_large_image_is_scaled_down(runner: ToolRunner, data: bytes, media_type: str, size: tuple[int, int]) -> None:
+    runner.add("a.png", data)
+    (shown,) = runner.run("read", path="a.png").images
     sent = base64.b64decode(shown.data)
     assert shown.media_type == media_type
     assert len(sent) <= pictures.MAX_BYTES
@@ -58,15 +58,17 @@ def test_large_image_is_scaled_down(bench: Bench, data: bytes, media_type: str, 
     assert abs(height - size[1]) <= 1
 
 
-def test_damaged_or_oversized_image_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.add("broken.png", image((30, 20))[:60])
-    assert "broken image" in bench.run("read", path="broken.png").content
+def test_damaged_or_oversized_image_is_refused(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.add("broken.png", image((30, 20))[:60])
+    assert "broken image" in runner.run("read", path="broken.png").content
     monkeypatch.setattr(pictures, "MAX_PIXELS", 100)
-    bench.add("a.png", image((30, 20)))
-    assert "30 x 20 pixels, more than can be shown" in bench.run("read", path="a.png").content
+    runner.add("a.png", image((30, 20)))
+    assert "30 x 20 pixels, more than can be shown" in runner.run("read", path="a.png").content
 
 
-def test_image_is_sent_unchanged_up_to_a_size_without_pillow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_is_sent_unchanged_up_to_a_size_without_pillow(
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, load = image((30, 20)), builtins.__import__
 
     def without(name: str, *arguments: Any) -> Any:
@@ -75,10 +77,10 @@ def test_image_is_sent_unchanged_up_to_a_size_without_pillow(bench: Bench, monke
         return load(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    bench.add("a.png", data)
-    assert base64.b64decode(bench.run("read", path="a.png").images[0].data) == data
+    runner.add("a.png", data)
+    assert base64.b64decode(runner.run("read", path="a.png").images[0].data) == data
     monkeypatch.setattr(pictures, "MAX_BYTES", 10)
-    assert "pip install '.[images]'" in bench.run("read", path="a.png").content
+    assert "pip install '.[images]'" in runner.run("read", path="a.png").content
 
 
 def document(*pages: str, password: str = "") -> bytes:
@@ -105,34 +107,34 @@ def document(*pages: str, password: str = "") -> bytes:
     return target.getvalue()
 
 
-def test_pdf_text_is_read_by_pages(bench: Bench) -> None:
-    bench.add("a.pdf", document(*(f"This is page {number}" for number in range(1, 25))))
-    content = bench.run("read", path="a.pdf").content
+def test_pdf_text_is_read_by_pages(runner: ToolRunner) -> None:
+    runner.add("a.pdf", document(*(f"This is page {number}" for number in range(1, 25))))
+    content = runner.run("read", path="a.pdf").content
     assert content.startswith("[page 1]\nThis is page 1\n[page 2]\n")
     assert content.endswith("[pages 1-20 of 24; read on with pages '21-24']")
-    outcome = bench.run("read", path="a.pdf", pages="3-4")
+    outcome = runner.run("read", path="a.pdf", pages="3-4")
     assert outcome.content.count("This is page") == 2
     assert "[pages 3-4 of 24" in outcome.content
     assert outcome.summary == "2 of 24 pages"
-    assert bench.run("read", path="a.pdf", pages="24").content == "[page 24]\nThis is page 24\n[pages 24-24 of 24]"
-    assert "page 25 is beyond its end" in bench.run("read", path="a.pdf", pages="25-30").content
+    assert runner.run("read", path="a.pdf", pages="24").content == "[page 24]\nThis is page 24\n[pages 24-24 of 24]"
+    assert "page 25 is beyond its end" in runner.run("read", path="a.pdf", pages="25-30").content
 
 
 @pytest.mark.parametrize("pages", ["0", "5-3", "a", "1,2", "-3"])
-def test_invalid_page_ranges_are_refused(bench: Bench, pages: str) -> None:
-    bench.add("a.pdf", document("x"))
-    assert "must be a page or a range" in bench.run("read", path="a.pdf", pages=pages).content
+def test_invalid_page_ranges_are_refused(runner: ToolRunner, pages: str) -> None:
+    runner.add("a.pdf", document("x"))
+    assert "must be a page or a range" in runner.run("read", path="a.pdf", pages=pages).content
 
 
-def test_pdf_without_text_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.add("locked.pdf", document("secret", password="hush"))
-    assert "protected by a password" in bench.run("read", path="locked.pdf").content
-    bench.add("broken.pdf", document("x")[:40])
-    assert "cannot read the PDF broken.pdf: " in bench.run("read", path="broken.pdf").content
-    bench.add("blank.pdf", document(""))
-    assert "the pages may be images" in bench.run("read", path="blank.pdf").content
+def test_pdf_without_text_says_why(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.add("locked.pdf", document("secret", password="hush"))
+    assert "protected by a password" in runner.run("read", path="locked.pdf").content
+    runner.add("broken.pdf", document("x")[:40])
+    assert "cannot read the PDF broken.pdf: " in runner.run("read", path="broken.pdf").content
+    runner.add("blank.pdf", document(""))
+    assert "the pages may be images" in runner.run("read", path="blank.pdf").content
     monkeypatch.setattr(read, "LIMIT_S", 0.001)
-    assert "it took longer than 0.001 s" in bench.run("read", path="blank.pdf").content
+    assert "it took longer than 0.001 s" in runner.run("read", path="blank.pdf").content
 
 
 def notebook(minor: int = 5, indent: int | None = 1) -> str:
@@ -164,39 +166,39 @@ def notebook(minor: int = 5, indent: int | None = 1) -> str:
     return json.dumps(whole, indent=indent, ensure_ascii=False) + "\n"
 
 
-def test_notebook_is_shown_as_cells_with_their_output(bench: Bench) -> None:
-    bench.add("a.ipynb", notebook())
-    outcome = bench.run("read", path="a.ipynb")
+def test_notebook_is_shown_as_cells_with_their_output(runner: ToolRunner) -> None:
+    runner.add("a.ipynb", notebook())
+    outcome = runner.run("read", path="a.ipynb")
     assert outcome.content == (
         "[cell 1: markdown, id intro]\n# Títle\ntext\n[cell 2: code, id calc]\nx = 2\nprint(x + 2)\n[stdout]\n4\n"
         "[output: image/png, image 1 below]\n[error]\nE: v\n[cell 3: code, id end]\ny = 1"
     )
     assert [shown.media_type for shown in outcome.images] == ["image/png"]
-    part = bench.run("read", path="a.ipynb", offset=2, limit=1).content
+    part = runner.run("read", path="a.ipynb", offset=2, limit=1).content
     assert part.endswith("[cells 2-2 of 3; read on with offset 3]")
-    assert "beyond its end" in bench.run("read", path="a.ipynb", offset=4).content
+    assert "beyond its end" in runner.run("read", path="a.ipynb", offset=4).content
 
 
-def test_long_output_of_a_cell_is_shortened(bench: Bench) -> None:
+def test_long_output_of_a_cell_is_shortened(runner: ToolRunner) -> None:
     whole = json.loads(notebook())
     whole["cells"][1]["outputs"][0]["text"] = "z" * 50_000
-    bench.add("a.ipynb", json.dumps(whole))
-    content = bench.run("read", path="a.ipynb").content
+    runner.add("a.ipynb", json.dumps(whole))
+    content = runner.run("read", path="a.ipynb").content
     assert "46,000 characters omitted" in content
     assert len(content) < 6_000
 
 
-def test_invalid_notebook_is_shown_as_text(bench: Bench) -> None:
-    bench.add("a.ipynb", '{"cells": 5}\n')
-    assert "shown as text" in bench.run("read", path="a.ipynb").content
-    assert "is not a notebook" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
+def test_invalid_notebook_is_shown_as_text(runner: ToolRunner) -> None:
+    runner.add("a.ipynb", '{"cells": 5}\n')
+    assert "shown as text" in runner.run("read", path="a.ipynb").content
+    assert "is not a notebook" in runner.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
 
 
 @pytest.mark.parametrize("indent", [1, 2, None])
-def test_edit_changes_only_the_named_cell(bench: Bench, indent: int | None) -> None:
+def test_edit_changes_only_the_named_cell(runner: ToolRunner, indent: int | None) -> None:
     before = notebook(indent=indent)
-    target = bench.have_read("a.ipynb", before)
-    outcome = bench.run("notebook_edit", path="a.ipynb", cell="calc", source="x = 3\nprint(x)")
+    target = runner.have_read("a.ipynb", before)
+    outcome = runner.run("notebook_edit", path="a.ipynb", cell="calc", source="x = 3\nprint(x)")
     assert outcome.content == "Replaced cell 2 in a.ipynb."
     after, old = json.loads(target.read_text()), json.loads(before)
     assert after["cells"][1]["source"] == ["x = 3\n", "print(x)"]
@@ -206,52 +208,52 @@ def test_edit_changes_only_the_named_cell(bench: Bench, indent: int | None) -> N
     # Spelled in the style of the file: undoing the change gives the very text that was there.
     after["cells"][1] = old["cells"][1]
     assert json.dumps(after, indent=indent, ensure_ascii=False) + "\n" == before
-    bench.run("notebook_edit", path="a.ipynb", cell="3", source="y = 2")
+    runner.run("notebook_edit", path="a.ipynb", cell="3", source="y = 2")
     assert json.loads(target.read_text())["cells"][2]["source"] == "y = 2"
 
 
-def test_cells_are_inserted_and_deleted(bench: Bench) -> None:
-    target = bench.have_read("a.ipynb", notebook())
-    inserted = bench.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a", cell_type="markdown")
+def test_cells_are_inserted_and_deleted(runner: ToolRunner) -> None:
+    target = runner.have_read("a.ipynb", notebook())
+    inserted = runner.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a", cell_type="markdown")
     assert inserted.content == "Inserted cell 1 in a.ipynb."
-    assert not bench.run("notebook_edit", path="a.ipynb", cell="calc", mode="insert", source="b\nc").is_error
+    assert not runner.run("notebook_edit", path="a.ipynb", cell="calc", mode="insert", source="b\nc").is_error
     cells = json.loads(target.read_text())["cells"]
     assert [cell["cell_type"] for cell in cells] == ["markdown", "markdown", "code", "code", "code"]
     assert (cells[0]["source"], cells[3]["source"], cells[3]["outputs"]) == (["a"], ["b\n", "c"], [])
     assert cells[3]["id"] not in ("intro", "calc", "end")
-    bench.run("notebook_edit", path="a.ipynb", cell="1", mode="delete")
+    runner.run("notebook_edit", path="a.ipynb", cell="1", mode="delete")
     assert json.loads(target.read_text())["cells"] == cells[1:]
     assert (
         "no cell 'nowhere'; it has 4 cells"
-        in bench.run("notebook_edit", path="a.ipynb", cell="nowhere", source="x").content
+        in runner.run("notebook_edit", path="a.ipynb", cell="nowhere", source="x").content
     )
-    assert "source is missing" in bench.run("notebook_edit", path="a.ipynb", cell="1").content
+    assert "source is missing" in runner.run("notebook_edit", path="a.ipynb", cell="1").content
 
 
-def test_cells_of_old_notebooks_get_no_ids(bench: Bench) -> None:
-    target = bench.have_read("a.ipynb", notebook(minor=4))
-    bench.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a")
+def test_cells_of_old_notebooks_get_no_ids(runner: ToolRunner) -> None:
+    target = runner.have_read("a.ipynb", notebook(minor=4))
+    runner.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a")
     assert "id" not in json.loads(target.read_text())["cells"][0]
 
 
-def test_unread_notebook_is_not_changed(bench: Bench) -> None:
-    bench.add("a.ipynb", notebook())
-    assert "read it first" in bench.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
+def test_unread_notebook_is_not_changed(runner: ToolRunner) -> None:
+    runner.add("a.ipynb", notebook())
+    assert "read it first" in runner.run("notebook_edit", path="a.ipynb", cell="1", source="x").content
 
 
 @pytest.mark.parametrize("number", ["\u00b2", "9" * 5_000, "-1", "0", "\u0663"])
-def test_unknown_cell_number_is_an_error(bench: Bench, number: str) -> None:
-    path = bench.have_read("a.ipynb", json.dumps({"nbformat": 4, "cells": [{"cell_type": "raw", "source": "x"}]}))
+def test_unknown_cell_number_is_an_error(runner: ToolRunner, number: str) -> None:
+    path = runner.have_read("a.ipynb", json.dumps({"nbformat": 4, "cells": [{"cell_type": "raw", "source": "x"}]}))
     before = path.read_bytes()
-    outcome = bench.run("notebook_edit", path="a.ipynb", cell=number, source="y")
+    outcome = runner.run("notebook_edit", path="a.ipynb", cell=number, source="y")
     assert outcome.is_error
     assert "has no cell" in outcome.content
     assert path.read_bytes() == before
 
 
-def test_notebook_with_a_lone_surrogate_can_be_changed(bench: Bench) -> None:
+def test_notebook_with_a_lone_surrogate_can_be_changed(runner: ToolRunner) -> None:
     cells = '[{"cell_type": "raw", "source": "\u00e9"}, {"cell_type": "raw", "source": "\\ud800"}]'
-    path = bench.have_read("a.ipynb", f'{{"nbformat":4,  "cells":{cells}}}')
-    assert not bench.run("notebook_edit", path="a.ipynb", cell="1", source="\u00fc").is_error
+    path = runner.have_read("a.ipynb", f'{{"nbformat":4,  "cells":{cells}}}')
+    assert not runner.run("notebook_edit", path="a.ipynb", cell="1", source="\u00fc").is_error
     changed = json.loads(path.read_text("utf-8"))
     assert [cell["source"] for cell in changed["cells"]] == ["\u00fc", "\ud800"]

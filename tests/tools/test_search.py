@@ -1,4 +1,4 @@
-"""glob and grep: what is found, what is left out, and that both search programs agree."""
+"""glob and grep: the names and lines that they find, and that both search programs agree."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from qcode.tools.files import grep, listing
 from qcode.tools.files import grep as search
 from qcode.tools.files.patterns import compile_pattern
 from qcode.tools.workspace import Access, Workspace
-from tests.tools.conftest import TOOLS, Bench
+from tests.tools.conftest import TOOLS, ToolRunner
 
 HAS_RIPGREP = shutil.which("rg") is not None
 WITH = [pytest.param(True, marks=pytest.mark.skipif(not HAS_RIPGREP, reason="ripgrep is not installed")), False]
 
 
 @pytest.fixture
-def tree(bench: Bench) -> Bench:
-    bench.add(".gitignore", "*.log\n/build/\n!keep.log\nignored_dir/\n")
-    bench.add(".git/config", "needle\n")
-    bench.add(".github/ci.yml", "needle\n")
-    bench.add("a.py", "needle one\nplain\nNeedle two\n")
-    bench.add("src/b.py", "x\ny\nneedle\nz\n")
-    bench.add("src/deep/c.ts", "a needle in a line\r\n")
-    bench.add("src/.gitignore", "secret.txt\n!debug.log\n")
-    bench.add("src/secret.txt", "needle\n")
-    bench.add("src/debug.log", "needle\n")
-    bench.add("x.log", "needle\n")
-    bench.add("keep.log", "needle\n")
-    bench.add("build/out.py", "needle\n")
-    bench.add("src/build/in.py", "needle\n")
-    bench.add("ignored_dir/y.py", "needle\n")
-    bench.add("binary.bin", b"needle\0needle\n")
-    (bench.root / "link.py").symlink_to("a.py")
-    (bench.root / "linked").symlink_to("src")
-    return bench
+def tree(runner: ToolRunner) -> ToolRunner:
+    runner.add(".gitignore", "*.log\n/build/\n!keep.log\nignored_dir/\n")
+    runner.add(".git/config", "needle\n")
+    runner.add(".github/ci.yml", "needle\n")
+    runner.add("a.py", "needle one\nplain\nNeedle two\n")
+    runner.add("src/b.py", "x\ny\nneedle\nz\n")
+    runner.add("src/deep/c.ts", "a needle in a line\r\n")
+    runner.add("src/.gitignore", "secret.txt\n!debug.log\n")
+    runner.add("src/secret.txt", "needle\n")
+    runner.add("src/debug.log", "needle\n")
+    runner.add("x.log", "needle\n")
+    runner.add("keep.log", "needle\n")
+    runner.add("build/out.py", "needle\n")
+    runner.add("src/build/in.py", "needle\n")
+    runner.add("ignored_dir/y.py", "needle\n")
+    runner.add("binary.bin", b"needle\0needle\n")
+    (runner.root / "link.py").symlink_to("a.py")
+    (runner.root / "linked").symlink_to("src")
+    return runner
 
 
-def _without_ripgrep(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_ripgrep(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep, "find_program", lambda *arguments: None)
 
 
-def _files(bench: Bench, **arguments: Json) -> list[str]:
-    outcome = bench.run("glob", **arguments)
+def _files(runner: ToolRunner, **arguments: Json) -> list[str]:
+    outcome = runner.run("glob", **arguments)
     assert not outcome.is_error, outcome.content
     return sorted(line for line in outcome.content.split("\n") if not line.startswith("["))
 
 
-def test_glob_leaves_out_ignored_files(tree: Bench) -> None:
+def test_glob_leaves_out_ignored_files(tree: ToolRunner) -> None:
     assert _files(tree, pattern="**/*.py") == ["a.py", "link.py", "src/b.py", "src/build/in.py"]
     assert _files(tree, pattern="**/*.log") == ["keep.log", "src/debug.log"]
     assert _files(tree, pattern="**/*.yml") == [".github/ci.yml"]
     assert _files(tree, pattern="**/config") == []
 
 
-def test_glob_searches_only_the_folders_of_a_pattern(tree: Bench) -> None:
+def test_glob_searches_only_the_folders_of_a_pattern(tree: ToolRunner) -> None:
     assert _files(tree, pattern="*.py") == ["a.py", "link.py"]
     assert _files(tree, pattern="./src/*") == ["src/.gitignore", "src/b.py", "src/debug.log"]
     assert _files(tree, pattern="src/**") == _files(tree, pattern="**", path="src")
@@ -78,25 +78,25 @@ def test_glob_searches_only_the_folders_of_a_pattern(tree: Bench) -> None:
     assert "1 below match **/*.ts" in tree.run("glob", pattern="*.ts").content
 
 
-def test_ignored_folder_is_searched_if_it_is_named(tree: Bench) -> None:
+def test_ignored_folder_is_searched_if_it_is_named(tree: ToolRunner) -> None:
     assert _files(tree, pattern="*", path="build") == ["build/out.py"]
     assert _files(tree, pattern="ignored_dir/*.py") == ["ignored_dir/y.py"]
 
 
-def test_glob_lists_the_newest_first_and_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_glob_lists_the_newest_first_and_is_bounded(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     for index in range(5):
-        os.utime(bench.add(f"{index}.txt"), (index, index))
+        os.utime(runner.add(f"{index}.txt"), (index, index))
     monkeypatch.setattr(listing, "MAX_FILES", 3)
-    assert bench.run("glob", pattern="*.txt").content == "4.txt\n3.txt\n2.txt\n[2 more files; narrow the pattern]"
+    assert runner.run("glob", pattern="*.txt").content == "4.txt\n3.txt\n2.txt\n[2 more files; narrow the pattern]"
 
 
-def test_walk_past_its_time_limit_says_so(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_past_its_time_limit_says_so(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.tools.files.walk.MAX_ENTRIES", 5)
     assert "the search stopped after 5 entries" in tree.run("glob", pattern="**/nothing").content
 
 
 @pytest.mark.parametrize("pattern", ["../*", "src/../../*", "", "[z-a]", "/etc/*", "{" + "a,b}{" * 12 + "a,b}"])
-def test_bad_patterns_are_refused(tree: Bench, pattern: str) -> None:
+def test_bad_patterns_are_refused(tree: ToolRunner, pattern: str) -> None:
     assert tree.run("glob", pattern=pattern).is_error
 
 
@@ -162,7 +162,7 @@ CALLS: list[dict[str, Json]] = [
 @pytest.mark.skipif(not HAS_RIPGREP, reason="ripgrep is not installed")
 @pytest.mark.parametrize("arguments", CALLS, ids=[str(call) for call in CALLS])
 def test_ripgrep_and_python_find_the_same(
-    tree: Bench, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Json]
+    tree: ToolRunner, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Json]
 ) -> None:
     with_ripgrep = tree.run("grep", **arguments)
     _without_ripgrep(tree, monkeypatch)
@@ -173,11 +173,11 @@ def test_ripgrep_and_python_find_the_same(
 @pytest.mark.parametrize("has_ripgrep", WITH)
 class TestGrep:
     @pytest.fixture(autouse=True)
-    def choose(self, tree: Bench, monkeypatch: pytest.MonkeyPatch, has_ripgrep: bool) -> None:
+    def choose(self, tree: ToolRunner, monkeypatch: pytest.MonkeyPatch, has_ripgrep: bool) -> None:
         if not has_ripgrep:
             _without_ripgrep(tree, monkeypatch)
 
-    def test_matches_are_listed_below_their_file(self, tree: Bench) -> None:
+    def test_matches_are_listed_below_their_file(self, tree: ToolRunner) -> None:
         outcome = tree.run("grep", pattern="needle", path="src", context=1)
         assert outcome.content == (
             "src/b.py\n2-y\n3:needle\n4-z\n\nsrc/build/in.py\n1:needle\n\nsrc/debug.log\n1:needle\n\n"
@@ -185,13 +185,13 @@ class TestGrep:
         )
         assert outcome.summary == "4 matches in 4 files"
 
-    def test_gaps_between_matches_are_marked(self, tree: Bench) -> None:
+    def test_gaps_between_matches_are_marked(self, tree: ToolRunner) -> None:
         tree.add("gap.txt", "hit\n1\n2\n3\n4\nhit\n")
         assert (
             tree.run("grep", pattern="hit", path="gap.txt", context=1).content == "gap.txt\n1:hit\n2-1\n--\n5-4\n6:hit"
         )
 
-    def test_files_and_counts(self, tree: Bench) -> None:
+    def test_files_and_counts(self, tree: ToolRunner) -> None:
         assert tree.run("grep", pattern="(?i)needle", path="a.py", output="count").content == "     2\ta.py"
         files = tree.run("grep", pattern="needle", output="files").content.split("\n")
         assert files == [
@@ -204,36 +204,36 @@ class TestGrep:
             "src/deep/c.ts",
         ]
 
-    def test_matches_are_bounded(self, tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_matches_are_bounded(self, tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(grep, "MAX_MATCHES", 3)
         tree.add("many.txt", "hit\n" * 10)
         content = tree.run("grep", pattern="hit").content
         assert content == "many.txt\n1:hit\n2:hit\n3:hit\n[there are more; narrow the pattern, path or glob]"
 
-    def test_long_lines_are_shown_around_the_match(self, tree: Bench) -> None:
+    def test_long_lines_are_shown_around_the_match(self, tree: ToolRunner) -> None:
         tree.add("long.js", "é" * 3_000 + "HIT" + "y" * 3_000 + "\n")
         content = tree.run("grep", pattern="HIT", path="long.js").content
         assert "HIT" in content
         assert len(content) < grep.MAX_LINE_CHARS + 50
 
-    def test_bad_pattern_is_refused_with_its_reason(self, tree: Bench) -> None:
+    def test_bad_pattern_is_refused_with_its_reason(self, tree: ToolRunner) -> None:
         outcome = tree.run("grep", pattern="fo(o")
         assert outcome.is_error
         assert outcome.content.startswith("grep: the pattern could not be searched for: ")
         assert "\n" not in outcome.content
 
-    def test_option_like_pattern_is_a_pattern(self, tree: Bench) -> None:
+    def test_option_like_pattern_is_a_pattern(self, tree: ToolRunner) -> None:
         tree.add("-x.txt", "--pre=touch\n")
         assert tree.run("grep", pattern="--pre=touch").content == "-x.txt\n1:--pre=touch"
         assert tree.run("grep", pattern="pre", path="-x.txt").content == "-x.txt\n1:--pre=touch"
 
-    def test_files_in_other_encodings_are_searched(self, tree: Bench) -> None:
+    def test_files_in_other_encodings_are_searched(self, tree: ToolRunner) -> None:
         tree.add("wide.txt", "\ufeffune épée\n".encode("utf-16-le"))
         tree.add("latin.txt", "une \u00e9p\u00e9e needle\n".encode("latin-1"))
         assert "1:une épée" in tree.run("grep", pattern="épée", path="wide.txt").content
         assert "needle" in tree.run("grep", pattern="needle", path="latin.txt").content
 
-    def test_unreadable_files_are_left_out_and_counted(self, tree: Bench) -> None:
+    def test_unreadable_files_are_left_out_and_counted(self, tree: ToolRunner) -> None:
         @dataclass
         class Opinion:
             verdict: str
@@ -250,7 +250,7 @@ class TestGrep:
         assert "needle one" in named.content
 
 
-def test_ripgrep_inside_the_workspace_is_not_used(tree: Bench, tmp_path: Path) -> None:
+def test_ripgrep_inside_the_workspace_is_not_used(tree: ToolRunner, tmp_path: Path) -> None:
     trap = tree.add("bin/rg", f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
     trap.chmod(0o755)
     tree.environment = {"PATH": f"{tree.root}/bin:bin:.:/usr/bin:/bin"}
@@ -259,7 +259,7 @@ def test_ripgrep_inside_the_workspace_is_not_used(tree: Bench, tmp_path: Path) -
     assert not (tmp_path / "sprung").exists()
 
 
-def test_pattern_that_runs_forever_is_stopped(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pattern_that_runs_forever_is_stopped(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     _without_ripgrep(tree, monkeypatch)
     monkeypatch.setattr(search, "LIMIT_S", 0.3)
     tree.add("evil.txt", "a" * 40 + "!\n")
@@ -267,7 +267,7 @@ def test_pattern_that_runs_forever_is_stopped(tree: Bench, monkeypatch: pytest.M
     assert "the search was ended after 0.3 s" in outcome.content
 
 
-def test_cancel_ends_a_search_at_once(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_ends_a_search_at_once(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     _without_ripgrep(tree, monkeypatch)
     tree.add("evil.txt", "a" * 60 + "!\n")
 
@@ -295,19 +295,19 @@ def test_cancel_ends_a_search_at_once(tree: Bench, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 40 + "*b", "**/" + "a*/**/" * 40 + "b", "{*a,a*}" * 5 + "*?*?*?*?*?*?*?*b"])
-def test_no_glob_pattern_runs_forever(bench: Bench, pattern: str) -> None:
-    bench.add("a" * 200)
-    bench.add("a/" * 90 + "c")
-    assert "no file matches" in bench.run("glob", pattern=pattern).content
+def test_no_glob_pattern_runs_forever(runner: ToolRunner, pattern: str) -> None:
+    runner.add("a" * 200)
+    runner.add("a/" * 90 + "c")
+    assert "no file matches" in runner.run("glob", pattern=pattern).content
 
 
 @pytest.mark.parametrize("rule", ["*a" * 40 + "*b", "**/a/" * 40 + "b"])
-def test_no_gitignore_rule_runs_forever(bench: Bench, rule: str) -> None:
-    bench.add(".gitignore", f"*.log\n{rule}\n**/*_out_*.txt\n")
-    bench.add("a" * 200)
-    bench.add("a/" * 90 + "c")
-    bench.add("x.log")
-    bench.add("d/my_out_1.txt")
-    found = bench.run("glob", pattern="**").content.splitlines()
+def test_no_gitignore_rule_runs_forever(runner: ToolRunner, rule: str) -> None:
+    runner.add(".gitignore", f"*.log\n{rule}\n**/*_out_*.txt\n")
+    runner.add("a" * 200)
+    runner.add("a/" * 90 + "c")
+    runner.add("x.log")
+    runner.add("d/my_out_1.txt")
+    found = runner.run("glob", pattern="**").content.splitlines()
     assert sorted(len(name) for name in found) == [10, 181, 200]
-    assert "a" * 200 in bench.run("ls").content
+    assert "a" * 200 in runner.run("ls").content

@@ -1,4 +1,4 @@
-"""Both search programs give the same answer, whatever the tree, what git ignores, and what is asked for."""
+"""Both search programs give the same answer for any tree, any gitignore rules and any arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qcode.text.json import Json
 from qcode.tools.files import grep
 from qcode.tools.files import grep as search
 from qcode.tools.workspace import Workspace
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 RIPGREP = shutil.which("rg")
 NEEDED = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
@@ -79,14 +79,14 @@ def test_ripgrep_and_python_give_equal_answers(
     shutil.rmtree(root, ignore_errors=True)
     (root / "src").mkdir(parents=True)
     (root / "log").mkdir()
-    bench = Bench(Workspace(root))
+    runner = ToolRunner(Workspace(root))
     for name, text in {**files, ".gitignore": "\n".join(ignored) + "\n"}.items():
-        bench.add(name, text)
+        runner.add(name, text)
     arguments = {**asked, "pattern": data.draw(ACROSS if multiline else PATTERNS), "multiline": multiline}
     with pytest.MonkeyPatch.context() as patch:
-        with_ripgrep = bench.run("grep", **arguments)
+        with_ripgrep = runner.run("grep", **arguments)
         patch.setattr(grep, "find_program", lambda *_: None)
-        assert bench.run("grep", **arguments) == with_ripgrep
+        assert runner.run("grep", **arguments) == with_ripgrep
     assert not with_ripgrep.is_error
 
 
@@ -97,34 +97,36 @@ class TestAcrossLines:
         if not has_ripgrep:
             monkeypatch.setattr(grep, "find_program", lambda *_: None)
 
-    def test_multiline_match_shows_all_its_lines(self, bench: Bench) -> None:
-        bench.add("a.py", "def f(\n    x,\n):\n    pass\nf()\n")
-        outcome = bench.run("grep", pattern=r"def f\(.*?\):", multiline=True, context=1)
+    def test_multiline_match_shows_all_its_lines(self, runner: ToolRunner) -> None:
+        runner.add("a.py", "def f(\n    x,\n):\n    pass\nf()\n")
+        outcome = runner.run("grep", pattern=r"def f\(.*?\):", multiline=True, context=1)
         assert outcome.content == "a.py\n1:def f(\n2:    x,\n3:):\n4-    pass"
-        assert bench.run("grep", pattern=r"f\(\n", multiline=True).content == "a.py\n1:def f("
+        assert runner.run("grep", pattern=r"f\(\n", multiline=True).content == "a.py\n1:def f("
 
-    def test_carriage_returns_are_ordinary_characters(self, bench: Bench) -> None:
-        bench.add("a.txt", "one\r\ntwo\r\n")
-        assert bench.run("grep", pattern=r"one\r?\ntwo", multiline=True).content == "a.txt\n1:one\n2:two"
-        assert bench.run("grep", pattern=r"one\ntwo", multiline=True).content == "[no matches]"
+    def test_carriage_returns_are_ordinary_characters(self, runner: ToolRunner) -> None:
+        runner.add("a.txt", "one\r\ntwo\r\n")
+        assert runner.run("grep", pattern=r"one\r?\ntwo", multiline=True).content == "a.txt\n1:one\n2:two"
+        assert runner.run("grep", pattern=r"one\ntwo", multiline=True).content == "[no matches]"
 
-    def test_single_line_pattern_cannot_contain_a_line_break(self, bench: Bench) -> None:
-        bench.add("a.txt", "one\ntwo\n\\n\n")
+    def test_single_line_pattern_cannot_contain_a_line_break(self, runner: ToolRunner) -> None:
+        runner.add("a.txt", "one\ntwo\n\\n\n")
         for pattern in ("one\ntwo", r"one\ntwo", r"[\n]", r"\x0a"):
-            outcome = bench.run("grep", pattern=pattern)
+            outcome = runner.run("grep", pattern=pattern)
             assert outcome.is_error
             assert "multiline" in outcome.content
-        assert bench.run("grep", pattern=r"\\n").content == "a.txt\n3:\\n"
-        assert bench.run("grep", pattern=r"^o[^\n]e$").content == "a.txt\n1:one"
+        assert runner.run("grep", pattern=r"\\n").content == "a.txt\n3:\\n"
+        assert runner.run("grep", pattern=r"^o[^\n]e$").content == "a.txt\n1:one"
 
-    def test_match_of_many_lines_is_bounded(self, bench: Bench) -> None:
-        bench.add("a.txt", "line\n" * 100_000)
-        outcome = bench.run("grep", pattern=".*", multiline=True)
+    def test_match_of_many_lines_is_bounded(self, runner: ToolRunner) -> None:
+        runner.add("a.txt", "line\n" * 100_000)
+        outcome = runner.run("grep", pattern=".*", multiline=True)
         assert len(outcome.content.split("\n")) == grep.MAX_MATCHES + 2
         assert outcome.content.endswith("[there are more; narrow the pattern, path or glob]")
 
-    def test_very_large_file_is_not_searched_across_lines(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_very_large_file_is_not_searched_across_lines(
+        self, runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(search, "MAX_FILE_BYTES", 10)
-        bench.add("large.txt", "0123456789\n0123456789\n")
-        outcome = bench.run("grep", pattern=r"9\n0", multiline=True, path="large.txt")
+        runner.add("large.txt", "0123456789\n0123456789\n")
+        outcome = runner.run("grep", pattern=r"9\n0", multiline=True, path="large.txt")
         assert outcome.content.endswith("large.txt is too large to be searched across lines")

@@ -12,38 +12,38 @@ import pytest
 
 from qcode.tools.processes import passed_on
 from qcode.tools.tool import ToolContext
-from tests.tools.conftest import TOOLS, Bench
+from tests.tools.conftest import TOOLS, ToolRunner
 
 
-def test_output_errors_and_exit_code_are_returned(bench: Bench) -> None:
-    outcome = bench.run("shell", command="echo out; echo err >&2; exit 3")
+def test_output_errors_and_exit_code_are_returned(runner: ToolRunner) -> None:
+    outcome = runner.run("shell", command="echo out; echo err >&2; exit 3")
     assert outcome.content == "out\nerr\n[exit code 3]"
     assert (outcome.is_error, outcome.summary) == (True, "exit 3")
-    outcome = bench.run("shell", command="pwd; cat")
-    assert outcome.content == f"{bench.root}\n[exit code 0]"
+    outcome = runner.run("shell", command="pwd; cat")
+    assert outcome.content == f"{runner.root}\n[exit code 0]"
     assert not outcome.is_error
-    assert bench.run("shell", command="true").content == "[no output]\n[exit code 0]"
-    assert "signal 9" in bench.run("shell", command="kill -9 $$").content
+    assert runner.run("shell", command="true").content == "[no output]\n[exit code 0]"
+    assert "signal 9" in runner.run("shell", command="kill -9 $$").content
 
 
-def test_output_is_streamed_while_the_command_runs(bench: Bench) -> None:
+def test_output_is_streamed_while_the_command_runs(runner: ToolRunner) -> None:
     """The command continues only after its first output was seen; a character is cut in two at that place."""
     seen: list[str] = []
 
     def output(text: str) -> None:
         seen.append(text)
-        (bench.root / "go").touch()
+        (runner.root / "go").touch()
 
     command = "printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'"
     context = ToolContext(output)
-    outcome = asyncio.run(TOOLS["shell"].run({"command": command}, bench.workspace, context))
+    outcome = asyncio.run(TOOLS["shell"].run({"command": command}, runner.workspace, context))
     assert seen == ["a", "éb"]
     assert outcome.content == "aéb\n[exit code 0]"
 
 
-def test_secrets_in_the_environment_are_not_inherited(bench: Bench) -> None:
-    bench.environment = {
-        "PATH": f"/usr/bin:/bin:.::relative:{bench.root}/bin",
+def test_secrets_in_the_environment_are_not_inherited(runner: ToolRunner) -> None:
+    runner.environment = {
+        "PATH": f"/usr/bin:/bin:.::relative:{runner.root}/bin",
         "HOME": "/home/u",
         "LC_ALL": "C.UTF-8",
         "OPENAI_API_KEY": "canary-1",
@@ -59,9 +59,9 @@ def test_secrets_in_the_environment_are_not_inherited(bench: Bench) -> None:
         "PROMPT_COMMAND": "canary-11",
         "LC_SECRET_TOKEN": "canary-12",
     }
-    content = bench.run("shell", command="env; ls /dev/null").content
+    content = runner.run("shell", command="env; ls /dev/null").content
     assert "canary" not in content
-    assert f"PATH=/usr/bin:/bin:{bench.root}/bin" in content
+    assert f"PATH=/usr/bin:/bin:{runner.root}/bin" in content
     assert {"HOME=/home/u", "PAGER=cat", "GIT_PAGER=cat", "TERM=dumb"} <= set(content.split("\n"))
 
 
@@ -69,16 +69,16 @@ def test_proxy_without_credentials_is_inherited() -> None:
     assert passed_on({"https_proxy": "http://proxy:3128"})["https_proxy"] == "http://proxy:3128"
 
 
-def test_shell_start_up_files_are_not_read(bench: Bench) -> None:
+def test_shell_start_up_files_are_not_read(runner: ToolRunner) -> None:
     for name in (".bashrc", ".bash_profile", ".profile"):
-        bench.add(name, "echo trap\n")
-    bench.environment = {"PATH": "/usr/bin:/bin", "HOME": str(bench.root)}
-    assert bench.run("shell", command="true").content == "[no output]\n[exit code 0]"
+        runner.add(name, "echo trap\n")
+    runner.environment = {"PATH": "/usr/bin:/bin", "HOME": str(runner.root)}
+    assert runner.run("shell", command="true").content == "[no output]\n[exit code 0]"
 
 
-def test_long_output_keeps_both_ends_and_is_complete_in_a_private_file(bench: Bench) -> None:
-    bench.max_output_chars = 1_000
-    outcome = bench.run("shell", command="seq 1 20000")
+def test_long_output_keeps_both_ends_and_is_complete_in_a_private_file(runner: ToolRunner) -> None:
+    runner.max_output_chars = 1_000
+    outcome = runner.run("shell", command="seq 1 20000")
     assert len(outcome.content) < 1_300
     assert outcome.content.startswith("1\n2\n")
     assert "\n20000\n[exit code 0]" in outcome.content
@@ -90,7 +90,7 @@ def test_long_output_keeps_both_ends_and_is_complete_in_a_private_file(bench: Be
     assert path.parent.stat().st_mode & 0o777 == 0o700
     left_out = int(found[1].replace(",", ""))
     assert left_out == len(path.read_text()) - 1_000
-    assert not bench.run("read", path=str(path), offset=19_999).is_error
+    assert not runner.run("read", path=str(path), offset=19_999).is_error
 
 
 def _has_ended(pid: int) -> bool:
@@ -119,10 +119,10 @@ STUBBORN = f"trap '' TERM; {GRANDCHILDREN}"
 
 
 @pytest.mark.parametrize("command", [GRANDCHILDREN, STUBBORN])
-def test_cancel_ends_all_processes_of_a_command(bench: Bench, command: str) -> None:
+def test_cancel_ends_all_processes_of_a_command(runner: ToolRunner, command: str) -> None:
     async def cancel_once_it_runs() -> tuple[list[int], float]:
-        task = asyncio.ensure_future(TOOLS["shell"].run({"command": command}, bench.workspace, bench.context))
-        pids = await _pids(bench.root / "pids", 3)
+        task = asyncio.ensure_future(TOOLS["shell"].run({"command": command}, runner.workspace, runner.context))
+        pids = await _pids(runner.root / "pids", 3)
         begun = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -134,48 +134,48 @@ def test_cancel_ends_all_processes_of_a_command(bench: Bench, command: str) -> N
     assert seconds < 1
 
 
-def test_time_limit_ends_all_processes_of_a_command(bench: Bench) -> None:
-    outcome = bench.run("shell", command=f"echo before; {STUBBORN}", timeout_s=1)
+def test_time_limit_ends_all_processes_of_a_command(runner: ToolRunner) -> None:
+    outcome = runner.run("shell", command=f"echo before; {STUBBORN}", timeout_s=1)
     assert outcome.is_error
     assert outcome.content == "before\n[timed out: it and everything it started were ended after 1 s]"
-    pids = [int(word) for word in (bench.root / "pids").read_text().split()]
+    pids = [int(word) for word in (runner.root / "pids").read_text().split()]
     assert len(pids) == 3
     assert [pid for pid in pids if not _has_ended(pid)] == []
 
 
 @pytest.mark.parametrize("redirect", ["", "> /dev/null 2>&1"])
-def test_leftover_background_processes_are_ended_and_reported(bench: Bench, redirect: str) -> None:
-    outcome = bench.run("shell", command=f"sleep 60 {redirect} & echo $!")
+def test_leftover_background_processes_are_ended_and_reported(runner: ToolRunner, redirect: str) -> None:
+    outcome = runner.run("shell", command=f"sleep 60 {redirect} & echo $!")
     pid = int(outcome.content.split("\n")[0])
     assert outcome.content.endswith("[processes it left in the background were ended]\n[exit code 0]")
     assert _has_ended(pid)
 
 
-def test_command_has_no_terminal(bench: Bench) -> None:
-    assert bench.run("shell", command="echo x > /dev/tty").is_error
+def test_command_has_no_terminal(runner: ToolRunner) -> None:
+    assert runner.run("shell", command="echo x > /dev/tty").is_error
 
 
-def test_endless_output_is_bounded(bench: Bench) -> None:
-    outcome = bench.run("shell", command="yes | head -c 20000000")
+def test_endless_output_is_bounded(runner: ToolRunner) -> None:
+    outcome = runner.run("shell", command="yes | head -c 20000000")
     assert len(outcome.content) < 31_000
-    assert max(map(len, bench.live)) <= 16_000
+    assert max(map(len, runner.live)) <= 16_000
 
 
-def test_preview_shows_the_exact_command(bench: Bench) -> None:
-    preview = bench.preview("shell", command="ls\n\x1b[2Jrm\u202e -rf\u00a0x\t#\r")
+def test_preview_shows_the_exact_command(runner: ToolRunner) -> None:
+    preview = runner.preview("shell", command="ls\n\x1b[2Jrm\u202e -rf\u00a0x\t#\r")
     assert preview.detail == "ls\u23ce\n\\x1b[2Jrm\\u202e -rf\\xa0x\u21e5   #\\x0d"
     assert preview.refusal == ""
 
 
-def test_command_that_is_too_long_is_refused(bench: Bench) -> None:
-    outcome = bench.run("shell", command="true " + "x" * 4_000_000)
+def test_command_that_is_too_long_is_refused(runner: ToolRunner) -> None:
+    outcome = runner.run("shell", command="true " + "x" * 4_000_000)
     assert outcome.is_error
     assert "could not be started" in outcome.content
 
 
-def test_command_leaks_no_descriptor(bench: Bench) -> None:
-    bench.run("shell", command="true")
+def test_command_leaks_no_descriptor(runner: ToolRunner) -> None:
+    runner.run("shell", command="true")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
-        bench.run("shell", command="seq 1 10000")
+        runner.run("shell", command="seq 1 10000")
     assert len(list(Path("/proc/self/fd").iterdir())) == before

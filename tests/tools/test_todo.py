@@ -6,26 +6,26 @@ import pytest
 
 from qcode.text.json import Json
 from qcode.tools.dialog import TodoItem, todo_items
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
 def item(task: str, state: str) -> Json:
     return {"task": task, "state": state}
 
 
-def test_list_is_returned_as_stored(bench: Bench) -> None:
+def test_list_is_returned_as_stored(runner: ToolRunner) -> None:
     items = [item("look", "done"), item("fix \n it", "in_progress"), item("test", "pending")]
-    outcome = bench.run("todo", items=items)
+    outcome = runner.run("todo", items=items)
     assert outcome.content == "[x] look\n[>] fix it\n[ ] test"
     assert outcome.summary == "1 of 3 done"
     assert todo_items({"items": items})[1] == TodoItem("fix it", "in_progress")
-    assert bench.run("todo", items=[]).content == "The list is empty."
+    assert runner.run("todo", items=[]).content == "The list is empty."
 
 
-def test_inconsistent_list_is_returned_with_advice(bench: Bench) -> None:
-    assert "work on one at a time" in bench.run("todo", items=[item("a", "in_progress")] * 2).content
-    assert "no item is in progress" in bench.run("todo", items=[item("a", "pending")]).content
-    assert "nothing" not in bench.run("todo", items=[item("a", "done")]).content
+def test_inconsistent_list_is_returned_with_advice(runner: ToolRunner) -> None:
+    assert "work on one at a time" in runner.run("todo", items=[item("a", "in_progress")] * 2).content
+    assert "no item is in progress" in runner.run("todo", items=[item("a", "pending")]).content
+    assert "nothing" not in runner.run("todo", items=[item("a", "done")]).content
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ def test_inconsistent_list_is_returned_with_advice(bench: Bench) -> None:
         ([item("a", "done")] * 51, "at most 50"),
     ],
 )
-def test_invalid_list_is_refused(bench: Bench, items: list[Json], said: str) -> None:
-    assert said in bench.run("todo", items=items).content
-    assert bench.preview("todo", items=items).refusal
+def test_invalid_list_is_refused(runner: ToolRunner, items: list[Json], said: str) -> None:
+    assert said in runner.run("todo", items=items).content
+    assert runner.preview("todo", items=items).refusal
 
 
-def test_long_question_is_not_shortened(bench: Bench) -> None:
+def test_long_question_is_not_shortened(runner: ToolRunner) -> None:
     long = "why " * 100
-    preview = bench.preview("ask_person", question=f"{long}?")
+    preview = runner.preview("ask_person", question=f"{long}?")
     assert preview.detail == f"{long}?"
-    assert bench.preview("ask_person", question="Which?\nMore of it.").detail == "More of it."
-    assert bench.preview("ask_person", question=" ").refusal
-    assert bench.run("ask_person", question="Which?").is_error
+    assert runner.preview("ask_person", question="Which?\nMore of it.").detail == "More of it."
+    assert runner.preview("ask_person", question=" ").refusal
+    assert runner.run("ask_person", question="Which?").is_error

@@ -1,4 +1,4 @@
-"""Tools reach what is inside and nothing else."""
+"""Tools reach paths inside the workspace and no others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from qcode.protocol.tools import Refused
 from qcode.tools.workspace import Access, Workspace
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
 @pytest.mark.parametrize(
@@ -19,33 +19,33 @@ from tests.tools.conftest import Bench
      "/sys/kernel", "/dev/null", "/dev/zero", "", "  ", "a\0b", "kernel/environ"],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["read", "write", "grep"])
-def test_path_outside_the_workspace_is_refused(bench: Bench, tmp_path: Path, path: str, name: str) -> None:
+def test_path_outside_the_workspace_is_refused(runner: ToolRunner, tmp_path: Path, path: str, name: str) -> None:
     (tmp_path / "outside.txt").write_text("secret")
-    (bench.root / "out").symlink_to(tmp_path)
-    (bench.root / "file-out").symlink_to(tmp_path / "outside.txt")
-    (bench.root / "kernel").symlink_to("/proc/self")
+    (runner.root / "out").symlink_to(tmp_path)
+    (runner.root / "file-out").symlink_to(tmp_path / "outside.txt")
+    (runner.root / "kernel").symlink_to("/proc/self")
     arguments = {"read": {}, "write": {"content": "x"}, "grep": {"pattern": "secret"}}[name]
-    outcome = bench.run(name, path=path, **arguments)
+    outcome = runner.run(name, path=path, **arguments)
     assert outcome.is_error
     assert (tmp_path / "outside.txt").read_text() == "secret"
     assert not (tmp_path / "x").exists()
 
 
-def test_common_prefix_is_not_containment(bench: Bench, tmp_path: Path) -> None:
+def test_common_prefix_is_not_containment(runner: ToolRunner, tmp_path: Path) -> None:
     evil = tmp_path / "repo-evil"
     evil.mkdir()
     (evil / "x").write_text("x")
-    assert bench.run("read", path=f"{evil}/x").is_error
-    assert bench.run("read", path="../repo-evil/x").is_error
+    assert runner.run("read", path=f"{evil}/x").is_error
+    assert runner.run("read", path="../repo-evil/x").is_error
 
 
-def test_links_are_judged_by_the_target_that_the_kernel_resolves(bench: Bench, tmp_path: Path) -> None:
-    bench.add("src/app.py")
+def test_links_are_judged_by_the_target_that_the_kernel_resolves(runner: ToolRunner, tmp_path: Path) -> None:
+    runner.add("src/app.py")
     (tmp_path / "far").mkdir()
-    (bench.root / "dirlink").symlink_to(tmp_path / "far")
-    assert bench.run("read", path="dirlink/../src/app.py").is_error
-    (bench.root / "inside").symlink_to("src")
-    assert not bench.run("read", path="inside/../src/app.py").is_error
+    (runner.root / "dirlink").symlink_to(tmp_path / "far")
+    assert runner.run("read", path="dirlink/../src/app.py").is_error
+    (runner.root / "inside").symlink_to("src")
+    assert not runner.run("read", path="inside/../src/app.py").is_error
 
 
 def test_absolute_paths_and_links_to_the_root_are_inside(tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_scratch_folder_is_private_read_only_for_the_model_and_removed(tmp_path:
 
 
 @pytest.mark.parametrize("path", [".git/config", ".git/hooks/pre-commit", "sub/.GIT/HEAD", ".git.", ".", "new/"])
-def test_git_files_and_folders_are_not_written(bench: Bench, path: str) -> None:
-    (bench.root / ".git").mkdir()
-    outcome = bench.run("write", path=path, content="x")
+def test_git_files_and_folders_are_not_written(runner: ToolRunner, path: str) -> None:
+    (runner.root / ".git").mkdir()
+    outcome = runner.run("write", path=path, content="x")
     assert outcome.is_error
-    assert [str(entry.relative_to(bench.root)) for entry in bench.root.rglob("*")] == [".git"]
+    assert [str(entry.relative_to(runner.root)) for entry in runner.root.rglob("*")] == [".git"]
 
 
 @dataclass
@@ -104,24 +104,24 @@ def test_path_denied_by_the_policy_is_refused_with_its_reason(tmp_path: Path) ->
             workspace.resolve(path, access)  # type: ignore[arg-type]  # a plain string in a table
 
 
-def test_pipe_is_refused_and_does_not_block(bench: Bench) -> None:
-    os.mkfifo(bench.root / "pipe")
-    assert "not a file" in bench.run("read", path="pipe").content
-    assert bench.run("write", path="pipe", content="x").is_error
-    assert bench.run("grep", pattern="x", path="pipe").is_error
+def test_pipe_is_refused_and_does_not_block(runner: ToolRunner) -> None:
+    os.mkfifo(runner.root / "pipe")
+    assert "not a file" in runner.run("read", path="pipe").content
+    assert runner.run("write", path="pipe", content="x").is_error
+    assert runner.run("grep", pattern="x", path="pipe").is_error
 
 
-def test_folder_swapped_for_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+def test_folder_swapped_for_a_link_is_not_followed(runner: ToolRunner, tmp_path: Path) -> None:
     """The link appears between the check and the write."""
-    bench.add("src/app.py")
+    runner.add("src/app.py")
     (tmp_path / "far").mkdir()
-    place = bench.workspace.resolve("src/new.py", "write")
-    (bench.root / "src").rename(bench.root / "moved")
-    (bench.root / "src").symlink_to(tmp_path / "far")
+    place = runner.workspace.resolve("src/new.py", "write")
+    (runner.root / "src").rename(runner.root / "moved")
+    (runner.root / "src").symlink_to(tmp_path / "far")
     with pytest.raises(Refused):
-        bench.workspace.write(place, b"x", None)
+        runner.workspace.write(place, b"x", None)
     assert list((tmp_path / "far").iterdir()) == []
 
 
-def test_names_are_shown_on_one_line(bench: Bench) -> None:
-    assert "\n" not in bench.run("read", path="a\nb\x1b[2J").content
+def test_names_are_shown_on_one_line(runner: ToolRunner) -> None:
+    assert "\n" not in runner.run("read", path="a\nb\x1b[2J").content

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from qcode.protocol.tools import Refused
-from tests.tools.conftest import Bench
+from tests.tools.conftest import ToolRunner
 
 
-def test_new_file_gets_its_folders_and_the_default_mode(bench: Bench) -> None:
-    outcome = bench.run("write", path="deep/down/new.txt", content="one\ntwo\n")
-    target = bench.root / "deep/down/new.txt"
+def test_new_file_gets_its_folders_and_the_default_mode(runner: ToolRunner) -> None:
+    outcome = runner.run("write", path="deep/down/new.txt", content="one\ntwo\n")
+    target = runner.root / "deep/down/new.txt"
     assert outcome.content == "Created deep/down/new.txt (2 lines)."
     assert outcome.summary == "+2 -0 lines"
     assert outcome.diff == "--- /dev/null\n+++ b/deep/down/new.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
@@ -28,15 +28,15 @@ def test_new_file_gets_its_folders_and_the_default_mode(bench: Bench) -> None:
     assert [entry.name for entry in target.parent.iterdir()] == ["new.txt"]
 
 
-def test_new_file_is_written_as_given(bench: Bench) -> None:
-    bench.run("write", path="a.txt", content="a\r\nb")
-    assert (bench.root / "a.txt").read_bytes() == b"a\r\nb"
-    assert "No newline at end of file" in bench.preview("write", path="b.txt", content="a").detail
+def test_new_file_is_written_as_given(runner: ToolRunner) -> None:
+    runner.run("write", path="a.txt", content="a\r\nb")
+    assert (runner.root / "a.txt").read_bytes() == b"a\r\nb"
+    assert "No newline at end of file" in runner.preview("write", path="b.txt", content="a").detail
 
 
-def test_new_file_can_be_edited_at_once(bench: Bench) -> None:
-    bench.run("write", path="a.txt", content="one\n")
-    assert not bench.run("edit", path="a.txt", old_text="one", new_text="1").is_error
+def test_new_file_can_be_edited_at_once(runner: ToolRunner) -> None:
+    runner.run("write", path="a.txt", content="one\n")
+    assert not runner.run("edit", path="a.txt", old_text="one", new_text="1").is_error
 
 
 @pytest.mark.parametrize(
@@ -54,90 +54,90 @@ def test_new_file_can_be_edited_at_once(bench: Bench) -> None:
     ],
 )
 def test_encoding_and_line_endings_of_an_existing_file_are_kept(
-    bench: Bench, before: bytes, content: str, after: bytes
+    runner: ToolRunner, before: bytes, content: str, after: bytes
 ) -> None:
-    target = bench.have_read("a.txt", before)
-    outcome = bench.run("write", path="a.txt", content=content)
+    target = runner.have_read("a.txt", before)
+    outcome = runner.run("write", path="a.txt", content=content)
     assert not outcome.is_error, outcome.content
     assert target.read_bytes() == after
     assert outcome.diff
 
 
-def test_change_of_only_line_endings_is_shown(bench: Bench) -> None:
-    bench.have_read("a.txt", "a\n")
-    assert "-a\n+a\u240d\n" in bench.preview("write", path="a.txt", content="a\r\n").detail
+def test_change_of_only_line_endings_is_shown(runner: ToolRunner) -> None:
+    runner.have_read("a.txt", "a\n")
+    assert "-a\n+a\u240d\n" in runner.preview("write", path="a.txt", content="a\r\n").detail
 
 
-def test_same_content_is_not_a_change(bench: Bench) -> None:
-    bench.have_read("a.txt", "a\n")
-    assert "already has exactly this content" in bench.run("write", path="a.txt", content="a\n").content
+def test_same_content_is_not_a_change(runner: ToolRunner) -> None:
+    runner.have_read("a.txt", "a\n")
+    assert "already has exactly this content" in runner.run("write", path="a.txt", content="a\n").content
 
 
-def test_binary_file_is_not_overwritten(bench: Bench) -> None:
-    target = bench.add("a.bin", b"\0\1")
-    assert bench.run("write", path="a.bin", content="x").is_error
+def test_binary_file_is_not_overwritten(runner: ToolRunner) -> None:
+    target = runner.add("a.bin", b"\0\1")
+    assert runner.run("write", path="a.bin", content="x").is_error
     assert target.read_bytes() == b"\0\1"
 
 
-def test_folder_is_not_overwritten(bench: Bench) -> None:
-    (bench.root / "folder").mkdir()
-    assert "is a folder" in bench.run("write", path="folder", content="x").content
-    bench.add("file")
-    assert "not a folder" in bench.run("write", path="file/x", content="x").content
+def test_folder_is_not_overwritten(runner: ToolRunner) -> None:
+    (runner.root / "folder").mkdir()
+    assert "is a folder" in runner.run("write", path="folder", content="x").content
+    runner.add("file")
+    assert "not a folder" in runner.run("write", path="file/x", content="x").content
 
 
-def test_file_that_appears_before_the_write_is_not_replaced(bench: Bench) -> None:
-    place = bench.workspace.resolve("a.txt", "write")
-    bench.add("a.txt", "somebody else's\n")
+def test_file_that_appears_before_the_write_is_not_replaced(runner: ToolRunner) -> None:
+    place = runner.workspace.resolve("a.txt", "write")
+    runner.add("a.txt", "somebody else's\n")
     with pytest.raises(Refused, match="created meanwhile"):
-        bench.workspace.write(place, b"mine", None)
-    assert (bench.root / "a.txt").read_text() == "somebody else's\n"
-    assert [entry.name for entry in bench.root.iterdir()] == ["a.txt"]
+        runner.workspace.write(place, b"mine", None)
+    assert (runner.root / "a.txt").read_text() == "somebody else's\n"
+    assert [entry.name for entry in runner.root.iterdir()] == ["a.txt"]
 
 
-def test_new_file_is_written_without_hard_link_support(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_is_written_without_hard_link_support(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **keywords: object) -> None:
         raise OSError(errno.EPERM, "no")
 
     monkeypatch.setattr(os, "link", fail)
-    assert not bench.run("write", path="a.txt", content="x").is_error
-    assert [entry.name for entry in bench.root.iterdir()] == ["a.txt"]
-    place = bench.workspace.resolve("a.txt", "write")
+    assert not runner.run("write", path="a.txt", content="x").is_error
+    assert [entry.name for entry in runner.root.iterdir()] == ["a.txt"]
+    place = runner.workspace.resolve("a.txt", "write")
     with pytest.raises(Refused, match="created meanwhile"):
-        bench.workspace.write(place, b"mine", None)
+        runner.workspace.write(place, b"mine", None)
 
 
-def test_file_changed_before_the_write_is_not_replaced(bench: Bench) -> None:
-    target = bench.have_read("a.txt", "one\n")
-    place = bench.workspace.resolve("a.txt", "write")
-    loaded = bench.workspace.load(place)
+def test_file_changed_before_the_write_is_not_replaced(runner: ToolRunner) -> None:
+    target = runner.have_read("a.txt", "one\n")
+    place = runner.workspace.resolve("a.txt", "write")
+    loaded = runner.workspace.load(place)
     target.write_text("two\n")
     with pytest.raises(Refused, match="changed meanwhile"):
-        bench.workspace.write(place, b"mine", loaded)
+        runner.workspace.write(place, b"mine", loaded)
     target.unlink()
     with pytest.raises(Refused, match="deleted meanwhile"):
-        bench.workspace.write(place, b"mine", loaded)
-    assert list(bench.root.iterdir()) == []
+        runner.workspace.write(place, b"mine", loaded)
+    assert list(runner.root.iterdir()) == []
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_failing_disk_leaves_the_old_file_and_no_temporary_file(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
-    target = bench.have_read("a.txt", "one\n")
+    target = runner.have_read("a.txt", "one\n")
 
     def fail(*arguments: object, **keywords: object) -> None:
         raise OSError(code, "no")
 
     with monkeypatch.context() as broken:
         broken.setattr(os, call, fail)
-        outcome = bench.run("write", path="a.txt", content="two\n")
+        outcome = runner.run("write", path="a.txt", content="two\n")
     assert outcome.is_error
     assert outcome.content.startswith("a.txt ")
     assert outcome.content.endswith("Nothing was changed")
     assert target.read_text() == "one\n"
-    assert [entry.name for entry in bench.root.iterdir()] == ["a.txt"]
+    assert [entry.name for entry in runner.root.iterdir()] == ["a.txt"]
 
 
 _STOPPING = """
@@ -158,9 +158,9 @@ workspace.write(place, b"new\\n" * 100_000, loaded)
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])
-def test_killed_write_keeps_the_old_file(bench: Bench, call: str) -> None:
-    target = bench.add("a.txt", b"old\n" * 100_000)
-    argv = [sys.executable, "-c", _STOPPING, str(bench.root), call]
+def test_killed_write_keeps_the_old_file(runner: ToolRunner, call: str) -> None:
+    target = runner.add("a.txt", b"old\n" * 100_000)
+    argv = [sys.executable, "-c", _STOPPING, str(runner.root), call]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"here\n"

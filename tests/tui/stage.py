@@ -29,6 +29,7 @@ from qcode.providers.registry import PROVIDERS
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import one_line
+from qcode.tools.jobs import Jobs
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
 from tests.safety.judging import NO_SANDBOX
@@ -132,6 +133,7 @@ class StagedToolbox(Toolbox):
         self.servers = servers
         self._run_line = run_line
         self._has_sandbox = has_sandbox
+        self.jobs = Jobs()
 
     async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
         assert self._run_line is not None, "the test gives no shell"

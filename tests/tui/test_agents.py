@@ -46,7 +46,7 @@ def test_each_call_of_it_is_a_line_of_the_card_with_how_it_ended() -> None:
     denied = ToolFinished(call("shell", '{"command": "rm x"}', "a1/c2"), ToolOutcome("Denied", is_error=True), "denied")
     done = ToolFinished(READ, ToolOutcome("1\tcode"), "done")
     given = updates(*inside(StepStarted(1), ToolStarted(READ), done, denied))
-    assert joined(given, "append") == "✓ read src/app.py\n✗ shell rm x  denied\n"
+    assert joined(given, "append") == "✓ Read src/app.py\n✗ Run rm x  denied\n"
 
 
 def test_its_steps_and_tokens_are_said_while_it_works() -> None:
@@ -87,11 +87,11 @@ def test_unfolded_the_card_shows_task_words_and_results_in_the_place_of_the_line
         kept: dict[str, Any] = {key: text for key, text in changes.items() if key in ("append", "detail")}
         card.change(CardUpdate(**kept))
     folded = "\n".join(rows(card))
-    assert "✓ read src/app.py" in folded
+    assert "✓ Read src/app.py" in folded
     assert "Find it." not in folded
     card.unfold(is_unfolded=True)
     unfolded = "\n".join(rows(card))
-    assert [part in unfolded for part in ("Task: Find it.", "I look.", "✓ read src/app.py", "code", "! careful")] == [
+    assert [part in unfolded for part in ("Task: Find it.", "I look.", "✓ Read src/app.py", "code", "! careful")] == [
         True
     ] * 5
 

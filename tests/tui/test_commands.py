@@ -89,6 +89,23 @@ def test_mode_switches_but_not_to_what_only_a_flag_may_set() -> None:
     drive(test, conversation)
 
 
+def test_mode_ask_and_mode_default_are_the_same() -> None:
+    conversation = ScriptedConversation(mode="plan")
+
+    async def test(run: Running) -> None:
+        await run.send("/mode ask")
+        await run.until(lambda: conversation.mode == "default")
+        await run.send("/mode plan")
+        await run.until(lambda: conversation.mode == "plan")
+        await run.send("/mode default")
+        await run.until(lambda: conversation.mode == "default")
+        await run.send("/mode")
+        await run.until(lambda: "● ask" in run.screen)
+        assert "default" not in run.screen
+
+    drive(test, conversation)
+
+
 def test_clear_and_its_alias_start_a_new_session() -> None:
     for name in ("clear", "new"):
         conversation = ScriptedConversation([*says("old words"), ended()])

@@ -169,12 +169,13 @@ def test_shift_tab_cycles_three_modes_and_never_reaches_bypass() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
-        seen = []
+        seen, words = [], []
         for _ in range(6):
             await run.pilot.press("shift+tab")
             seen.append(conversation.mode)
-            assert conversation.mode in run.status
+            words.append(run.status.partition(" · ")[0])
         assert seen == ["accept-edits", "plan", "default"] * 2
+        assert words == ["accept edits", "plan mode", "ask before edits"] * 2
 
     drive(test, conversation)
 

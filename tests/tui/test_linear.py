@@ -15,6 +15,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from qcode.agent.agent import Agent
 from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
@@ -72,12 +73,15 @@ class Typed(LineTerminal):
         return self._lines.pop(0) if self._lines else None
 
 
+def linear(agent: Agent, typed: Typed) -> LinearApp:
+    commands, _ = read_commands(agent)
+    return LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
+
+
 def talk(conversation: ScriptedConversation, *lines: str, **given: Any) -> list[str]:
     """Return all lines after the greeting."""
     typed = Typed(lines)
-    agent = make_agent(conversation, **given)
-    commands, _ = read_commands(agent)
-    app = LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
+    app = linear(make_agent(conversation, **given), typed)
     assert asyncio.run(app.run()) == 0
     start = typed.said.index("User: ")
     return [line for text in typed.said[start:] for line in text.split("\n")]
@@ -102,8 +106,8 @@ def test_each_thing_is_said_once_and_in_order() -> None:
         "Assistant:",
         "I will read it.",
         "Now",
-        "Running read: a.py",
-        "read finished: 2 lines",
+        "Read: a.py",
+        "Read finished: 2 lines",
         "  one",
         "  two",
         "Assistant:",
@@ -256,15 +260,15 @@ def test_output_of_a_tool_is_told_when_it_is_over_and_a_long_one_in_part() -> No
     script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]
     finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
     lines = talk(ScriptedConversation([*script, finished, ended()]), "x")
-    assert "shell finished: exit 0" in lines
+    assert "Run finished: exit 0" in lines
     assert "  (60 lines left out)" in lines
-    assert lines.index("  line 0") > lines.index("shell finished: exit 0")
+    assert lines.index("  line 0") > lines.index("Run finished: exit 0")
 
 
 def test_a_call_that_is_cancelled_says_so() -> None:
     shell = call()
     lines = talk(ScriptedConversation([ToolStarted(shell), ended(Outcome.CANCELLED)]), "x")
-    assert lines[-3:] == ["shell was cancelled.", "(interrupted)", "User: "]
+    assert lines[-3:] == ["Run was cancelled.", "(interrupted)", "User: "]
 
 
 def test_a_stored_session_is_told_from_its_start() -> None:

@@ -57,7 +57,7 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     app = make_app(conversation, prompt="hello", **stated, **changes)
 
     async def wait(pilot: Pilot[int]) -> None:
-        while not gate.reached.is_set() or not app.parts.status.status.sandbox:
+        while not gate.reached.is_set() or not app.parts.status.status.has_no_sandbox:
             await pilot.pause()
         await pilot.pause()
 
@@ -65,5 +65,5 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     # The line as rendered for the width inside its padding.
     shown = render_status(app.parts.status.status, size[0] - 2, 1_000.0).plain
     assert ("no key  restricted  scripted" in shown) is (size[0] >= 80)
-    assert shown.startswith("⠋ waiting for the model")
-    assert shown.rstrip().endswith("default  80%" if size[0] >= 80 else "default")
+    assert shown.startswith("ask  ⠋ waiting for the model")
+    assert shown.endswith("80% nearly full") is (size[0] >= 80)

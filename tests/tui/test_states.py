@@ -173,7 +173,7 @@ STATES = {
         changes=lambda: {"connect": ScriptedConnecting()},
     ),
     "waiting": State(
-        ("retry 2", "default"),
+        ("retry 2", "ask"),
         holds=_activity("rate limited"),
         make=lambda: _Conversation(StepStarted(1), Waiting(5.0, "rate limited", 2), Gate()),
         prompt="hello",

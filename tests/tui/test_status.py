@@ -15,7 +15,7 @@ from qcode.protocol.events import ApprovalRequested, ToolStarted, TurnEnded, Usa
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
-from qcode.tui.status import NO_SANDBOX, SANDBOX, Activity, Status, Totals, render_status
+from qcode.tui.status import Activity, Status, Totals, render_status
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, says
 
@@ -36,7 +36,7 @@ def test_a_wide_line_shows_everything() -> None:
     for part in (
         "writing 12 s · Esc to interrupt",
         "anthropic/claude-opus",
-        "accept-edits",
+        "accept edits",
         "━━──────",
         "25%",
         "61.3k tokens",
@@ -49,7 +49,7 @@ def test_a_wide_line_shows_everything() -> None:
 def test_every_width_is_filled_exactly_and_keeps_the_mode(width: int) -> None:
     line = render_status(FULL, width, 112.5)
     assert line.cell_length == max(width, len("accept-edits"))
-    assert "accept-edits" in line.plain
+    assert line.plain.startswith(("accept edits", "accept-edits"))
 
 
 def test_parts_go_in_the_order_of_their_worth() -> None:
@@ -82,8 +82,7 @@ def test_parts_go_in_the_order_of_their_worth() -> None:
 
 def test_forty_columns_say_what_happens_and_in_which_mode() -> None:
     line = render_status(FULL, 40, 112.5).plain
-    assert "writing 12 s" in line
-    assert line.endswith("accept-edits")
+    assert line.startswith("accept-edits  ⠋ writing 12 s")
 
 
 def test_a_wait_counts_down_and_a_long_reason_is_cut_before_the_figures() -> None:
@@ -96,7 +95,7 @@ def test_a_wait_counts_down_and_a_long_reason_is_cut_before_the_figures() -> Non
 
 @given(st.text(max_size=40), st.text(max_size=40), st.integers(1, 200), st.integers(0, 10**9), st.integers(0, 10**9))
 def test_any_text_and_any_number_fits(model: str, branch: str, width: int, tokens: int, window: int) -> None:
-    status = Status(model, "plan", tokens, window, tokens, None, False, branch, Activity("running x", 0.0))
+    status = Status(model, "plan", "F9", tokens, window, tokens, branch=branch, activity=Activity("running x", 0.0))
     line = render_status(status, width, 1.0)
     assert line.cell_length <= max(width, len("plan"))
     assert not set(line.plain) & set("\n\r\x1b\x07")
@@ -151,16 +150,16 @@ def test_the_timer_runs_only_while_something_moves() -> None:
 
     async def test(run: Running) -> None:
         line = run.app.parts.status
-        seen = [(line.is_ticking, run.status.partition("  ")[0])]
+        seen = [(line.is_ticking, run.status.strip().split("  ")[1])]
         await run.send("go")
         await running.reached.wait()
-        seen.append((line.is_ticking, run.status.partition("  ")[0]))
+        seen.append((line.is_ticking, run.status.strip().split("  ")[1]))
         running.open()
         await asking.reached.wait()
-        seen.append((line.is_ticking, run.status.partition("  ")[0]))
+        seen.append((line.is_ticking, run.status.strip().split("  ")[1]))
         asking.open()
         await run.until_idle()
-        seen.append((line.is_ticking, run.status.partition("  ")[0]))
+        seen.append((line.is_ticking, run.status.strip().split("  ")[1]))
         assert seen == [
             (False, ""),
             (True, "⠋ running shell · Esc to interrupt"),
@@ -187,32 +186,54 @@ def test_a_wait_is_shown_with_its_countdown_and_can_be_cancelled() -> None:
     drive(test, conversation)
 
 
-STATED = replace(FULL, effort="high", sandbox=SANDBOX, is_restricted=True, problem="offline")
+STATED = replace(FULL, effort="high", has_no_sandbox=True, is_restricted=True, problem="offline")
 
 
 def test_status_line_drops_least_important_parts_first_and_never_wraps() -> None:
     gone: list[str] = []
-    parts = ("sandbox", "high", "restricted", "offline", "claude-opus", "25%", "$0.42")
+    parts = ("no sandbox", "high", "restricted", "offline", "claude-opus", "25%", "$0.42")
     for width in range(220, 8, -1):
         line = render_status(STATED, width, 112.5)
         assert line.cell_length == max(width, len("accept-edits"))
         assert "\n" not in line.plain
         gone += [part for part in parts if part not in line.plain and part not in gone]
-    assert gone == ["sandbox", "$0.42", "high", "25%", "claude-opus", "restricted", "offline"]
+    assert gone == ["$0.42", "high", "no sandbox", "25%", "claude-opus", "restricted", "offline"]
 
 
-def test_status_line_keeps_no_sandbox_longer_than_sandbox() -> None:
-    def narrowest(word: str) -> int:
-        status = replace(FULL, sandbox=word, activity=None)
-        return min(width for width in range(20, 120) if word in render_status(status, width, 0.0).plain)
+def test_status_line_mentions_the_sandbox_only_if_there_is_none() -> None:
+    assert "sandbox" not in render_status(FULL, 160, 0.0).plain
+    assert "no sandbox" in render_status(replace(FULL, has_no_sandbox=True), 160, 0.0).plain
 
-    assert narrowest(NO_SANDBOX) < 60 < narrowest(SANDBOX)
+
+@pytest.mark.parametrize(
+    ("mode", "words", "name"),
+    [
+        ("plan", "plan mode", "plan"),
+        ("default", "ask before edits", "ask"),
+        ("accept-edits", "accept edits", "accept-edits"),
+        ("auto", "auto mode", "auto"),
+        ("bypass", "bypass: never asks", "bypass"),
+    ],
+)
+def test_status_line_starts_with_the_mode_in_words_and_its_key(mode: str, words: str, name: str) -> None:
+    status = Status(model="demo/demo", mode=mode, mode_key="Shift+Tab")
+    assert render_status(status, 80, 0.0).plain.startswith(f"{words} · Shift+Tab  ")
+    assert render_status(replace(status, mode_key=""), 80, 0.0).plain.startswith(f"{words}  ")
+    busy = replace(status, activity=Activity("writing", 0.0))
+    assert render_status(busy, 80, 0.0).plain.startswith(f"{words}  ⠋ writing")
+    assert render_status(busy, 24, 0.0).plain.startswith(f"{name}  ⠋")
+
+
+def test_status_line_counts_running_jobs() -> None:
+    assert "job" not in render_status(FULL, 160, 0.0).plain
+    assert "1 job " in render_status(replace(FULL, jobs=1), 160, 0.0).plain
+    assert "2 jobs" in render_status(replace(FULL, jobs=2), 80, 112.5).plain
 
 
 def test_forty_columns_still_say_what_is_wrong() -> None:
     line = render_status(replace(STATED, mode="default", activity=None), 40, 0.0).plain
     assert "offline  restricted" in line
-    assert line.endswith("default")
+    assert line.startswith("ask")
 
 
 def test_a_window_that_is_nearly_full_says_so_in_words() -> None:
@@ -238,7 +259,8 @@ def test_why_the_model_cannot_be_reached_stays_until_it_answers() -> None:
     async def test(run: Running) -> None:
         await run.send("one")
         await run.until_idle()
-        assert run.status.split()[:3] == ["offline", "demo/scripted", "default"]
+        assert run.status.startswith("ask before edits · Shift+Tab  ")
+        assert run.status.split()[5:7] == ["offline", "demo/scripted"]
         await run.send("two")
         await gate.reached.wait()
         assert "offline" in run.status

@@ -9,7 +9,7 @@ import pytest
 from textual import events
 
 from qcode.tui.terminal.input import ReportParser, TerminalBackgroundChanged, can_query_background
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 from tests.e2e.terminal import Terminal
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import FixedClock
@@ -109,8 +109,8 @@ def test_a_terminal_that_could_show_the_question_is_not_asked(term: str, asked: 
 
 
 def test_a_real_terminal_is_asked_and_its_answer_is_not_typed(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    with Terminal(place, "-m", "demo/demo") as terminal:
+    cli = CliRunner(tmp_path)
+    with Terminal(cli, "-m", "demo/demo") as terminal:
         terminal.wait_for("demo/demo")
         assert "\x1b]11;?" in terminal.raw
         assert terminal.modes[2031]

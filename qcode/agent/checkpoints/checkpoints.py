@@ -8,12 +8,12 @@ cannot be undone. `blobs`, `rewind` and `watch` are imported with the first chan
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from qcode.agent.sessions.history import FileState, RecordedChange
 from qcode.agent.sessions.session import Session
@@ -104,7 +104,7 @@ class Checkpoints:
     async def _work(self, work: Callable[[], _T]) -> _T:
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
-        await self.settle()
+        await self.wait_until_recorded()
         from qcode.agent.checkpoints.rewind import NothingToDo
 
         try:
@@ -112,23 +112,26 @@ class Checkpoints:
         except NothingToDo as nothing:
             raise ValueError(str(nothing)) from None
 
-    async def watched(self, work: Awaitable[ToolOutcome]) -> ToolOutcome:
+    async def watched(self, work: Coroutine[Any, Any, ToolOutcome]) -> ToolOutcome:
         """Run a command and record the files that it changed; their number is added to the summary."""
-        async with self._watching:
-            if self._watch is None:
-                from qcode.agent.checkpoints.watch import Watch
+        try:
+            async with self._watching:
+                if self._watch is None:
+                    from qcode.agent.checkpoints.watch import Watch
 
-                self._watch = Watch(self._workspace.root)
-            recorder, watch = self._recorder, self._watch
-            await asyncio.to_thread(watch.look)
-            try:
-                outcome = await work
-            finally:
-                self._comparing = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
-            changed = await asyncio.shield(self._comparing)
+                    self._watch = Watch(self._workspace.root)
+                recorder, watch = self._recorder, self._watch
+                await asyncio.to_thread(watch.look)
+                try:
+                    outcome = await work
+                finally:
+                    self._comparing = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
+                changed = await asyncio.shield(self._comparing)
+        finally:
+            work.close()  # it has not begun if the call was cancelled during the first comparison
         return _with_count(outcome, changed)
 
-    async def settle(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Wait until the changes of an interrupted command are recorded."""
         if self._comparing is not None:
             await asyncio.wait([self._comparing])

@@ -304,31 +304,31 @@ class FileStep:
     changes: tuple[int, ...] = ()
 
 
-class Odd(Exception):  # noqa: N818  # a state of the world, not an error of ours
-    """A path is not a regular file inside the folders, or cannot be read. The text says why."""
+class NotRestorable(Exception):  # noqa: N818  # a state of the disk, not an error of qcode
+    """A path is not a readable regular file inside the folders. The text says why."""
 
 
 def look(path: str) -> FileState | None:
-    """Return the state of the file or link at `path`, None if there is none. Raise `Odd` for anything else."""
+    """Return the state of the file or link at `path`, None if missing. Raise `NotRestorable` for anything else."""
     try:
         info = os.lstat(path)
         above = os.path.split(path)[0]
         if os.path.realpath(above) != above:
-            raise Odd("is now behind a symbolic link")
+            raise NotRestorable("is now behind a symbolic link")
         if stat.S_ISLNK(info.st_mode):
             target = os.fsencode(os.readlink(path))  # noqa: PTH115  # `Path` drops a final slash
             return FileState(LINK_PREFIX + digest_of(target), len(target), stat.S_IMODE(info.st_mode))
         if not stat.S_ISREG(info.st_mode):
-            raise Odd("is no longer a regular file")
+            raise NotRestorable("is no longer a regular file")
         if info.st_size > MAX_FILE_BYTES:
-            raise Odd("is too large to save first")
+            raise NotRestorable("is too large to save first")
         data = Path(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Odd(f"cannot be read ({error.strerror})") from None
+        raise NotRestorable(f"is unreadable ({error.strerror})") from None
     if info.st_nlink > 1:
-        raise Odd("has several hard links")
+        raise NotRestorable("has several hard links")
     return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
 
 
@@ -383,8 +383,8 @@ def _step(
     """
     try:
         current = look(path)
-    except Odd as odd:
-        return FileStep(path, None, target, refusal=str(odd), changes=changes)
+    except NotRestorable as refused:
+        return FileStep(path, None, target, refusal=str(refused), changes=changes)
     if _is_at(current, target) or (_is_same(current, target) and not has_modes):
         return FileStep(path, current, current, changes=changes) if changes else None
     if current is not None and current.is_link and not any(one and one.is_link for one in (*expected, target)):
@@ -508,8 +508,8 @@ def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -
 def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> FileDiff | None:
     try:
         now = look(path)
-    except Odd as odd:
-        return FileDiff(shown, "", str(odd))
+    except NotRestorable as refused:
+        return FileDiff(shown, "", str(refused))
     if _is_at(now, before):
         return None
     if now is not None and before is not None and now.is_same(before):

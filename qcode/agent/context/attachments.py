@@ -11,9 +11,10 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import Spans
 from qcode.protocol.errors import InputError
@@ -22,6 +23,9 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible
 from qcode.tools.files.pictures import image_type
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.tools.jobs import Job
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_IMAGE_BYTES = 10 * 1024 * 1024
@@ -32,11 +36,11 @@ _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
 _LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 _MAX_NAMES = 200
 _ESCAPED = re.compile(r"\\(.)")
-_TAG = re.compile(r"</(?=(?:file|folder|shell)\b)", re.IGNORECASE)
+_TAG = re.compile(r"</(?=(?:file|folder|shell|job)\b)", re.IGNORECASE)
 
 
 _ATTACHED = re.compile(
-    r'<(?P<kind>file|folder|shell) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?[^>\n]*>\n'
+    r'<(?P<kind>file|folder|shell|job) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?[^>\n]*>\n'
     r"(?P<content>.*)\n</(?P=kind)>",
     re.DOTALL,
 )
@@ -102,15 +106,46 @@ class _Mention:
     is_foreign: bool = False
 
 
+def attached_text(shown: str, text: str) -> Text:
+    """Return a text under a name as a block for the model, such as the content of an editor's buffer."""
+    return Text(f'<file path="{_attribute(shown)}">\n{_TAG.sub("&lt;/", text)}\n</file>')
+
+
+def attached_file(path: Path, shown: str) -> Block:
+    """Return the file at `path`, or the folder if `shown` ends in a slash, as a block; raise `InputError`."""
+    return _mention_block(_Mention(path, shown))
+
+
+def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
+    """Return the text in which `@` is removed from the mentions of these files: they are attached already."""
+    known = {os.path.realpath(path) for path in paths}
+
+    def plain(match: re.Match[str]) -> str:
+        found = _mentioned(match[0], folder, ())
+        is_known = bool(found) and all(os.path.realpath(one.path) in known for one in found)
+        return match[0][1:] if is_known else match[0]
+
+    return _MENTION.sub(plain, typed) if known else typed
+
+
 def shell_block(line: str, outcome: ToolOutcome) -> Text:
     """Return the (already bounded) output of a command that the user ran as a block for the model."""
-    head = f'<shell line="{_attribute(line)}" result="{_attribute(outcome.summary)}">'
-    return Text(f"{head}\n{_TAG.sub('&lt;/', outcome.content)}\n</shell>")
+    return _output_block("shell", line, outcome.summary, outcome.content)
+
+
+def job_block(job: Job) -> Text:
+    """Return the latest output of a background job as a block for the model."""
+    return _output_block("job", job.command, f"job {job.number}: {job.state}", job.latest())
+
+
+def _output_block(kind: str, line: str, result: str, output: str) -> Text:
+    head = f'<{kind} line="{_attribute(line)}" result="{_attribute(result)}">'
+    return Text(f"{head}\n{_TAG.sub('&lt;/', output)}\n</{kind}>")
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An attached block: `kind` is `file`, `folder` or `shell`; `result` is the outcome of a shell command."""
+    """An attached block: `kind` is `file`, `folder`, `shell` or `job`; `result` is the outcome of a command."""
 
     kind: str
     name: str

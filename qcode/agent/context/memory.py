@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from qcode.agent.context.instructions import NAMES, InstructionFile, Instructions, load_instructions
+from qcode.text.clean import one_line
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 
@@ -167,3 +169,28 @@ def init_prompt(existing: str, wish: str = "") -> str:
     last = _CHANGE.format(name=existing) if existing else _WRITE
     parts = [first, _WHAT.format(name=name), f"The user adds: {wish.strip()}" if wish.strip() else "", last]
     return "\n\n".join(part.strip() for part in parts if part)
+
+
+def memory_detail(file: MemoryFile) -> str:
+    """Return size and status of an instruction file in a few words."""
+    whose = "yours, everywhere" if file.whose == "yours" else "this project's"
+    if file.size is None:
+        return f"{whose}; does not exist yet"
+    cut = f", truncated: the prompt has {file.used:,} of them" if file.used < file.size else ""
+    by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
+    return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
+
+
+def memory_text(memory: Memory) -> str:
+    files = [f"  {one_line(file.shown)}: {memory_detail(file)}" for file in memory.files()]
+    notes = [one_line(note) for note in memory.notes()]
+    how = "/memory project: TEXT or /memory yours: TEXT adds a line."
+    return "\n".join(["In the order of the prompt:", *files, *notes, "", how])
+
+
+def place_and_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
+    """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
+    whose, colon, line = text.partition(":")
+    word = cast("Literal['yours', 'project']", whose.strip().lower())
+    chosen = [place for place in places if place.whose == word][:1]
+    return (chosen, line.strip()) if colon and chosen else (places, text)

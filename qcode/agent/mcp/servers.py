@@ -118,7 +118,7 @@ class Servers:
         self._notices = [Notice("warning", single_spaced(text, MAX_REASON)) for text in complaints]
         self._said: set[str] = set()
         self._is_started = False
-        self._settled = asyncio.Event()
+        self._all_started = asyncio.Event()
         self._on_change: Callable[[], None] = lambda: None
 
     # For front ends
@@ -198,21 +198,21 @@ class Servers:
 
     # For turns
 
-    async def settle(self, wait_s: float = WAIT_S) -> None:
+    async def wait_until_started(self, wait_s: float = WAIT_S) -> None:
         """Before the first turn, start the servers if needed and wait at most `wait_s` until none is starting."""
         self.start()
         await self._wait(min(_SILENT_S, wait_s))
-        if not self._settled.is_set() and self._is_attended:
+        if not self._all_started.is_set() and self._is_attended:
             self._notice("info", f"waiting for {self._starting()}")
             self._on_change()
         await self._wait(wait_s)
-        if not self._settled.is_set():
+        if not self._all_started.is_set():
             self._notice("warning", f"still starting, the tools come later: {self._starting()}")
-            self._settled.set()
+            self._all_started.set()
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._settled.wait(), seconds)
+            await asyncio.wait_for(self._all_started.wait(), seconds)
 
     def _starting(self) -> str:
         return ", ".join(name for name, server in self._servers.items() if server.state == "starting")
@@ -417,7 +417,7 @@ class Servers:
 
     def _changed(self) -> None:
         if self._is_started and all(server.state != "starting" for server in self._servers.values()):
-            self._settled.set()
+            self._all_started.set()
         self._on_change()
 
 

@@ -265,7 +265,7 @@ class _ContentReader:
         try:
             raw = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            self.texts.append(f"[{what} ({media_type}) that cannot be read: its data is not base64]")
+            self.texts.append(f"[unreadable {what} ({media_type}): its data is not base64]")
             return
         kind = image_type(raw)
         if not kind:

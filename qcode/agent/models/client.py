@@ -353,12 +353,12 @@ class ContextSizing:
             f"coding tasks: {found.advice}"
         )
 
-    async def settle(self, work: Coroutine[None, None, None]) -> None:
+    async def wait_for(self, work: Coroutine[None, None, None]) -> None:
         """Wait for other work that a turn needs; a cancelled turn continues without it."""
-        settling = asyncio.ensure_future(work)
-        await self._over(settling)
-        if not settling.cancelled():
-            settling.result()
+        waiting = asyncio.ensure_future(work)
+        await self._over(waiting)
+        if not waiting.cancelled():
+            waiting.result()
 
     async def count(
         self,

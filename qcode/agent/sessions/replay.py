@@ -32,6 +32,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, typed_text
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
+from qcode.tools.dialog import plan_of
 from qcode.values import dataclass
 
 
@@ -154,6 +155,27 @@ def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
                 yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """A plan of the model, as Markdown. `is_settled`: it was approved; `summary` says how it may be carried out."""
+
+    text: str
+    is_settled: bool
+    summary: str = ""
+
+
+def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
+    """Return the plans of a conversation, the oldest first."""
+    plans: list[StoredPlan] = []
+    for stored in messages:
+        for call in stored.entry.message.calls:
+            shown = stored.shown_results.get(call.call_id)
+            if plan := plan_of(call).strip():
+                is_settled = shown is not None and shown.state == "done"
+                plans.append(StoredPlan(plan, is_settled, shown.summary if shown is not None else ""))
+    return plans
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:

@@ -105,7 +105,9 @@ class Session:
         """Whether all records so far are in the file."""
         return self._file.is_saved
 
-    def begin(self, *, model: str, cwd: str, root: str, forked_from: str = "") -> None:
+    def begin(
+        self, *, model: str, cwd: str, root: str, forked_from: str = "", imported: JsonObject | None = None
+    ) -> None:
         """Buffer the header; it is written with the first record."""
         header: JsonObject = {
             "kind": "session",
@@ -118,6 +120,8 @@ class Session:
         }
         if forked_from:
             header["forked_from"] = forked_from
+        if imported is not None:
+            header["imported"] = imported
         self._file.hold(to_line(header))
         self.history.use_model(model)
 

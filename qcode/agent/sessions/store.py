@@ -14,6 +14,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +78,9 @@ class SessionStore:
         self._new_id = new_id
         self._redact = redact
 
-    def create(self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "") -> Session:
+    def create(
+        self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
+    ) -> Session:
         """Create a session. Its file is created with its first record; with `is_kept` False there is no file."""
         for _ in range(_TRIES):
             session_id = self._new_id(self._clock())
@@ -88,7 +91,8 @@ class SessionStore:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(session_id, file, self._clock, self._redact, blobs=blobs, partial=partial)
-        session.begin(model=model, cwd=str(cwd), root=str(self._root), forked_from=forked_from)
+        root = str(self._root)
+        session.begin(model=model, cwd=str(cwd), root=root, forked_from=forked_from, imported=imported)
         return session
 
     def find(self, text: str) -> str:
@@ -191,33 +195,31 @@ class SessionStore:
     def summaries(self) -> tuple[SessionSummary, ...]:
         """Return the summaries of all sessions, the most recently written one first; unreadable files are skipped."""
         found = (summarize(self._path(session_id)) for session_id in self.ids())
-        return tuple(one for one in found if one is not None)
+        return tuple(replace(one, size=one.size + self._beside(one.session_id)) for one in found if one is not None)
+
+    def _beside(self, session_id: str) -> int:
+        """Return the size of what is stored for a session beside its file."""
+        path = self._path(session_id)
+        size = 0
+        for one in (path.with_suffix(".corrupt"), self._partial(session_id), *self._blobs(session_id).glob("*")):
+            with suppress(OSError):
+                size += one.stat().st_size
+        return size
 
     def delete(self, text: str) -> str:
         """Delete a session and return its id. Raise `SessionBusy` if it is open anywhere."""
         session_id = self.find(text)
-        path = self._path(session_id)
-        file = RecordFile(path)
-        try:
-            file.open_existing()
-            for beside in (path.with_suffix(".corrupt"), self._partial(session_id)):
-                beside.unlink(missing_ok=True)
-            shutil.rmtree(self._blobs(session_id), ignore_errors=True)
-            path.unlink()
-        except OSError as error:
-            raise SessionError(f"cannot delete session {session_id}: {error.strerror}") from None
-        finally:
-            file.close()
+        _remove(self._path(session_id))
         return session_id
 
     def _path(self, session_id: str) -> Path:
         return self.folder / f"{session_id}.jsonl"
 
     def _blobs(self, session_id: str) -> Path:
-        return self.folder / f"{session_id}.files"
+        return _blobs(self._path(session_id))
 
     def _partial(self, session_id: str) -> Path:
-        return self.folder / f"{session_id}.partial"
+        return _partial(self._path(session_id))
 
     def _rebuild(self, session_id: str, contents: SessionFileContent, notice: str) -> LoadedSession:
         from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
@@ -266,7 +268,10 @@ _TITLE = b'{"kind":"title"'
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number."""
+    """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number.
+
+    `size` is in bytes, with everything that is deleted with the session. `cwd` is the folder that it was begun in.
+    """
 
     session_id: str
     title: str
@@ -275,6 +280,61 @@ class SessionSummary:
     updated: datetime
     messages: int
     size: int
+    cwd: str = ""
+
+
+def stored_sessions(
+    state_dir: Path, *, cwd: str | None, after: tuple[int, str] | None, count: int
+) -> list[tuple[int, SessionSummary]]:
+    """Return at most `count` sessions of all projects, newest first, or those that were begun in `cwd`.
+
+    Each comes with the time of its last change in nanoseconds. `after` is that time and the id of the last session of
+    the page before. Reads only the files that it returns.
+    """
+    found: list[tuple[int, str, Path]] = []
+    for path in (state_dir / "sessions").glob("*/*.jsonl"):
+        with suppress(OSError):
+            found.append((path.stat().st_mtime_ns, path.stem, path))
+    summaries: list[tuple[int, SessionSummary]] = []
+    for changed, session_id, path in sorted(found, reverse=True):
+        if len(summaries) == count:
+            break
+        if after is not None and (changed, session_id) >= after:
+            continue
+        summary = summarize(path)
+        if summary is not None and summary.cwd and cwd in (None, summary.cwd):
+            summaries.append((changed, summary))
+    return summaries
+
+
+def delete_stored(state_dir: Path, session_id: str) -> None:
+    """Delete the session of this id, whatever its project; an unknown id is ignored. Raise `SessionBusy` if open."""
+    for path in (state_dir / "sessions").glob("*/*.jsonl"):
+        if path.stem == session_id:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a session with everything that belongs to it. Raise `SessionBusy`, or `SessionError`."""
+    file = RecordFile(path)
+    try:
+        file.open_existing()
+        for beside in (path.with_suffix(".corrupt"), _partial(path)):
+            beside.unlink(missing_ok=True)
+        shutil.rmtree(_blobs(path), ignore_errors=True)
+        path.unlink()
+    except OSError as error:
+        raise SessionError(f"cannot delete session {path.stem}: {error.strerror}") from None
+    finally:
+        file.close()
+
+
+def _blobs(path: Path) -> Path:
+    return path.with_suffix(".files")
+
+
+def _partial(path: Path) -> Path:
+    return path.with_suffix(".partial")
 
 
 def summarize(path: Path) -> SessionSummary | None:
@@ -295,9 +355,19 @@ def summarize(path: Path) -> SessionSummary | None:
         return None
     updated = datetime.fromtimestamp(state.st_mtime, UTC)
     title = facts.get("title") or facts.get("words", "")
-    return SessionSummary(
-        path.stem, title, facts.get("model", ""), facts.get("created", ""), updated, messages, state.st_size
-    )
+    model, created, cwd = (facts.get(name, "") for name in ("model", "created", "cwd"))
+    return SessionSummary(path.stem, title, model, created, updated, messages, state.st_size, cwd)
+
+
+def header_of(path: Path) -> JsonObject | None:
+    """Return the first record of a session file, empty if it is unreadable; None if there is no such file."""
+    try:
+        with path.open("rb") as stream:
+            return _parse(stream.readline())
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return {}
 
 
 def first_words(messages: Iterable[Message]) -> str:
@@ -336,7 +406,7 @@ def _said(record: JsonObject) -> str:
 
 
 def _facts(record: JsonObject) -> dict[str, str]:
-    names = ("title", "model", "created")
+    names = ("title", "model", "created", "cwd")
     return {name: value for name in names if isinstance(value := record.get(name), str)}
 
 

@@ -32,8 +32,8 @@ Kind: TypeAlias = Literal["file", "folder", ""]
 class GitUse:
     """A command of git that only reads.
 
-    Until `settle` has checked the disk, `content` treats every operand that may be a revision as one. In any case the
-    files in `paths` and `stored` must be readable unasked.
+    Until `classify_operands` has checked the disk, `content` treats every operand that may be a revision as one. The
+    files in `paths` and `stored` must always be readable unasked.
     """
 
     name: str
@@ -141,7 +141,7 @@ def read_git(words: tuple[Word, ...], roots: tuple[str, ...]) -> GitUse | str:
         return str(reason)
 
 
-def settle(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
+def classify_operands(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
     """Return the same use with its operands classified by the files on disk, relative to the folder that it runs in.
 
     git reads an operand as a path only if it is not a revision, and fails if a revision is also the name of a file.
@@ -149,10 +149,10 @@ def settle(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
     named = tuple(one for one in use.either if kind(one))
     content = use.plain_content if use.either and len(named) == len(use.either) else use.content
     limits = use.limits + named
-    settled = replace(use, content=content, limits=limits, either=())
+    classified = replace(use, content=content, limits=limits, either=())
     if content.startswith("wide") and limits and all(not _WILD.search(one) and kind(one) == "file" for one in limits):
-        return replace(settled, content="narrow", narrowed=content)
-    return settled
+        return replace(classified, content="narrow", narrowed=content)
+    return classified
 
 
 def repository_complaint(use: GitUse, repository: Repository) -> str:
@@ -169,7 +169,7 @@ def repository_complaint(use: GitUse, repository: Repository) -> str:
 
 
 def secrets_complaint(use: GitUse, repository: Repository, prefix: str = "") -> str:
-    """Return why the contents that a settled use prints may hold a secret, empty if they do not.
+    """Return why the contents that a use with classified operands prints may hold a secret, empty if they do not.
 
     `prefix` is the folder that it runs in, relative to the top of the work tree. The files of `use.paths` and
     `use.stored` are the caller's to judge.

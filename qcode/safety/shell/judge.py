@@ -19,7 +19,7 @@ from qcode.safety.protected_paths import is_within
 from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
 from qcode.safety.shell.file_reads import Leading, NeedsApproval, PathComplaint, Reader, Reads
 from qcode.safety.shell.flow import Flow, FlowPart, Folders, Form, flow_of, target_of_cd
-from qcode.safety.shell.git import Kind, read_git, repository_complaint, secrets_complaint, settle
+from qcode.safety.shell.git import Kind, classify_operands, read_git, repository_complaint, secrets_complaint
 from qcode.safety.shell.languages import Roles, script_complaint, test_roles
 from qcode.safety.shell.parser import read_script
 from qcode.safety.shell.table import ProgramSpec, Role, git_commands, programs, read_arguments
@@ -162,12 +162,12 @@ class Judge:
         if complaint:
             raise NeedsApproval(f"git: {complaint}")
         top = repository.top or roots[1]
-        settled = settle(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
-        complaint = secrets_complaint(settled, repository, os.path.relpath(os.path.realpath(folder), top))
+        classified = classify_operands(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
+        complaint = secrets_complaint(classified, repository, os.path.relpath(os.path.realpath(folder), top))
         if complaint:
             raise PathComplaint(f"git: {complaint}")
-        stored = (Word(f"{top}/{path}", is_quoted=True) for path in settled.stored)
-        named = (Word(f"./{path}", is_quoted=True) for path in settled.paths)
+        stored = (Word(f"{top}/{path}", is_quoted=True) for path in classified.stored)
+        named = (Word(f"./{path}", is_quoted=True) for path in classified.paths)
         return tuple((word, "read") for word in (*named, *stored))
 
     def _is_plain_folder(self, folder: str, roots: Collection[str]) -> bool:

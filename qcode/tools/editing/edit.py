@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.diff import count_changes
 from qcode.text.json import JsonObject
@@ -79,7 +79,8 @@ class ChangeTool(ABC):
             what = f"Delete {visible(first.place.name)}"
         else:
             what = f"{'Create' if first.old is None else 'Edit'} {visible(first.place.name)}"
-        return Preview(f"{what}?", change.diff or "[an empty file]\n", is_diff=True)
+        changes = changed_files(change, workspace)
+        return Preview(f"{what}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         """Compute the change again and carry it out."""
@@ -88,7 +89,23 @@ class ChangeTool(ABC):
     def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
         change = self.plan(check(self.spec, arguments), workspace)
         workspace.apply(change.steps)
-        return ToolOutcome(change.report, summary=count_changes(change.diff), diff=change.diff)
+        changes = changed_files(change, workspace)
+        return ToolOutcome(change.report, summary=count_changes(change.diff), diff=change.diff, changes=changes)
+
+
+def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedFile, ...]:
+    """Return the texts of the files that a change creates, replaces or deletes, if the front end wants them."""
+    if not workspace.has_file_texts:
+        return ()
+    found: list[ChangedFile] = []
+    for step in change.steps:
+        try:
+            old = None if step.old is None else text_file.decode(step.old.data, step.place.shown).text
+            new = "" if step.data is None else text_file.decode(step.data, step.place.shown).text
+        except Refused:
+            continue
+        found.append(ChangedFile(str(step.place.path), old, new))
+    return tuple(found)
 
 
 class Edit(ChangeTool):

@@ -5,6 +5,7 @@ Also the prompt's editor, history and paste, the to-do list and background jobs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,10 @@ from qcode.text.match import nearest
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
 from qcode.tui.panels.todos import in_words
 from qcode.tui.preferences import MODES
+from qcode.tui.status import mode_label
 
 if TYPE_CHECKING:
+    from qcode.tools.jobs import Job
     from qcode.tui.screens.models import Chosen
 
 
@@ -107,15 +110,17 @@ MODELS: tuple[Command, ...] = (
 
 
 def _mode(context: CommandContext, name: str) -> None:
-    mode = next((mode for mode in MODES if mode == name), None)
+    mode = next((mode for mode in MODES if name in (mode, mode_label(mode))), None)
     if mode is not None:
         context.use_mode(mode)
         return
     if not name and context.app is not None:
         _pick_mode(context)
         return
-    lines = [f"  {mode}: {meaning}" for mode, meaning in MODES.items()]
-    head = f"Mode: {context.agent.conversation.mode}" if not name else f"Cannot switch to mode {name!r} here."
+    lines = [f"  {mode_label(mode)}: {meaning}" for mode, meaning in MODES.items()]
+    head = (
+        f"Mode: {mode_label(context.agent.conversation.mode)}" if not name else f"Cannot switch to mode {name!r} here."
+    )
     tail = "Start qcode with --permission-mode for auto or bypass."
     context.view.say("info" if not name else "warning", "\n".join([head, *lines, tail]))
 
@@ -124,7 +129,7 @@ def _pick_mode(context: CommandContext) -> None:
     from qcode.tui.screens.picker import Picker, PickerRow
 
     current = context.agent.conversation.mode
-    rows = [PickerRow(mode, mode, meaning, mode == current) for mode, meaning in MODES.items()]
+    rows = [PickerRow(mode, mode_label(mode), meaning, mode == current) for mode, meaning in MODES.items()]
     if current not in MODES:
         rows.insert(0, PickerRow(current, current, "chosen at the start", is_current=True))
 
@@ -175,13 +180,13 @@ CHAT: tuple[Command, ...] = (
         _mode,
         ("mode",),
         "[name]",
-        lambda _: tuple(MODES),
+        lambda _: tuple(map(mode_label, MODES)),
         opens_picker=True,
     ),
     Command(
         "next-mode",
         "Next permission mode",
-        "Switch mode: default, accept edits, plan.",
+        "Switch mode: ask, accept edits, plan.",
         _next_mode,
         keys=("shift+tab",),
     ),
@@ -294,6 +299,50 @@ def _background(context: CommandContext, _argument: str) -> None:
         context.view.say("warning", str(refusal))
 
 
+def _jobs(context: CommandContext, argument: str) -> None:
+    action, _, number = argument.rpartition(" ")
+    jobs, view = context.view.jobs, context.view
+    if not argument:
+        if context.app is not None and jobs.all:
+            from qcode.tui.screens.jobs import JobsScreen
+
+            context.app.open_screen(JobsScreen(jobs), lambda _: None)
+        else:
+            view.show_panel("Background jobs", jobs.listing())
+        return
+    try:
+        job = jobs.find(number)
+    except ValueError as refusal:
+        view.say("warning", str(refusal))
+        return
+    match action.strip():
+        case "":
+            _show_job(context, job)
+        case "stop":
+            view.run_later(jobs.stop(job))
+        case "send":
+            view.say("info", jobs.send(job))
+        case _:
+            view.say(
+                "warning", f"Unknown action {action.strip()!r}. Type /jobs, /jobs NUMBER, stop NUMBER or send NUMBER."
+            )
+
+
+def _show_job(context: CommandContext, job: Job) -> None:
+    if context.app is None:
+        context.view.show_panel(f"Job {job.number}", context.view.jobs.details(job))
+        return
+    from qcode.tui.screens.jobs import JobOutput
+
+    context.app.open_screen(JobOutput(context.app.jobs, job), lambda _: None)
+
+
+def _job_choices(context: CommandContext) -> Sequence[str]:
+    jobs = context.view.jobs
+    stops = [f"stop {job.number}" for job in jobs.running]
+    return [*(str(job.number) for job in jobs.all), *stops, *(f"send {job.number}" for job in jobs.all)]
+
+
 TODOS: tuple[Command, ...] = (
     Command(
         "todos",
@@ -314,5 +363,15 @@ TODOS: tuple[Command, ...] = (
         keys=("ctrl+b",),
         when=lambda context: bool(context.agent.conversation.background.calls),
         needs_screen=True,
+    ),
+    Command(
+        "jobs",
+        "Background jobs",
+        "Show background jobs with their output; stop one, or send its output to the model.",
+        _jobs,
+        ("jobs",),
+        "[stop|send] [number]",
+        _job_choices,
+        opens_picker=True,
     ),
 )

@@ -20,6 +20,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
+    from qcode.tui.panels.jobs import JobWatch
     from qcode.tui.preferences import ModelUse
     from qcode.tui.view import AppView
 
@@ -70,7 +71,14 @@ class View(Protocol):
         """Run `work` in the background; an error in it ends in a notice."""
         ...
 
-    def leave(self) -> None: ...
+    @property
+    def jobs(self) -> JobWatch:
+        """The background jobs."""
+        ...
+
+    def leave(self) -> None:
+        """Leave qcode; ask first if that stops background jobs."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from qcode.agent.sessions.replay import plans_in
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.clean import one_line
 from qcode.text.match import nearest
@@ -86,7 +87,7 @@ def _tool_choices(context: CommandContext) -> Sequence[str]:
 
 
 def _memory(context: CommandContext, text: str) -> None:
-    from qcode.tui.screens import control_text
+    from qcode.agent.context.memory import memory_text, place_and_line
 
     memory = context.agent.memory
     if not text and context.app is not None:
@@ -97,9 +98,9 @@ def _memory(context: CommandContext, text: str) -> None:
         )
         return
     if not text:
-        context.view.show_panel("Instructions", control_text.memory_text(memory))
+        context.view.show_panel("Instructions", memory_text(memory))
         return
-    wanted, line = control_text.place_and_line(text, memory.places())
+    wanted, line = place_and_line(text, memory.places())
     if len(wanted) == 1:
         _append(context, wanted[0].path, line)
     elif context.app is not None:
@@ -137,7 +138,13 @@ def _init(context: CommandContext, wish: str) -> None:
     context.view.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
 
 
+_SHOW = "show"
+
+
 def _plan(context: CommandContext, prompt: str) -> None:
+    if prompt == _SHOW:
+        _show_plan(context)
+        return
     context.use_mode("plan")
     if prompt:
         context.view.send(prompt, prompt, NO_OPTIONS)
@@ -145,6 +152,23 @@ def _plan(context: CommandContext, prompt: str) -> None:
         context.view.say(
             "info", "Plan mode: the model reads and proposes a plan. Nothing changes until you approve it."
         )
+
+
+def _show_plan(context: CommandContext) -> None:
+    """Show the last plan that was approved, otherwise the last one that was proposed."""
+    plans = plans_in(context.agent.conversation.stored)
+    if not plans:
+        context.view.say("info", "No plan in this session yet. /plan TASK asks the model for one.")
+        return
+    plan = next((one for one in reversed(plans) if one.is_settled), plans[-1])
+    heading = (plan.summary or "Plan") if plan.is_settled else "Plan, not approved"
+    if context.app is None:
+        context.view.show_panel(heading, plan.text)
+        return
+    from qcode.tui.panels.preview import Preview
+    from qcode.tui.screens.pager import PagerScreen
+
+    context.app.open_screen(PagerScreen(heading, Preview.of("markdown", plan.text).lines), lambda _: None)
 
 
 def _doctor(context: CommandContext, _argument: str) -> None:
@@ -164,10 +188,12 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "plan",
         "Plan first",
-        "Switch to plan mode, with a prompt if you like. Nothing changes until you approve the plan.",
+        "Switch to plan mode, with a prompt if you like. Nothing changes until you approve the plan. "
+        "show: the last plan again.",
         _plan,
         ("plan",),
-        "[prompt]",
+        "[prompt | show]",
+        lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored) else (),
     ),
     Command(
         "permissions",

@@ -107,6 +107,7 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     """Show the user's keys, and the to-do list of a resumed conversation."""
     keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
+    widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
     widgets.approval.edit_key = key_names(keys["editor"][:1])
     widgets.todos.become(todos_in(context.agent.conversation.messages))
     context.screen.turns.name_background_key(key_names(keys["background"][:1]))

@@ -63,6 +63,14 @@ VIEW: tuple[Command, ...] = (
         needs_screen=True,
     ),
     Command(
+        "choose-card",
+        "Choose a card",
+        "Mark a card: j and k move, Enter unfolds it, Esc returns to the prompt.",
+        lambda context, _: context.screen.choose_card(),
+        keys=("alt+o",),
+        needs_screen=True,
+    ),
+    Command(
         "page-up",
         "Scroll up",
         "Scroll up a page.",

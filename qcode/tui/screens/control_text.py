@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal, cast
 
-from qcode.agent.context.memory import Memory, MemoryFile
 from qcode.agent.offered_tools import OfferedTool
 from qcode.agent.permissions import (
     TRIED_KINDS,
@@ -22,7 +20,8 @@ from qcode.agent.permissions import (
 )
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
-from qcode.text.numbers import count_text, tokens_text
+from qcode.text.numbers import tokens_text
+from qcode.tui.status import mode_label
 from qcode.tui.transcript.cards import main_argument
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
@@ -70,7 +69,7 @@ def decision_text(decision: CallRecord) -> str:
 
 def mode_line(permissions: Permissions) -> str:
     trust = "" if permissions.is_trusted else ", restricted folder: allow rules do not apply"
-    return f"mode {permissions.mode}{trust}"
+    return f"mode {mode_label(permissions.mode)}{trust}"
 
 
 def permissions_text(permissions: Permissions) -> str:
@@ -172,28 +171,3 @@ def tool_text(tool: OfferedTool) -> str:
     if tool.server:
         lines += ["", f"/mcp {tool.server} shows its server."]
     return "\n".join(lines)
-
-
-def memory_detail(file: MemoryFile) -> str:
-    """Return size and status of an instruction file in a few words."""
-    whose = "yours, everywhere" if file.whose == "yours" else "this project's"
-    if file.size is None:
-        return f"{whose}; does not exist yet"
-    cut = f", truncated: the prompt has {file.used:,} of them" if file.used < file.size else ""
-    by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
-    return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
-
-
-def memory_text(memory: Memory) -> str:
-    files = [f"  {one_line(file.shown)}: {memory_detail(file)}" for file in memory.files()]
-    notes = [one_line(note) for note in memory.notes()]
-    how = "/memory project: TEXT or /memory yours: TEXT adds a line."
-    return "\n".join(["In the order of the prompt:", *files, *notes, "", how])
-
-
-def place_and_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
-    """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
-    whose, colon, line = text.partition(":")
-    word = cast("Literal['yours', 'project']", whose.strip().lower())
-    chosen = [place for place in places if place.whose == word][:1]
-    return (chosen, line.strip()) if colon and chosen else (places, text)

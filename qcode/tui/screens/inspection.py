@@ -19,11 +19,11 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from qcode.agent.context.memory import Memory, MemoryFile
+from qcode.agent.context.memory import Memory, MemoryFile, memory_detail
 from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line
 from qcode.text.numbers import tokens_text
-from qcode.tui.screens.control_text import first_sentence, memory_detail, tools_heading
+from qcode.tui.screens.control_text import first_sentence, tools_heading
 from qcode.tui.screens.picker import Picker, PickerRow, foot
 from qcode.tui.widgets import HangingText
 

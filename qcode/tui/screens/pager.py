@@ -1,4 +1,4 @@
-"""A text over the whole screen, to scroll: all of a question that does not fit, or every diff of a session."""
+"""A text over the whole screen, to scroll: all of a question that does not fit, every diff of a session, a job."""
 
 from __future__ import annotations
 
@@ -14,14 +14,24 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from qcode.tui.panels.preview import Rows
-from qcode.tui.transcript.line import Line
+from qcode.tui.screens.picker import foot
+from qcode.tui.transcript.line import Line, shorten
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""
 
 
+_GAP = "  "
+_MIN_TITLE = 8
+
+
 class PagerScreen(ModalScreen[None]):
-    """Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or Ctrl+O closes. `lines` returns the rows at a width."""
+    """Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or Ctrl+O closes. `lines` returns the rows at a width.
+
+    A subclass adds keys with `BINDINGS` and names them in `KEYS`.
+    """
+
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,ctrl+c,ctrl+o", "dismiss(None)", "Close", priority=True, show=False),
@@ -36,16 +46,35 @@ class PagerScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="pager"):
-            yield Static(Content.assemble((self._head, "bold"), ("  Esc close", "$muted")), markup=False)
+            yield Static(id="pager-title", markup=False)
             with VerticalScroll(id="pager-scroll"):
                 yield Static(id="pager-text", markup=False)
+            if self.KEYS:
+                yield Static(id="pager-foot", markup=False)
 
     def on_mount(self) -> None:
         self.query_one("#pager-scroll").focus()
 
     def on_resize(self, event: events.Resize) -> None:
+        self.show_title(self._head)
+        self.show_lines()
+
+    def show_title(self, head: str, note: str = "") -> None:
+        """Show the title with `note` after it, or with the key that closes if there are no other keys."""
+        self._head = head
+        width = max(1, self.size.width - _SIDE_CELLS)
+        keys = foot([("Esc", "close"), *self.KEYS], width)
+        after = Content.styled(note, "$text-success") if note or self.KEYS else keys
+        room = width - after.cell_length - len(_GAP)
+        title = Content.assemble((shorten(head, room), "bold"), _GAP) if room >= _MIN_TITLE else Content("")
+        self.query_one("#pager-title", Static).update(Content.assemble(title, after).truncate(width))
+        if self.KEYS:
+            self.query_one("#pager-foot", Static).update(keys)
+
+    def show_lines(self) -> None:
+        """Show the rows at the current width, which may have changed."""
         text = self.query_one("#pager-text", Static)
-        text.update(Rows(self._lines(max(1, event.size.width - _SIDE_CELLS)), text))
+        text.update(Rows(self._lines(max(1, self.size.width - _SIDE_CELLS)), text))
 
     def action_scroll(self, step: int) -> None:
         self.query_one("#pager-scroll", VerticalScroll).scroll_relative(y=step, animate=False)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from qcode.tui.transcript.line import Ink, Span, ink, keep_tabs
+from qcode.tui.transcript.line import Ink, Line, Span, ink, keep_tabs, spread, wrap
 
 _SGR = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 _ATTRIBUTES = {1, 2, 3, 4, 7, 9}
@@ -59,6 +59,17 @@ def painted(text: str, base: Ink, pen: Pen, limit: int | None = None) -> list[Sp
             break
         position, pen = match.end(), _changed(pen, match[1])
     return spans
+
+
+def output_rows(text: str, width: int) -> list[Line]:
+    """Return output in rows of `width` cells. As in a terminal, a carriage return overwrites the text before it."""
+    rows: list[Line] = []
+    pen = PLAIN_PEN
+    for line in text.split("\n"):
+        before, _, shown = line.rstrip("\r").rpartition("\r")
+        rows += wrap(spread(painted(shown, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
+        pen = pen_after(line, pen)
+    return rows
 
 
 def _changed(pen: Pen, parameters: str) -> Pen:

@@ -17,7 +17,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.text.clean import clean, shown_line
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import duration_text
-from qcode.tools.dialog import EXIT_PLAN_MODE
+from qcode.tools.dialog import plan_of
 from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, painted, pen_after
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
@@ -68,6 +68,13 @@ VERBS = {
 }
 """The names of tools for people. A tool of a server is shown by its own name."""
 _VERB_CELLS = max(map(len, VERBS.values()))
+
+
+def verb(name: str) -> str:
+    """Return the name of a tool for people, on one line."""
+    return VERBS.get(name) or tidy(name).replace("\n", " ") or "tool"
+
+
 _READING = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
@@ -89,7 +96,7 @@ class CardUpdate:
     `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
     the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `is_hidden`:
     the card has no rows until its next state, because a question shows the same call. `seconds` is the duration of the
-    call, if the card is not to measure it.
+    call, if the card is not to measure it. `plan` is Markdown of the model, which the card shows instead of output.
     """
 
     state: CardState | None = None
@@ -102,6 +109,7 @@ class CardUpdate:
     detail: str | None = None
     seconds: float | None = None
     is_hidden: bool | None = None
+    plan: str | None = None
 
 
 class TranscriptView(Protocol):
@@ -126,7 +134,7 @@ class Card(Foldable):
     def __init__(self, name: str, argument: str, clock: Callable[[], float]) -> None:
         super().__init__()
         self.state: CardState = "waiting"
-        self._name = f"{VERBS[name]:<{_VERB_CELLS}}" if name in VERBS else tidy(name).replace("\n", " ") or "tool"
+        self._name = f"{verb(name):<{_VERB_CELLS}}" if name in VERBS else verb(name)
         self.is_reading = name in _READING
         """Whether the folded card is one row, because its output is read by the model only."""
         self._argument = tidy(argument)
@@ -136,6 +144,7 @@ class Card(Foldable):
         self._summary = ""
         self._hint = ""
         self._is_hidden = False
+        self._plan = ""
         self._output: list[str] = []
         self._rest = ""
         self._pen = PLAIN_PEN
@@ -161,6 +170,8 @@ class Card(Foldable):
         if update.detail is not None:
             *complete, self._long_rest = (self._long_rest + update.detail).split("\n")
             self._long += complete
+        if update.plan is not None:
+            self._plan = update.plan
         if update.diff is not None:
             self._diff = parse_diff(update.diff) if update.diff else []
         if update.seconds is not None:
@@ -174,6 +185,8 @@ class Card(Foldable):
         self.touch()
 
     def size(self) -> tuple[int, int]:
+        if self._plan:
+            return len(self._plan), self._plan.count("\n")
         if self.is_unfolded:
             return len(self._argument), len(self._long or self._output) + len(self._diff)
         if self.is_reading:
@@ -183,7 +196,7 @@ class Card(Foldable):
 
     def source(self) -> str:
         output = self._source()
-        return clean("\n".join([self._argument, *output[0], output[1], *(row.text for row in self._diff)]))
+        return clean("\n".join([self._argument, self._plan, *output[0], output[1], *(row.text for row in self._diff)]))
 
     def lay_out(self, width: int) -> list[Line]:
         if self._is_hidden:
@@ -192,10 +205,23 @@ class Card(Foldable):
             return [self._row(width)]
         lines = self._title(width)
         room = max(1, width - len(_INDENT[0]))
+        if self._plan:
+            return lines + self._plan_rows(room)
         if self._diff:
             rows = render_diff(self._diff, room)
             lines += prefix(self._fold(rows, _DIFF_HEAD, _DIFF_TAIL, "row"), _INDENT, _INDENT)
         return lines + self._output_rows(max(1, width - len(_GUTTER[0])))
+
+    def _plan_rows(self, width: int) -> list[Line]:
+        """Return the plan: all of it if the user approved it."""
+        # The Markdown parser is imported with the first reply, because the first paint does not need it.
+        from qcode.tui.transcript.markdown import MarkdownStream
+
+        stream = MarkdownStream(width)
+        stream.feed(self._plan)
+        stream.finish()
+        rows = stream.lines if self.state == "done" else self._fold(stream.lines, _HEAD, _TAIL, "row")
+        return prefix(rows, _INDENT, _INDENT)
 
     def _set_state(self, state: CardState) -> None:
         if state == self.state:
@@ -248,6 +274,10 @@ class Card(Foldable):
         """Return icon, name and argument, and the status on the same row if it fits, otherwise below."""
         icon: Span = (f"{_ICONS[self.state]} ", ink(self._slot()))
         spans: list[Span] = [(self._name, ink("card-title"))]
+        if self._plan and self.state == "done":
+            title, dot, chosen = (self._summary or "Plan").partition(" · ")
+            spans = [(title, ink("card-title")), (dot + chosen, ink("dim"))]
+            return prefix(wrap(spans, max(1, width - 2)), icon, _INDENT)
         if self._argument:
             spans.append((f" {self._argument}", ink("card-argument")))
         rows = wrap(spans, max(1, width - 2))
@@ -342,11 +372,6 @@ def _cropped(line: Line, width: int) -> Line:
 
 
 _MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name")
-
-
-def plan_of(call: ToolCall) -> str:
-    """Return the Markdown plan of an `exit_plan_mode` call; empty for other calls."""
-    return _argument_text((parse_object(call.arguments) or {}).get("plan")) if call.name == EXIT_PLAN_MODE else ""
 
 
 def main_argument(call: ToolCall, limit: int = 400) -> str:

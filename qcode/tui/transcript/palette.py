@@ -85,6 +85,7 @@ _LOOKS: dict[str, Look] = {
     "news": Look("background", ground="accent", attributes="bold"),
     "found": Look("background", ground="warning"),
     "choice": Look("accent", attributes="bold"),
+    "chosen": Look(ground="accent", ground_share=28),
     "risk": Look("warning", attributes="bold"),
 }
 
@@ -96,12 +97,14 @@ _CUBE_LOOKS: dict[bool, dict[str, Look]] = {
         "diff-remove": Look(ground="#5f0000"),
         "diff-add-word": Look(ground="#008700"),
         "diff-remove-word": Look(ground="#870000"),
+        "chosen": Look(ground="#005f5f"),
     },
     False: {
         "diff-add": Look(ground="#d7ffd7"),
         "diff-remove": Look(ground="#ffd7d7"),
         "diff-add-word": Look(ground="#afffaf"),
         "diff-remove-word": Look(ground="#ffafaf"),
+        "chosen": Look(ground="#afffff"),
     },
 }
 
@@ -111,6 +114,7 @@ _FEW_LOOKS: dict[str, Look] = {
     "diff-remove": Look("#800000"),
     "diff-add-word": Look(attributes="reverse"),
     "diff-remove-word": Look(attributes="reverse"),
+    "chosen": Look(attributes="reverse"),
 }
 
 # For the theme that uses the terminal's 16 colours, which cannot be blended.
@@ -136,6 +140,7 @@ _TERMINAL_LOOKS: dict[str, Look] = {
     "diff-remove-word": Look(attributes="reverse"),
     "news": Look("accent", attributes="reverse bold"),
     "found": Look("warning", attributes="reverse"),
+    "chosen": Look(attributes="reverse"),
 }
 
 CSS = """

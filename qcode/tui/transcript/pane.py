@@ -39,6 +39,8 @@ _MAX_SHARE = 1 / 6
 NEWS = " ↓ new text below "
 _NEWS_INK = ink("news")
 _FOUND_INK = ink("found")
+_CHOSEN_INK = ink("chosen")
+_CHOSEN_MARK = "›"
 
 
 class Pane(ScrollView):
@@ -56,6 +58,7 @@ class Pane(ScrollView):
         self._seen = 0
         self._has_told_news = False
         self._pattern: re.Pattern[str] | None = None
+        self._chosen: Entry | None = None
         self._is_placing = False
         self._is_due = False
         self._next_frame = 0.0
@@ -100,6 +103,11 @@ class Pane(ScrollView):
         """Highlight the matches of `pattern` in every row; None removes the highlight."""
         self._pattern = pattern
         self._strips.clear()
+        self.refresh()
+
+    def mark(self, entry: Entry | None) -> None:
+        """Mark the first row of `entry`, and no other row."""
+        self._chosen = entry
         self.refresh()
 
     def lay_out_all(self) -> None:
@@ -147,7 +155,7 @@ class Pane(ScrollView):
         self.column = RowLayout(content.entries)
         self.column.width = max(1, self.text_width)
         self._strips.clear()
-        self._place = None
+        self._place = self._chosen = None
         self._seen = content.arrivals
         self.drop_selection()
         self.refresh()
@@ -188,6 +196,9 @@ class Pane(ScrollView):
             return Strip.blank(width, self._colours.base)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
+        chosen = self._chosen
+        if chosen is not None and line is chosen.line(chosen.gap, width):
+            return self._paint(marked(line), width, span, is_chosen=True)
         if span is not None:
             return self._paint(line, width, span)
         strip = self._strips.get(line)
@@ -202,7 +213,7 @@ class Pane(ScrollView):
         mark = Strip([Segment(label, self._colours.style(_NEWS_INK))], cells)
         return Strip.join([strip.crop(0, self.text_width - cells), mark])
 
-    def _paint(self, line: Line, width: int, selected: tuple[int, int] | None) -> Strip:
+    def _paint(self, line: Line, width: int, selected: tuple[int, int] | None, *, is_chosen: bool = False) -> Strip:
         style = self._colours.style
         segments = [Segment(shown(text), style(paint)) for text, paint in line.spans]
         cells = line.width
@@ -213,6 +224,8 @@ class Pane(ScrollView):
             segments = painted_over(segments, *selected, self._selection_style())
         if cells < width:
             segments.append(Segment(" " * (width - cells), style(line.fill)))
+        if is_chosen:
+            segments = painted_over(segments, 0, -1, style(_CHOSEN_INK))
         strip = Strip(segments, max(cells, width))
         return strip.crop(0, width) if cells > width else strip
 
@@ -388,6 +401,16 @@ class Pane(ScrollView):
     def _tick(self) -> None:
         self.content.tick()
         self.schedule()
+
+
+def marked(line: Line) -> Line:
+    """Return the first row of an entry with a mark in place of the blank after its icon."""
+    spans = list(line.spans)
+    for index, (text, paint) in enumerate(spans):
+        if text[1:2] == " ":
+            spans[index : index + 1] = [(text[0] + _CHOSEN_MARK, paint), (text[2:], paint)]
+        break
+    return replace(line, spans=tuple(span for span in spans if span[0]))
 
 
 _WORD_AT_POINTER = re.compile(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")

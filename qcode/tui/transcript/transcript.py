@@ -2,7 +2,7 @@
 
 Every call is cheap and returns before painting; `pane` paints changes with the next frame. A search moves from match
 to match, unfolds the entries it visits, and can return to the old position. It finds text in folded entries and
-across wrapped rows, too.
+across wrapped rows, too. `CardChoosingPane` moves a mark from card to card, to unfold one of them by key.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from textual import events
 from textual.geometry import Offset
 
 from qcode.tui.transcript.content import Content, Thoughts
@@ -147,10 +148,106 @@ def _is_same(some: list[Line], rows: list[Line]) -> bool:
     return all(one.text == other.text for one, other in zip(some, rows, strict=False))
 
 
+class CardChoosingPane(SearchingPane):
+    """A pane with the focus while the user chooses a card by key; without it no card is marked."""
+
+    _left: Callable[[str], None] | None = None
+
+    @property
+    def is_choosing(self) -> bool:
+        return self._left is not None
+
+    def choose_card(self, left: Callable[[str], None]) -> bool:
+        """Mark the last card in view; return False if there is no card.
+
+        `left` is called when the user is done, with the text they began to type instead.
+        """
+        bottom = round(self.scroll_y) + self.size.height
+        shown = [index for index in self._cards() if self.column.top(index) < bottom]
+        at = shown[-1] if shown else next(iter(self._cards()), None)
+        if at is None:
+            return False
+        self._left = left
+        self.hold()
+        self.can_focus = True
+        self.focus()
+        self._choose(at)
+        return True
+
+    def leave_cards(self, typed: str = "") -> bool:
+        """End choosing; return whether the user was."""
+        left, self._left = self._left, None
+        if left is None:
+            return False
+        self.mark(None)
+        self.can_focus = False
+        if self.scroll_y >= self.max_scroll_y:
+            self.follow()
+        left(typed)
+        return True
+
+    def show(self, content: Content) -> None:
+        self.leave_cards()
+        super().show(content)
+
+    def on_blur(self) -> None:
+        """End choosing if another widget has the focus now; the terminal's own focus may return."""
+        if self.app.app_focus:
+            self.leave_cards()
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        self.leave_cards(event.text)
+
+    def on_key(self, event: events.Key) -> None:
+        if not self.is_choosing:
+            return
+        event.stop()
+        event.prevent_default()
+        entry = self._chosen
+        at = self.column.index(entry) if entry is not None else None
+        cards = self._cards()
+        if at is None or not cards:
+            self.leave_cards()
+            return
+        match event.key:
+            case "j" | "down":
+                self._choose(next((index for index in cards if index > at), at))
+            case "k" | "up":
+                self._choose(next((index for index in reversed(cards) if index < at), at))
+            case "g" | "home":
+                self._choose(cards[0])
+            case "G" | "end":
+                self._choose(cards[-1])
+            case "enter" | "space" if isinstance(entry, Foldable):
+                self.toggle(entry)
+                self._choose(at)
+            case "q" | "tab":
+                self.leave_cards()
+            case _ if event.is_printable and event.character:
+                self.leave_cards(event.character)
+            case _:
+                pass
+
+    def _cards(self) -> list[int]:
+        """Return the indexes of the entries that can be unfolded and have rows."""
+        width = self.column.width
+        return [
+            index
+            for index, entry in enumerate(self.column.entries)
+            if isinstance(entry, Foldable) and not (entry.is_laid_out(width) and not entry.shown_rows())
+        ]
+
+    def _choose(self, index: int) -> None:
+        self.column.lay_out(index)
+        self.mark(self.column.entries[index])
+        self.reveal(self.column.top(index) + self.column.entries[index].gap)
+
+
 _WIDTH_BEFORE_MOUNT = 80
 
 
-class Transcript(SearchingPane):
+class Transcript(CardChoosingPane):
     """The conversation on screen: prompts, replies, tool cards and notices.
 
     `clock` returns monotonic seconds, for durations. `thinking` says how finished reasoning is shown.

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from qcode.agent.checkpoints.blobs import digest_of
 from qcode.agent.checkpoints.rewind import NothingToDo
-from tests.agent.checkpoints.desk import Desk
+from tests.agent.checkpoints.runner import CheckpointRunner
 
 names = st.sampled_from(["a.txt", "b.txt", "dir/c.txt"])
 contents = st.sampled_from([b"", b"one\n", b"two\r\n", b"\xff\x00three"])
@@ -28,7 +28,7 @@ class Bytes(RuleBasedStateMachine):
         self.waiting = patch("os.fsync", lambda _: None)
         self.waiting.start()
         self.base = Path(tempfile.mkdtemp())
-        self.desk = Desk(self.base)
+        self.runner = CheckpointRunner(self.base)
         self.owned: dict[str, bytes] = {}
         self.left: dict[str, bytes] = {}
         """The content that a tool, a command or a rewind last wrote to each file."""
@@ -39,7 +39,7 @@ class Bytes(RuleBasedStateMachine):
 
     @rule(name=names, content=contents)
     def edit(self, name: str, content: bytes) -> None:
-        path = self.desk.path(name)
+        path = self.runner.path(name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
         # An edit that writes the bytes of qcode again changes nothing, so the content is not the user's.
@@ -50,23 +50,23 @@ class Bytes(RuleBasedStateMachine):
 
     @rule(name=names)
     def remove(self, name: str) -> None:
-        self.desk.path(name).unlink(missing_ok=True)
+        self.runner.path(name).unlink(missing_ok=True)
         self.owned.pop(name, None)
 
     @rule(changes=st.dictionaries(names, contents, max_size=3))
     def turn(self, changes: dict[str, bytes]) -> None:
-        before = self.desk.files
-        self.desk.turn("go")
+        before = self.runner.files
+        self.runner.turn("go")
         for name, content in changes.items():
-            self.desk.write(name, content)
+            self.runner.write(name, content)
             self.owned.pop(name, None)
             self.left[name] = content
             old = before.get(name)
-            assert old is None or self.desk.blobs.get(digest_of(old)) == old, "a tool wrote over what was not kept"
+            assert old is None or self.runner.blobs.get(digest_of(old)) == old, "a tool wrote over what was not kept"
 
     @rule(name=names, content=contents, is_gone=st.booleans())
     def command(self, name: str, content: bytes, is_gone: bool) -> None:
-        path = self.desk.path(name)
+        path = self.runner.path(name)
 
         def change() -> None:
             path.parent.mkdir(exist_ok=True)
@@ -75,40 +75,40 @@ class Bytes(RuleBasedStateMachine):
             else:
                 path.write_bytes(content)
 
-        self.desk.command("run", change)
+        self.runner.command("run", change)
         self.owned.pop(name, None)
         self._note_left()
 
     @rule(says_yes=st.booleans())
     def undo(self, says_yes: bool) -> None:
-        self._step(self.desk.undo, says_yes)
+        self._step(self.runner.undo, says_yes)
 
     @rule(says_yes=st.booleans())
     def redo(self, says_yes: bool) -> None:
-        self._step(self.desk.redo, says_yes)
+        self._step(self.runner.redo, says_yes)
 
     @rule(at=st.integers(0, 5), what=st.sampled_from(["both", "files", "conversation"]), says_yes=st.booleans())
     def rewind(self, at: int, what: str, says_yes: bool) -> None:
-        owns = self.desk.rewinder.own_messages()
+        owns = self.runner.rewinder.own_messages()
         if owns:
             number = owns[at % len(owns)].number
 
             def do(overwrite: tuple[str, ...]) -> None:
-                plan = self.desk.rewinder.plan_rewind(number, what)  # type: ignore[arg-type]  # one of the three
-                self.desk.do(plan, overwrite)
+                plan = self.runner.rewinder.plan_rewind(number, what)  # type: ignore[arg-type]  # one of the three
+                self.runner.do(plan, overwrite)
 
             self._step(do, says_yes)
 
     def _step(self, do: object, says_yes: bool) -> None:
         assert callable(do)
-        before = self.desk.files
+        before = self.runner.files
         try:
             do(("a.txt", "b.txt", "dir/c.txt") if says_yes else ())
         except NothingToDo:
             return
-        after = self.desk.files
+        after = self.runner.files
         for name, content in before.items():
-            is_kept = after.get(name) == content or self.desk.blobs.get(digest_of(content)) == content
+            is_kept = after.get(name) == content or self.runner.blobs.get(digest_of(content)) == content
             assert is_kept, f"the content of {name} is nowhere any more"
         for name, content in list(self.owned.items()):
             if not says_yes:
@@ -118,33 +118,33 @@ class Bytes(RuleBasedStateMachine):
         self._note_left()
 
     def _note_left(self) -> None:
-        self.left = {name: content for name, content in self.desk.files.items() if name not in self.owned}
+        self.left = {name: content for name, content in self.runner.files.items() if name not in self.owned}
 
     @rule()
     def resume(self) -> None:
-        said = self.desk.said
-        if not list(self.desk.store.ids()):
+        said = self.runner.said
+        if not list(self.runner.store.ids()):
             return
-        self.desk = self.desk.again()
-        assert self.desk.said == said
+        self.runner = self.runner.again()
+        assert self.runner.said == said
 
     @rule()
     def there_and_back(self) -> None:
         """An undo followed by a redo changes nothing."""
-        files, said = self.desk.files, self.desk.said
+        files, said = self.runner.files, self.runner.said
         try:
-            self.desk.undo(("a.txt", "b.txt", "dir/c.txt"))
+            self.runner.undo(("a.txt", "b.txt", "dir/c.txt"))
         except NothingToDo:
             return
-        self.desk.redo()
-        assert (self.desk.files, self.desk.said) == (files, said)
+        self.runner.redo()
+        assert (self.runner.files, self.runner.said) == (files, said)
 
     @invariant()
     def nothing_is_left_lying_around(self) -> None:
-        assert set(self.desk.files) <= {"a.txt", "b.txt", "dir/c.txt"}
+        assert set(self.runner.files) <= {"a.txt", "b.txt", "dir/c.txt"}
 
     def teardown(self) -> None:
-        self.desk.session.close()
+        self.runner.session.close()
         self.waiting.stop()
         shutil.rmtree(self.base)
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @dataclass
-class Bench:
+class ServerFolders:
     """Folders for servers: `state` controls the fake one, `home` stores approvals, `work` is the workspace."""
 
     base: Path
@@ -75,11 +75,11 @@ class Bench:
 
 @asynccontextmanager
 async def open_servers(servers: Servers, *, is_attended: bool = True) -> AsyncIterator[Servers]:
-    """Start them, wait until they are settled, and end them."""
+    """Start them, wait until they have started, and end them."""
     try:
         if is_attended:
             servers.start(lambda: None)
-        await servers.settle(60)
+        await servers.wait_until_started(60)
         yield servers
     finally:
         await servers.close()

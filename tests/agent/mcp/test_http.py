@@ -12,15 +12,15 @@ import pytest
 from qcode.agent.mcp import transports
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
-from tests.agent.mcp.serving import Bench, call, names, open_servers, texts, until
+from tests.agent.mcp.serving import ServerFolders, call, names, open_servers, texts, until
 
 if TYPE_CHECKING:
     from tests.fakes.sdk_tool_server import HttpToolServer
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def folders(tmp_path: Path) -> ServerFolders:
+    return ServerFolders(tmp_path)
 
 
 def at(url: str, name: str = "web", **headers: str) -> ServerSpec:
@@ -29,13 +29,13 @@ def at(url: str, name: str = "web", **headers: str) -> ServerSpec:
 
 @pytest.mark.parametrize("is_json", [False, True])
 def test_tools_are_listed_and_called_with_the_configured_headers(
-    is_json: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    is_json: bool, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transports, "MAX_ANSWER_BYTES", 200_000)
 
     async def body(server: HttpToolServer) -> None:
         spec = at(server.url, Authorization="Bearer ${WEB_TOKEN}")
-        async with open_servers(bench.servers(spec, env={"WEB_TOKEN": "canary"})) as servers:
+        async with open_servers(folders.servers(spec, env={"WEB_TOKEN": "canary"})) as servers:
             assert "web__add" in names(servers)
             assert (await call(servers, "web__add", {"a": 2, "b": 3})).content.startswith("5")
             assert len((await call(servers, "web__draw")).images) == 1
@@ -56,7 +56,7 @@ def test_tools_are_listed_and_called_with_the_configured_headers(
         assert {headers.get("authorization") for headers in server.asked} == {"Bearer canary"}
 
 
-def test_unusable_address_is_named_with_its_reason(bench: Bench) -> None:
+def test_unusable_address_is_named_with_its_reason(folders: ServerFolders) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
@@ -67,7 +67,7 @@ def test_unusable_address_is_named_with_its_reason(bench: Bench) -> None:
             at(closed, "closed"),
             at(closed, "odd", Authorization="${LINES}"),
         )
-        async with open_servers(bench.servers(*specs, env={"LINES": "canary\nX: y"})) as servers:
+        async with open_servers(folders.servers(*specs, env={"LINES": "canary\nX: y"})) as servers:
             await until(lambda: {status.state for status in servers.statuses()} == {"failed"})
             said = texts(servers)
             assert "refusing failed: it answered with an error" in said

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.mcp import transports
-from tests.agent.mcp.serving import Bench, call, is_running, names, open_servers, texts, until
+from tests.agent.mcp.serving import ServerFolders, call, is_running, names, open_servers, texts, until
 from tests.fakes.tool_server import CONTROLS
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def folders(tmp_path: Path) -> ServerFolders:
+    return ServerFolders(tmp_path)
 
 
-def test_tools_are_listed_and_called(bench: Bench, tmp_path: Path) -> None:
+def test_tools_are_listed_and_called(folders: ServerFolders, tmp_path: Path) -> None:
     async def body() -> None:
-        async with open_servers(bench.servers(bench.sdk_spec())) as servers:
+        async with open_servers(folders.servers(folders.sdk_spec())) as servers:
             assert names(servers) == sorted(names(servers))
             assert {"fake__add", "fake__slow"} <= set(names(servers))
             added = await call(servers, "fake__add", {"a": 2, "b": 3})
@@ -36,7 +36,7 @@ def test_tools_are_listed_and_called(bench: Bench, tmp_path: Path) -> None:
             assert "[resource memo://1]\nremember" in found.content
             assert json.loads(found.content.split("remember\n")[1]) == {"deep": [1, 2]}
             assert (await call(servers, "fake__controls")).content.startswith(CONTROLS)
-            assert (await call(servers, "fake__folder")).content.startswith(str(bench.work))
+            assert (await call(servers, "fake__folder")).content.startswith(str(folders.work))
             environment = (await call(servers, "fake__environment")).content.split()
             assert "TOOL_SERVER_STATE" in environment
             assert "OPENAI_API_KEY" not in environment
@@ -45,23 +45,25 @@ def test_tools_are_listed_and_called(bench: Bench, tmp_path: Path) -> None:
             (kept,) = tmp_path.glob("*.txt")
             assert kept.read_text().startswith("x" * 300_000)
             assert texts(servers) == ""
-        (pid,) = bench.pids()
+        (pid,) = folders.pids()
         assert not is_running(pid)
 
     asyncio.run(body())
 
 
-def test_cancelled_or_timed_out_call_ends_and_notifies_the_server(bench: Bench) -> None:
+def test_cancelled_or_timed_out_call_ends_and_notifies_the_server(folders: ServerFolders) -> None:
     heard: list[str] = []
 
     async def body() -> None:
-        async with open_servers(bench.servers(bench.sdk_spec(), bench.sdk_spec("hasty", timeout_s=0.4))) as servers:
+        async with open_servers(
+            folders.servers(folders.sdk_spec(), folders.sdk_spec("hasty", timeout_s=0.4))
+        ) as servers:
             work = asyncio.ensure_future(call(servers, "fake__slow", {"seconds": 60}, output=heard.append))
-            await until(lambda: bool(heard) and (bench.state / "begun").exists())
+            await until(lambda: bool(heard) and (folders.state / "begun").exists())
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
-            await until((bench.state / "cancelled").exists)
+            await until((folders.state / "cancelled").exists)
             late = await call(servers, "hasty__slow", {"seconds": 60})
             assert (late.is_error, "ran longer than 0.4 s" in late.content) == (True, True)
             assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content.startswith("2")
@@ -70,34 +72,34 @@ def test_cancelled_or_timed_out_call_ends_and_notifies_the_server(bench: Bench) 
     assert heard == ["1/3 on the way\n"]
 
 
-def test_crashed_server_is_restarted_once(bench: Bench) -> None:
+def test_crashed_server_is_restarted_once(folders: ServerFolders) -> None:
     async def body() -> None:
-        async with open_servers(bench.servers(bench.spec())) as servers:
+        async with open_servers(folders.servers(folders.spec())) as servers:
             crashed = await call(servers, "fake__crash")
             assert (crashed.is_error, crashed.content) == (True, "the server fake: the server ended during the call")
-            await until(lambda: bench.begun() == 2 and servers.statuses()[0].state == "ready")
+            await until(lambda: folders.begun() == 2 and servers.statuses()[0].state == "ready")
             assert "fake exited and is restarting" in texts(servers)
             assert "it hurts" in servers.statuses()[0].log
             assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content.startswith("2")
             await call(servers, "fake__crash")
             await until(lambda: servers.statuses()[0].state == "failed")
             assert "exit code 3" in texts(servers)
-            assert (bench.begun(), names(servers)) == (2, [])
+            assert (folders.begun(), names(servers)) == (2, [])
             gone = await call(servers, "fake__add", {"a": 1, "b": 1})
             assert gone.is_error
             servers.restart("fake")
             await until(lambda: servers.statuses()[0].state == "ready")
             assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content.startswith("2")
             servers.kill()
-            await until(lambda: not is_running(bench.pids()[2]))
+            await until(lambda: not is_running(folders.pids()[2]))
 
     asyncio.run(body())
 
 
-def test_minimal_or_noisy_servers_work(bench: Bench) -> None:
+def test_minimal_or_noisy_servers_work(folders: ServerFolders) -> None:
     async def body() -> None:
-        specs = (bench.spec("old", kind="strict"), bench.spec("noisy", kind="noisy"))
-        async with open_servers(bench.servers(*specs)) as servers:
+        specs = (folders.spec("old", kind="strict"), folders.spec("noisy", kind="noisy"))
+        async with open_servers(folders.servers(*specs)) as servers:
             assert "old__add" in names(servers)
             assert (await call(servers, "old__add", {"a": 2, "b": 3})).content == "5"
             assert "noisy__add" in names(servers)
@@ -107,19 +109,19 @@ def test_minimal_or_noisy_servers_work(bench: Bench) -> None:
     asyncio.run(body())
 
 
-def test_unusable_server_is_named_with_its_reason(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_server_is_named_with_its_reason(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "MAX_LINE_BYTES", 200_000)
 
     async def body() -> None:
         specs = (
-            bench.spec("absent", command="no-such-program-here"),
-            bench.spec("leaving", kind="exits"),
-            bench.spec("silent", kind="silent", startup_timeout_s=0.5),
-            bench.spec("endless", kind="endless"),
-            bench.spec("unset", args=("${NOT_SET_ANYWHERE}",)),
-            bench.spec("off", enabled=False),
+            folders.spec("absent", command="no-such-program-here"),
+            folders.spec("leaving", kind="exits"),
+            folders.spec("silent", kind="silent", startup_timeout_s=0.5),
+            folders.spec("endless", kind="endless"),
+            folders.spec("unset", args=("${NOT_SET_ANYWHERE}",)),
+            folders.spec("off", enabled=False),
         )
-        async with open_servers(bench.servers(*specs)) as servers:
+        async with open_servers(folders.servers(*specs)) as servers:
             said = texts(servers)
             assert {status.state for status in servers.statuses()} == {"failed", "off"}
             assert names(servers) == []
@@ -129,18 +131,18 @@ def test_unusable_server_is_named_with_its_reason(bench: Bench, monkeypatch: pyt
         assert "silent failed: it was not ready within 0.5 s" in said
         assert "endless failed" in said
         assert "unset failed: the variable NOT_SET_ANYWHERE is not set" in said
-        assert [is_running(pid) for pid in bench.pids()] == [False] * len(bench.pids())
+        assert [is_running(pid) for pid in folders.pids()] == [False] * len(folders.pids())
 
     asyncio.run(body())
 
 
-def test_slow_server_does_not_delay_the_first_turn(bench: Bench) -> None:
+def test_slow_server_does_not_delay_the_first_turn(folders: ServerFolders) -> None:
     async def body() -> None:
-        servers = bench.servers(bench.spec(kind="silent"))
+        servers = folders.servers(folders.spec(kind="silent"))
         try:
-            await servers.settle(0.2)
+            await servers.wait_until_started(0.2)
             assert "still starting, the tools come later: fake" in texts(servers)
-            await servers.settle()  # waits no second time
+            await servers.wait_until_started()  # waits no second time
         finally:
             await servers.close()
 

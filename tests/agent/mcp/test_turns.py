@@ -14,21 +14,21 @@ from qcode.agent.mcp.servers import Servers
 from qcode.protocol.approvals import Allow, CallApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome
-from tests.agent.mcp.serving import Bench, until
-from tests.fakes.conversation import stage
+from tests.agent.mcp.serving import ServerFolders, until
+from tests.fakes.conversation import open_conversation
 from tests.fakes.scripted import Reply, ScriptedProvider, call_reply, text_reply
 
 
-def talk(bench: Bench, servers: Servers, *replies: Reply) -> tuple[Conversation, ScriptedProvider]:
-    it = stage(bench.base, ScriptedProvider(replies), servers=servers)
+def talk(folders: ServerFolders, servers: Servers, *replies: Reply) -> tuple[Conversation, ScriptedProvider]:
+    it = open_conversation(folders.base, ScriptedProvider(replies), servers=servers)
     return it.conversation, it.provider
 
 
 def test_call_asks_with_its_arguments_and_a_rule_and_then_runs(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    servers = bench.servers(bench.spec())
+    folders = ServerFolders(tmp_path)
+    servers = folders.servers(folders.spec())
     call = call_reply("fake__add", {"a": 40, "b": 2})
-    conversation, provider = talk(bench, servers, call, call, text_reply("Done."))
+    conversation, provider = talk(folders, servers, call, call, text_reply("Done."))
     asked: list[CallApproval] = []
 
     async def body() -> list[TurnEvent]:
@@ -53,10 +53,10 @@ def test_call_asks_with_its_arguments_and_a_rule_and_then_runs(tmp_path: Path) -
 
 
 def test_turn_cancelled_while_servers_start_sends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(tmp_path)
-    servers = bench.servers(bench.spec(kind="silent", startup_timeout_s=10_000))
-    monkeypatch.setattr(servers, "settle", lambda: Servers.settle(servers, 10_000))
-    conversation, provider = talk(bench, servers, text_reply("Never."))
+    folders = ServerFolders(tmp_path)
+    servers = folders.servers(folders.spec(kind="silent", startup_timeout_s=10_000))
+    monkeypatch.setattr(servers, "wait_until_started", lambda: Servers.wait_until_started(servers, 10_000))
+    conversation, provider = talk(folders, servers, text_reply("Never."))
     events: list[TurnEvent] = []
 
     async def body() -> None:
@@ -65,7 +65,7 @@ def test_turn_cancelled_while_servers_start_sends_nothing(tmp_path: Path, monkey
                 events.append(event)
 
         playing = asyncio.ensure_future(turn())
-        await until(lambda: bench.begun() == 1)
+        await until(lambda: folders.begun() == 1)
         conversation.cancel()
         await playing
         await conversation.close()

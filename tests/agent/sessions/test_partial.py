@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions import partial
 from qcode.agent.sessions.partial import FLUSH_CHARS, PartialReply, read_partial
-from qcode.headless.run import AnswerSoFar
 from qcode.protocol.events import PartialRestored, Retry, TurnEvent
 from qcode.protocol.messages import Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.reply import ReasoningDelta, TextDelta
@@ -145,24 +145,24 @@ def test_partial_equals_the_answer_of_an_interrupted_pipe(
     assert answer.text.startswith(kept)
 
 
-def killed(stage: Talk, prompt: str, wanted: Sequence[str], hang: Hang) -> Path:
+def killed(chat: Talk, prompt: str, wanted: Sequence[str], hang: Hang) -> Path:
     """Copy the session folder at the moment when the reply hangs, as a kill would leave it."""
-    copy = stage.store.folder.parent / "killed"
+    copy = chat.store.folder.parent / "killed"
 
     async def play() -> None:
         async def follow() -> None:
-            await stage.play(prompt)
+            await chat.play(prompt)
 
         turn = asyncio.ensure_future(follow())
         await hang.reached.wait()
-        session = stage.conversation.session_id
+        session = chat.conversation.session_id
         async with asyncio.timeout(10):
-            while not all(one in text_of(stage.store.folder / f"{session}.partial", 1) for one in wanted):
+            while not all(one in text_of(chat.store.folder / f"{session}.partial", 1) for one in wanted):
                 await asyncio.sleep(0.01)
-        shutil.copytree(stage.store.folder, copy)
+        shutil.copytree(chat.store.folder, copy)
         hang.go.set()
         await turn
-        await stage.conversation.close()
+        await chat.conversation.close()
 
     asyncio.run(play())
     return copy
@@ -171,23 +171,23 @@ def killed(stage: Talk, prompt: str, wanted: Sequence[str], hang: Hang) -> Path:
 def test_killed_reply_is_a_message_marked_interrupted_after_resume(tmp_path: Path) -> None:
     hang = Hang()
     reply = text_reply("The answer", " is forty-two.")
-    stage = talk(tmp_path, [*reply[:2], hang, *reply[2:]])
-    copy = killed(stage, "ask", ["The answer"], hang)
-    session_id = stage.conversation.session_id
-    assert not (stage.store.folder / f"{session_id}.partial").exists(), "emptied at commit, removed at the end"
-    shutil.rmtree(stage.store.folder)
-    copy.rename(stage.store.folder)
-    (stage.store.folder / f"{session_id}.lock").unlink()
+    chat = talk(tmp_path, [*reply[:2], hang, *reply[2:]])
+    copy = killed(chat, "ask", ["The answer"], hang)
+    session_id = chat.conversation.session_id
+    assert not (chat.store.folder / f"{session_id}.partial").exists(), "emptied at commit, removed at the end"
+    shutil.rmtree(chat.store.folder)
+    copy.rename(chat.store.folder)
+    (chat.store.folder / f"{session_id}.lock").unlink()
 
-    loaded = stage.store.load(session_id)
+    loaded = chat.store.load(session_id)
     assert loaded.messages[-1] == assistant(Text("The answer"))
-    session, resumed = stage.store.resume(session_id)
+    session, resumed = chat.store.resume(session_id)
     assert resumed.entries[-1].note == "Interrupted."
     assert "qcode ended while the last reply was written; the text so far is kept" in resumed.notices
-    assert not (stage.store.folder / f"{session_id}.partial").exists()
+    assert not (chat.store.folder / f"{session_id}.partial").exists()
     session.append(user("go on"))
     session.close()
-    assert [one.role for one in stage.store.load(session_id).messages] == ["user", "assistant", "user"]
+    assert [one.role for one in chat.store.load(session_id).messages] == ["user", "assistant", "user"]
 
 
 def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from qcode.protocol.messages import ToolResult, user
 from qcode.protocol.reply import Limit, Outcome, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.safety.rules import Rules
-from tests.agent.subagents.stage import FACTS, inner_results, results, stage, starting
+from tests.agent.subagents.runner import FACTS, inner_results, open_conversation, results, starting
 from tests.fakes.conversation import Model, ended
 from tests.fakes.scripted import (
     Call,
@@ -36,7 +36,9 @@ WRITE = call_reply("write", {"path": "a.txt", "content": "new\n"})
 
 
 def test_only_the_last_reply_of_a_sub_agent_is_in_the_transcript(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing there.")]})
+    one = open_conversation(
+        tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing there.")]}
+    )
     events = one.run()
     assert [finished.outcome.content for finished in results(events)] == ["Nothing there."]
     answer = one.conversation.messages[2].blocks[0]
@@ -47,7 +49,7 @@ def test_only_the_last_reply_of_a_sub_agent_is_in_the_transcript(tmp_path: Path)
 
 
 def test_sub_agent_starts_with_only_its_task_and_has_no_conversation_tools(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("look", kind="general"), DONE], "look": [text_reply("Yes.")]})
+    one = open_conversation(tmp_path, {"": [starting("look", kind="general"), DONE], "look": [text_reply("Yes.")]})
     one.run()
     request = one.model.parts["look"].requests[0]
     assert request.messages == (user("look"),)
@@ -58,7 +60,7 @@ def test_sub_agent_starts_with_only_its_task_and_has_no_conversation_tools(tmp_p
 
 
 def test_explorer_has_only_read_tools(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [text_reply("Yes.")]})
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [text_reply("Yes.")]})
     one.run()
     names = {tool.name for tool in one.model.parts["look"].requests[0].tools}
     assert names == {"read", "ls", "glob", "grep", "shell"}
@@ -72,7 +74,7 @@ def test_explorer_never_changes_anything_in_any_mode(tmp_path: Path, mode: Appro
         Call("agent", {"description": "d", "prompt": "p", "kind": "general"}, "3"),
         Call("fetch", {"url": "https://example.com/"}, "4"),
     )
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [hostile, text_reply("No.")]}, mode=mode)
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [hostile, text_reply("No.")]}, mode=mode)
     asked: list[CallApproval] = []
     events = one.run(one.answering(Allow(), asked))
     assert not asked
@@ -85,7 +87,9 @@ def test_explorer_never_changes_anything_in_any_mode(tmp_path: Path, mode: Appro
     [("plan", "denied"), ("default", "asked"), ("accept-edits", "done"), ("bypass", "done")],
 )
 def test_general_sub_agent_has_the_rights_of_the_mode(tmp_path: Path, mode: ApprovalMode, state: str) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}, mode=mode)
+    one = open_conversation(
+        tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}, mode=mode
+    )
     asked: list[CallApproval] = []
     events = one.run(one.answering(Deny(), asked))
     assert [finished.state for finished in inner_results(events)] == ["denied" if state == "asked" else state]
@@ -95,17 +99,17 @@ def test_general_sub_agent_has_the_rights_of_the_mode(tmp_path: Path, mode: Appr
 def test_untrusted_folder_and_deny_rules_apply_to_sub_agents(tmp_path: Path) -> None:
     scripts = {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]}
     asked: list[CallApproval] = []
-    one = stage(tmp_path, scripts, mode="bypass", is_trusted=False)
+    one = open_conversation(tmp_path, scripts, mode="bypass", is_trusted=False)
     one.run(one.answering(Deny(), asked))
     assert len(asked) == 1
-    one = stage(tmp_path, scripts, mode="bypass", rules=Rules.of(deny=["edit(a.txt)"]))
+    one = open_conversation(tmp_path, scripts, mode="bypass", rules=Rules.of(deny=["edit(a.txt)"]))
     events = one.run()
     assert [finished.state for finished in inner_results(events)] == ["denied"]
     assert not (one.work / "a.txt").exists()
 
 
 def test_rights_revoked_during_the_task_apply_at_its_next_call(tmp_path: Path) -> None:
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("do", kind="general"), DONE], "do": [call_reply("ls", {}), WRITE, text_reply("Ok.")]},
         mode="accept-edits",
@@ -125,7 +129,9 @@ def test_read_only_sub_agent_is_never_offered_a_change(tmp_path: Path, kind: str
         Call("shell", {"command": "echo x > /etc/no-such-folder/x"}, "1"),
         Call("shell", {"command": "ls", "unconfined": True}, "2"),
     )
-    one = stage(tmp_path, {"": [starting("do", kind=kind), DONE], "do": [hostile, text_reply("Ok.")]}, mode=mode)
+    one = open_conversation(
+        tmp_path, {"": [starting("do", kind=kind), DONE], "do": [hostile, text_reply("Ok.")]}, mode=mode
+    )
     asked: list[CallApproval] = []
     events = one.run(one.answering(Deny(), asked))
     assert asked == []
@@ -133,7 +139,7 @@ def test_read_only_sub_agent_is_never_offered_a_change(tmp_path: Path, kind: str
 
 
 def test_open_approval_of_a_sub_agent_is_denied_when_plan_mode_starts(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
 
     def switching(event: object) -> None:
         if isinstance(event, ApprovalRequested):
@@ -147,7 +153,7 @@ def test_open_approval_of_a_sub_agent_is_denied_when_plan_mode_starts(tmp_path: 
 
 def test_sub_agent_approval_names_it_and_always_applies_to_the_conversation(tmp_path: Path) -> None:
     touch = call_reply("shell", {"command": "touch b"})
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("do", kind="general"), touch, DONE], "do": [touch, touch, text_reply("Ok.")]},
     )
@@ -161,7 +167,7 @@ def test_sub_agent_approval_names_it_and_always_applies_to_the_conversation(tmp_
 
 
 def test_decision_of_another_kind_denies_the_call_of_a_sub_agent_and_is_reported(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     events = one.run(one.answering(AcceptPlan(), []))
     assert [finished.state for finished in inner_results(events)] == ["denied"]
     told = [event.text for event in events if isinstance(event, Notice)]
@@ -169,7 +175,7 @@ def test_decision_of_another_kind_denies_the_call_of_a_sub_agent_and_is_reported
 
 
 def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     asked: list[ToolApproval] = []
     decisions: list[Decision] = [Revise("mine\n"), Allow()]
 
@@ -189,7 +195,7 @@ def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(t
 
 
 def test_denial_in_a_sub_agent_counts_for_the_turn(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     events = one.run(one.answering(Deny("no"), []))
     assert [(one.call.call_id, one.reason) for one in ended(events).denials] == [("agent_0/call_1", "no")]
 
@@ -198,7 +204,7 @@ def test_four_explorers_run_at_once(tmp_path: Path) -> None:
     async def play() -> None:
         hangs = [Hang() for _ in range(5)]
         scripts = {str(n): [(*begun("a"), hang, *text_reply("b")[1:])] for n, hang in enumerate(hangs)}
-        one = stage(tmp_path, {"": [starting(*scripts), DONE], **scripts})
+        one = open_conversation(tmp_path, {"": [starting(*scripts), DONE], **scripts})
         playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs[:4]:
             await hang.reached.wait()
@@ -212,7 +218,7 @@ def test_four_explorers_run_at_once(tmp_path: Path) -> None:
 
 
 def test_general_sub_agents_run_one_after_another(tmp_path: Path) -> None:
-    one = stage(
+    one = open_conversation(
         tmp_path, {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]}
     )
     order = [event.call_id for event in one.run() if isinstance(event, AgentEvent)]
@@ -221,7 +227,7 @@ def test_general_sub_agents_run_one_after_another(tmp_path: Path) -> None:
 
 def test_usage_of_a_sub_agent_counts_for_the_turn(tmp_path: Path) -> None:
     usage = Usage(input=1_000_000, output=0)
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("look"), text_reply("x", usage=usage)], "look": [text_reply("y", usage=usage)]},
     )
@@ -248,7 +254,7 @@ def test_limit_of_the_prompt_ends_the_sub_agent_and_then_the_turn(
     tmp_path: Path, options: Options, limit: Limit
 ) -> None:
     looks = [call_reply("ls", {"path": "."}), call_reply("glob", {"pattern": "*"}), text_reply("never")]
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": looks}, options=options)
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": looks}, options=options)
     end = ended(one.run())
     assert (end.outcome, end.limit) == (Outcome.MAX_TURN_REQUESTS, limit)
     assert one.model.parts["look"].left >= 1
@@ -256,7 +262,7 @@ def test_limit_of_the_prompt_ends_the_sub_agent_and_then_the_turn(
 
 
 def test_spent_budget_starts_no_other_sub_agent(tmp_path: Path) -> None:
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("x", "y", kind="general"), DONE], "x": [text_reply("1")], "y": [text_reply("2")]},
         options=Options(max_turns=2),
@@ -267,7 +273,7 @@ def test_spent_budget_starts_no_other_sub_agent(tmp_path: Path) -> None:
 
 
 def test_truncated_answer_of_a_sub_agent_is_continued(tmp_path: Path) -> None:
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("look"), DONE], "look": [cut_text("lost"), cut_text("One, "), text_reply("two.")]},
     )
@@ -285,7 +291,7 @@ def test_truncated_answer_of_a_sub_agent_is_continued(tmp_path: Path) -> None:
     ],
 )
 def test_failed_sub_agent_is_a_one_line_error_of_its_call(tmp_path: Path, reply: tuple[object], said: str) -> None:
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [reply]})  # type: ignore[list-item]  # steps
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [reply]})  # type: ignore[list-item]  # steps
     events = one.run()
     outcome = results(events)[0].outcome
     assert outcome.is_error
@@ -298,13 +304,13 @@ def test_call_without_a_task_starts_no_sub_agent(tmp_path: Path) -> None:
     bad = call_reply("agent", {"description": "x", "prompt": " ", "kind": "explore"})
     odd = call_reply("agent", {"description": "x", "prompt": "y", "kind": "root"})
     dear = call_reply("agent", {"description": "x", "prompt": "y", "kind": "explore", "model": "opus"})
-    one = stage(tmp_path, {"": [bad, odd, dear, DONE]})
+    one = open_conversation(tmp_path, {"": [bad, odd, dear, DONE]})
     assert [finished.state for finished in results(one.run())] == ["failed"] * 3
 
 
 def test_long_answer_is_shortened_and_complete_in_a_file(tmp_path: Path) -> None:
     long = "\n".join(f"line {number}" for number in range(9_000))
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [text_reply(long)]})
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [text_reply(long)]})
     content = results(one.run())[0].outcome.content
     assert len(content) < 31_000
     path = Path(content.split("all of it in ")[1].split(" ...]")[0])
@@ -317,7 +323,7 @@ def test_cancel_ends_all_sub_agents_at_once_and_counts_their_usage(tmp_path: Pat
         hangs = [Hang(), Hang()]
         spent = UsageReported(Usage(input=1_000))
         scripts = {str(n): [(*begun("part"), spent, hang)] for n, hang in enumerate(hangs)}
-        one = stage(tmp_path, {"": [starting(*scripts)], **scripts})
+        one = open_conversation(tmp_path, {"": [starting(*scripts)], **scripts})
         playing = asyncio.ensure_future(one.play("go"))
         for hang in hangs:
             await hang.reached.wait()
@@ -335,7 +341,7 @@ def test_cancel_ends_all_sub_agents_at_once_and_counts_their_usage(tmp_path: Pat
 
 
 def test_open_approval_of_a_cancelled_turn_runs_nothing(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("do", kind="general")], "do": [WRITE]})
+    one = open_conversation(tmp_path, {"": [starting("do", kind="general")], "do": [WRITE]})
 
     def give_up(event: object) -> None:
         if isinstance(event, ApprovalRequested):
@@ -348,7 +354,7 @@ def test_open_approval_of_a_cancelled_turn_runs_nothing(tmp_path: Path) -> None:
 
 def test_small_model_is_the_configured_one(tmp_path: Path) -> None:
     small = ScriptedProvider([text_reply("Small.")], name="tiny")
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
         small=(small, Model("t", facts=FACTS)),
@@ -359,7 +365,7 @@ def test_small_model_is_the_configured_one(tmp_path: Path) -> None:
 
 def test_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> None:
     small = ScriptedProvider([], name="tiny")
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("look", model="small"), DONE]},
         small=(small, Model("t", facts=replace(FACTS, price=None))),
@@ -373,7 +379,7 @@ def test_model_without_a_price_is_not_used_under_a_budget(tmp_path: Path) -> Non
 
 def test_events_of_a_sub_agent_have_unique_call_ids(tmp_path: Path) -> None:
     scripts = {"x": [call_reply("ls", {}), text_reply("1")], "y": [call_reply("ls", {}), text_reply("2")]}
-    one = stage(tmp_path, {"": [starting("x", "y"), call_reply("ls", {}), DONE], **scripts})
+    one = open_conversation(tmp_path, {"": [starting("x", "y"), call_reply("ls", {}), DONE], **scripts})
     events = one.run()
     ids = [finished.call.call_id for finished in (*results(events), *inner_results(events))]
     assert len(set(ids)) == len(ids) == 5

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from qcode.protocol.messages import ToolResult
-from tests.agent.subagents.stage import inner_results, results, resumed, stage, starting
+from tests.agent.subagents.runner import inner_results, open_conversation, results, resumed, starting
 from tests.fakes.conversation import ended
 from tests.fakes.scripted import call_reply, text_reply
 
@@ -21,7 +21,7 @@ WRITE = call_reply("write", {"path": "a.txt", "content": "new\n"})
 
 def test_undo_reverts_changes_of_a_sub_agent_by_tools_and_commands(tmp_path: Path) -> None:
     command = call_reply("shell", {"command": "echo more > b.txt"})
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {"": [starting("do", kind="general"), DONE], "do": [WRITE, command, text_reply("Ok.")]},
         mode="bypass",
@@ -44,7 +44,7 @@ def test_file_changed_by_a_sub_agent_must_be_read_again(tmp_path: Path) -> None:
     (tmp_path / "work" / "a.txt").write_text("old\n")
     edit = call_reply("edit", {"path": "a.txt", "old_text": "new", "new_text": "newer"})
     look = call_reply("read", {"path": "a.txt"})
-    one = stage(
+    one = open_conversation(
         tmp_path,
         {
             "": [look, starting("do", kind="general"), edit, look, edit, DONE],
@@ -61,7 +61,9 @@ def test_file_changed_by_a_sub_agent_must_be_read_again(tmp_path: Path) -> None:
 
 
 def test_session_with_a_sub_agent_survives_a_round_trip_with_its_cost(tmp_path: Path) -> None:
-    one = stage(tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing.")]})
+    one = open_conversation(
+        tmp_path, {"": [starting("look"), DONE], "look": [call_reply("ls", {}), text_reply("Nothing.")]}
+    )
     events = one.run()
     before, spent = one.conversation.messages, one.conversation.usage()[-1]
     again = resumed(one)
@@ -76,12 +78,12 @@ KILLED = """
 import sys
 from pathlib import Path
 from tests.fakes.scripted import call_reply
-from tests.agent.subagents.stage import stage, starting
+from tests.agent.subagents.runner import open_conversation, starting
 
 base = Path(sys.argv[1])
 wait = call_reply("shell", {"command": "echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 60"})
 write = call_reply("write", {"path": "a.txt", "content": "new"})
-one = stage(base, {"": [starting("do", kind="general")], "do": [write, wait]}, mode="bypass")
+one = open_conversation(base, {"": [starting("do", kind="general")], "do": [write, wait]}, mode="bypass")
 one.run()
 """
 
@@ -91,11 +93,11 @@ def test_killed_sub_agent_is_answered_with_the_calls_it_started(tmp_path: Path) 
     file = tmp_path / "work" / "pid"
     deadline = time.monotonic() + 30
     while not file.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)  # looks again; what is waited for is the file
+        time.sleep(0.01)  # looks again; the test waits for the file
     process.kill()
     process.wait()
     os.kill(int(file.read_text()), signal.SIGKILL)
-    one = stage(tmp_path, {"": ()})
+    one = open_conversation(tmp_path, {"": ()})
     session, loaded = one.store.resume(one.store.ids()[0])
     answer = loaded.messages[-1].blocks[0]
     assert isinstance(answer, ToolResult)

@@ -90,7 +90,7 @@ def _behind(text: str, frames: Sequence[Frame]) -> int:
 
 
 def _reported(frames: Sequence[Frame]) -> Usage:
-    """Return what these events report together: later counts replace earlier ones, and missing ones are 0."""
+    """Return the usage that these events report together: later counts replace earlier ones, missing ones are 0."""
     counts: dict[str, Any] = {}
     for frame in frames:
         sent = json.loads(frame.data) if frame.data.startswith("{") else {}

@@ -1,4 +1,4 @@
-"""Invariants of every reply, whatever the host does: one text everywhere, valid histories, correct sums."""
+"""Invariants of every reply, with any behavior of the host: one text everywhere, valid histories, correct sums."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from qcode.providers import registry
 from tests.e2e.limits.host import Host
 from tests.e2e.limits.row import Row
 from tests.e2e.running import KEY
-from tests.fakes.conversation import Model, Stage, stage
+from tests.fakes.conversation import ConversationRunner, Model, open_conversation
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Asked
 
@@ -66,7 +66,7 @@ class _Play:
         self._stage = self._staged(protocol)
         self._conversation = self._stage.conversation
 
-    def _staged(self, protocol: ProtocolName) -> Stage[Provider]:
+    def _staged(self, protocol: ProtocolName) -> ConversationRunner[Provider]:
         row = self._row
         spec = registry.PROVIDERS[row.provider or protocol]
         provider = registry.connect(
@@ -74,7 +74,7 @@ class _Play:
         )
         model = Model("test-model", facts=row.facts, output=row.settings, retries=row.retries)
         options = Options(max_budget_usd=row.money)
-        return stage(self._base, provider, model, options=options, one_way=(REPORT,))
+        return open_conversation(self._base, provider, model, options=options, one_way=(REPORT,))
 
     async def run(self) -> Played:
         played, row, conversation = self._played, self._row, self._conversation

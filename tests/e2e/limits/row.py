@@ -86,12 +86,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`asked` names each attempt in order, its cap behind it and a dash before it if it was discarded; the cap is
+    """A row of the output-limit table: a script of the host, and the requests, events and text that must follow.
+
+    `asked` names each attempt in order, with its cap after it and a dash before it if it was discarded; the cap is
     `?` if it follows from an estimate. `events` are those of recovery, in order. `stored` names the blocks of each
     assistant message. `told` is a part of each call's result. `says` is in a notice, a note or the error.
 
-    `text` None leaves the text to the invariants. `again` is what the host does in the turn after, `again_caps` which
-    caps it must see there; no turn follows where `again` is None. `window` is the one that holds at the end.
+    If `text` is None, only the invariants check the text. `again` is the script of the next turn and `again_caps`
+    are its expected caps; there is no next turn if `again` is None. `window` is the learned window at the end.
     """
 
     cause: str

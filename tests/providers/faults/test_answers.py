@@ -11,7 +11,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ExitCode
 from tests.providers.clients import each_protocol, stream_of
-from tests.providers.faults.stage import Ran, run, text_of
+from tests.providers.faults.runs import Ran, run, text_of
 from tests.providers.loopback import Answer
 
 PAGE = b"<html><head><title>Bad gateway</title></head><body>nginx</body></html>"
@@ -44,7 +44,7 @@ class Row:
 
 SLOW = error("rate_limit_error", "slow down")
 one_of_each_kind = pytest.mark.parametrize("protocol", ["openai", "gemini"])
-"""For what all protocols share."""
+"""For behavior that all protocols share."""
 
 ROWS = [
     Row("401", 401, error("authentication_error", "bad key"), ErrorKind.AUTH, ExitCode.NO_CREDENTIAL, "bad key"),

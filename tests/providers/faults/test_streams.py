@@ -14,7 +14,7 @@ from qcode.protocol.reply import Outcome
 from qcode.providers.connection import Timeouts
 from tests.providers.clients import each_protocol, each_protocol_in_text, first_part, stream_of
 from tests.providers.events import recording, replay_bytes
-from tests.providers.faults.stage import run, text_of
+from tests.providers.faults.runs import run, text_of
 from tests.providers.loopback import Answer, Reset, Stall, free_port
 
 EVENTS = {"content-type": "text/event-stream"}
@@ -46,7 +46,7 @@ BREAKS: dict[str, Callable[[str], Answer]] = {
     "cut in a chunk": lambda protocol: Answer(
         [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s" % (99_999, first_part(protocol))], is_raw=True
     ),
-    "chunk size that is none": lambda protocol: Answer(
+    "invalid chunk size": lambda protocol: Answer(
         [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", _chunk(first_part(protocol)), b"zz\r\n"],
         is_raw=True,
     ),

@@ -41,7 +41,7 @@ READ = '{"name": "read", "arguments": {"path": "a.py"}}'
 READ_ARGUMENTS = '{"path": "a.py"}'
 
 Seen: TypeAlias = list[tuple[str, str]]
-"""`text` and what was visible; `taken` and the raw text; a tool's name and the arguments of a call of it."""
+"""Pairs of `text` and the visible text, `taken` and the raw text, or a tool name and the arguments of its call."""
 
 
 def seen(pieces: Iterable[Piece]) -> Seen:

@@ -16,7 +16,7 @@ from qcode.protocol.model import ModelRequest, RetrySettings
 from qcode.protocol.reply import Outcome, ReplyEvent, StopReason, TextDelta, ToolCallStarted
 from qcode.providers.history import text_to_continue
 from qcode.providers.text_calls.provider import TextCallProvider, as_text_history, instructions
-from tests.fakes.conversation import Model, ended, stage
+from tests.fakes.conversation import Model, ended, open_conversation
 from tests.fakes.scripted import Reply, ScriptedProvider, begun, cut_text, fails, text_reply
 from tests.providers.text_calls.pieces import READ, TOOLS
 
@@ -29,7 +29,7 @@ def written(name: str, **arguments: object) -> str:
 
 def turn(base: Path, *replies: Reply) -> tuple[list[TurnEvent], ScriptedProvider, Path]:
     inner = ScriptedProvider(replies)
-    it = stage(base, TextCallProvider(inner), Model(retries=RetrySettings(max_retries=0)), mode="bypass")
+    it = open_conversation(base, TextCallProvider(inner), Model(retries=RetrySettings(max_retries=0)), mode="bypass")
 
     async def main() -> list[TurnEvent]:
         events = await it.play("do it")

@@ -1,4 +1,4 @@
-"""What is tried beside the file tools: commands, pages, servers, and the tools that touch nothing."""
+"""Attacks other than through the file tools: commands, pages, servers, and the harmless tools."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "grep -r x --include=*.py --unknown .", "cat .e*",
     ),
     "edits, by a command": ("ls; id > src/x", "echo x > src/app.py", "cat src/app.py >> docs/guide.md"),
-    "steers later, by a command": (
+    "edits a protected file, by a command": (
         "ls > AGENTS.md", "ls >> .qcode/config.toml", "ls > farm/agents", "ls > .github/workflows/ci.yml"),
     "runs on a secret": (
         "cat .env", "head -c 9 .env.local", "grep TOKEN .envrc", "cat < .env", "cat ../outside/data.txt",
@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "diff .env .env.local", "cat notes/plain.txt", "wc -c second-name.txt",
     ),
     "searches for a secret": ("grep -r TOKEN .", "grep -rn CANARY docs .", "rg TOKEN", "rg --hidden CANARY ."),
-    "writes what nobody may": (
+    "writes a forbidden file": (
         "echo x > .git/hooks/pre-commit", "echo x > ~/.bashrc", "echo x >> ~/.ssh/authorized_keys",
         "ls > .git/config", "ls > farm/rc", "ls > farm/git/HEAD", "ls > ~/.config/qcode/config.toml",
         "ls 2> ~/.profile", "ls &> .git/HEAD", "ls > ~/.local/state/qcode/trust.json", "ls > .GIT/config",

@@ -1,4 +1,4 @@
-"""A workspace, a home and a place outside, full of canaries: secrets that stay where they are, files that stay so."""
+"""A workspace, a home and an outside folder with canaries: secrets that must not leak, files that must not change."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Ground:
         return text
 
     def photograph(self) -> dict[str, str]:
-        """Return every name below the three folders with what it is: kind, mode, links and content."""
+        """Return every name below the three folders with its kind, mode, links and content."""
         found: dict[str, str] = {}
         for folder, folders, files in os.walk(self.base):
             for name in (*folders, *files):
@@ -120,7 +120,7 @@ def make_ground(base: Path) -> Ground:
 
 
 def _link(ground: Ground) -> None:
-    """Lay out the farm of links, the second names, and what is no file."""
+    """Create the links, the hard links, and the special files."""
     farm = ground.work / "farm"
     farm.mkdir()
     targets = {

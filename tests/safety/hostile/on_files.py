@@ -1,4 +1,4 @@
-"""What is tried on files: every place the page on safety has a line for, through every tool that takes a path."""
+"""Attacks on files: every path that the safety page names, through every tool that takes a path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 WRITES: dict[str, tuple[str, ...]] = {
     "edits": ("src/app.py", "src/new.py", "docs/../docs/new.md", "{work}/x.txt", ".env.example", "farm/plain"),
-    "steers later": (
+    "edits a protected file": (
         ".qcode/config.toml", ".QCODE/config.toml", ".qcode/hooks/x", "sub/.qcode/commands/x.toml", ".mcp.json",
                      "AGENTS.md", "agents.MD", "sub/CLAUDE.md", "GEMINI.md", "a/b/QWEN.md", "farm/agents",
                      ".vscode/tasks.json",
@@ -45,7 +45,7 @@ WRITES: dict[str, tuple[str, ...]] = {
                        "{base}/work-evil/x.txt", "farm/letter", "~/documents/letter.txt", "second-name.txt", ".env",
                        ".ENV", "farm/env", ".envrc", "certs/site.pem", "deploy/id_ed25519", "src/a\nb.py",
                        "src/\u202eyp.ppa"),
-    "writes what nobody may": (".git/hooks/pre-commit", ".git/config", ".GIT/config", ".git./config", "git~1/config",
+    "writes a forbidden file": (".git/hooks/pre-commit", ".git/config", ".GIT/config", ".git./config", "git~1/config",
                                ".g\u200bit/config", "sub/.git/hooks/x", "farm/git/HEAD", "farm/hooks/x",
                                "farm/config", ".git",
                                ".", "{work}", "~/.bashrc", "farm/rc", "~/.profile", "~/.zshrc", "~/.gitconfig",
@@ -84,7 +84,7 @@ def _readers(path: str) -> dict[str, dict[str, Any]]:
 
 
 def _writers(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a call of each tool that changes files; a path with line breaks is none in a patch."""
+    """Yield a call of each tool that changes files; a path with line breaks is not a path in a patch."""
     yield "write", {"path": path, "content": "taken over\n"}
     yield "edit", {"path": path, "old_text": "e", "new_text": "taken over", "replace_all": True}
     yield "multi_edit", {"path": path, "edits": [{"old_text": "e", "new_text": "taken over", "replace_all": True}]}
@@ -95,9 +95,9 @@ def _writers(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _mixed() -> Iterator[Attempt]:
-    """Yield patches in which what is harmless stands before what is not, and what has no path at all."""
+    """Yield patches with a harmless file before a harmful one, and patches without a path."""
     inside = ("*** Add File: src/fine.py", "+x")
-    for kind in ("steers later", "writes outside", "writes what nobody may"):
+    for kind in ("edits a protected file", "writes outside", "writes a forbidden file"):
         for path in WRITES[kind][:6]:
             yield Attempt(kind, "apply_patch", patched(*inside, f"*** Add File: {path}", "+taken over"))
             yield Attempt(

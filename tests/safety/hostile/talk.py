@@ -1,4 +1,4 @@
-"""A conversation over the real driver, tools, rules and session file, in which the model does what the attempts say."""
+"""A conversation over the real driver, tools, rules and session file, in which the model makes the hostile calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox
 from qcode.tools.workspace import Scratch
-from tests.fakes.conversation import Model, stage
+from tests.fakes.conversation import Model, open_conversation
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.ground import Ground, filled
@@ -29,7 +29,7 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "CANARY-variable", "G
 
 @dataclass
 class Played:
-    """What came of it. `sent` is everything the model was told, `shown` everything a person could see."""
+    """The result of a conversation. `sent` is all text that the model got, `shown` all text that the user could see."""
 
     events: list[TurnEvent]
     asked: list[CallApproval]
@@ -53,9 +53,9 @@ def play(
     says_yes: Callable[[CallApproval], bool] = lambda asked: False,
     on_event: Callable[[TurnEvent], None] = lambda event: None,
 ) -> Played:
-    """Have a model make all the calls, `_BATCH` in a reply; what is asked gets the answer of `says_yes`.
+    """Have a model make all the calls, `_BATCH` per reply, and answer each approval with `says_yes`.
 
-    The model is one that is offered `apply_patch` where that is tried.
+    The model is one that gets `apply_patch` if a call uses it.
     """
     calls = [Call(one.tool, filled(one.arguments, ground), f"call_{number}") for number, one in enumerate(attempts)]
     replies = [calls_reply(*calls[at : at + _BATCH]) for at in range(0, len(calls), _BATCH)]
@@ -113,7 +113,7 @@ def _conversation(
         mode, Rules.of(), is_trusted, ground.work, read_only=(scratch.path,), home=ground.home, own=own, probes=probes
     )
     env = {**_ENVIRONMENT, "HOME": str(ground.home)}
-    found = stage(
+    found = open_conversation(
         ground.base.parent,
         provider,
         Model(model),

@@ -1,4 +1,4 @@
-"""A person who says no to everything, or yes to one thing, gets exactly that: canaries say whether more happened."""
+"""A user who denies everything, or approves one call, gets exactly that: canaries show whether more happened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = frozenset({
     "ask_person",
 })  # fmt: skip
 BY_REPLACING, BY_PATCHING = BOTH | {"edit", "multi_edit"}, frozenset({"apply_patch"})
-"""What models of the two kinds are offered; the second is tried with the tool that only it has."""
+"""The tools of the two kinds of models; the second kind is tested only with the tool that the first lacks."""
 EFFECTS = frozenset({"edits", "connects"})
 CHANGING = (BY_REPLACING | BY_PATCHING) - {"read", "ls", "glob", "grep", "jobs", "todo", "ask_person"}
 FIRST = tuple(
@@ -87,7 +87,7 @@ def test_user_who_denies_everything_loses_nothing(
 YES = {
     "write src/new.py": (Attempt("edits", "write", {"path": "src/new.py", "content": "x\n"}), {"work/src/new.py"}),
     "edit AGENTS.md": (
-        Attempt("steers later", "edit", {"path": "AGENTS.md", "old_text": "brief", "new_text": "long"}),
+        Attempt("edits a protected file", "edit", {"path": "AGENTS.md", "old_text": "brief", "new_text": "long"}),
         {"work/AGENTS.md"},
     ),
     "delete docs/guide.md": (

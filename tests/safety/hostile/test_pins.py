@@ -1,4 +1,4 @@
-"""What was trusted or approved in a folder follows a change that the user approved, and no other."""
+"""Stored trust and approvals of a folder follow a change that the user approved, and no other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_shown_and_approved_change_is_pinned(
     mode: ApprovalMode, tool: str, arguments: dict[str, Any], ground: Ground, tmp_path: Path
 ) -> None:
     before = ground.photograph()
-    calls = [Attempt("reads", "read", {"path": COMMAND}), Attempt("steers later", tool, arguments)]
+    calls = [Attempt("reads", "read", {"path": COMMAND}), Attempt("edits a protected file", tool, arguments)]
     played = play(ground, calls, mode, says_yes=lambda asked: True)
     assert len(played.asked) == 1
     assert ground.photograph() != before
@@ -73,7 +73,7 @@ def server_of(ground: Ground, *, is_from_project: bool) -> ServerSpec:
 
 
 def start(ground: Ground, spec: ServerSpec, *, says_yes: bool) -> str:
-    """Start the server as a session does, and return how it stands once nothing starts any more."""
+    """Start the server as a session does, and return its state once no server is starting."""
 
     async def body() -> str:
         servers = Servers(

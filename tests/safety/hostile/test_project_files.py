@@ -1,4 +1,4 @@
-"""What a file of the project says, it says with the rights of the model: its `@path` reads no secret for anybody."""
+"""Project files have the rights of the model: an `@path` in one of them never reads a secret."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from qcode.config.definitions import CustomCommand, load_custom_commands
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.tui.prompt.queue import Submission
-from tests.e2e.running import Place
+from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Turn
 from tests.safety.hostile.ground import MARK, Ground, make_ground
 
-# The prompt of a project's command, and what the user types behind its name.
+# The prompt of a project command, and the arguments that the user types after its name.
 LEADING_OUT = {
     "@~/.ssh/id_rsa": "",
     "see @~/.ssh/id_rsa.": "now",
@@ -64,7 +64,7 @@ def command_of(ground: Ground, prompt: str) -> CustomCommand:
 
 
 def sent(ground: Ground, command: CustomCommand, typed: str) -> tuple[str, list[str]]:
-    """Send a command as the app does; return all that the model was told, and what was left out."""
+    """Send a command as the app does; return the text that the model got, and the complaints about attachments."""
     ready = opened(ground)
 
     async def run() -> list[TurnEvent]:
@@ -115,11 +115,11 @@ def test_project_command_is_never_queued_as_user_text(ground: Ground) -> None:
 
 @pytest.mark.parametrize("prompt", ["@~/.ssh/id_rsa", "@.env", "@farm/key", "@~/.ssh/{{args}}"])
 def test_pipe_mode_refuses_forbidden_files_of_a_project_command(prompt: str, tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    cli = CliRunner(tmp_path)
     ground = make_ground(tmp_path)
     (ground.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps('see ' + prompt)}\n")
     with FakeServer("anthropic", [Turn(text="Done.")]) as server:
-        done = place.ask(server, "-p", "/go id_rsa", "--trust")
+        done = cli.ask(server, "-p", "/go id_rsa", "--trust")
         told = json.dumps([asked.body for asked in server.requests])
     assert done.code == 0
     assert "see @" in told

@@ -1,4 +1,4 @@
-"""What a name leads to may change between judgement and opening. Nothing that was not judged, or shown, is reached."""
+"""The target of a name may change between verdict and opening. No file is reached that was not judged or shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
 
 
 def linked(name: str, target: str) -> Swap:
-    """Return what puts a link to `target` in the place of a file or folder of the workspace."""
+    """Return a function that puts a link to `target` in the place of a file or folder of the workspace."""
 
     def swap(ground: Ground) -> None:
         (ground.work / name).rename(ground.base / "moved")

@@ -1,4 +1,4 @@
-"""What a hostile model writes cannot hide from a question, forge a line of it, or be offered in plan mode."""
+"""Text of a hostile model cannot hide parts of an approval, forge a line of it, or be offered in plan mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every attempt gets the verdict of its class: in every mode, in folders trusted and not, with walls and without."""
+"""Every attack gets the verdict of its class in every mode, trusted or restricted, with and without a sandbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qcode.safety.rules import Rules
 from qcode.safety.sandbox.index import WorkspaceIndex
 from tests.fakes.tools import spec_of
 from tests.safety.hostile import elsewhere, on_files
-from tests.safety.hostile.attempts import CLASSES, MODES, WALLED
+from tests.safety.hostile.attempts import CLASSES, MODES, SANDBOXED
 from tests.safety.hostile.ground import Ground, filled, make_ground
 from tests.safety.judging import CLEAN, LANDLOCK
 
@@ -37,7 +37,7 @@ def policies(ground: Ground) -> dict[str, Policy]:
         probes=replace(seen, sandbox=lambda: LANDLOCK),
     )
     found = {str(mode): plain.with_mode(mode) for mode in MODES}
-    found[WALLED] = replace(plain.with_mode("auto"), probes=seen)
+    found[SANDBOXED] = replace(plain.with_mode("auto"), probes=seen)
     found["restricted"] = replace(plain, mode="bypass", is_trusted=False)
     found["restricted plan"] = replace(plain, mode="plan", is_trusted=False)
     return found

@@ -1,6 +1,6 @@
 """Small Python programs that try to leave a sandbox. Each prints LEFT if it got out, and TRIED at its end.
 
-They run with `-I -S` in the sandbox; `ARGS` holds what the test knows of the outside.
+They run with `-I -S` in the sandbox; `ARGS` contains facts about the outside.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ for name, body in WAYS.items():
     os.waitpid(child, 0)
     print("TRIED", name, flush=True)
 """
-"""Tries each way in a child of its own."""
+"""Tries each way in a separate child process."""
 
 WRITES: dict[str, str] = {
     "open": "open(ARGS[0] + '/made', 'w'); left('open')",

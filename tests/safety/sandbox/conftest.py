@@ -19,7 +19,7 @@ _PLACES = (_REPOSITORY, Path("/srv"), Path("/opt"), Path("/root"), Path("/home")
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A folder that no sandbox covers with a private one, as it does with /tmp, where `tmp_path` is."""
+    """A folder that no sandbox replaces with a private one; `tmp_path` is in /tmp, which it replaces."""
     place = next((place for place in _PLACES if not is_covered(place) and os.access(place, os.W_OK)), None)
     if place is None:
         pytest.skip("there is no folder to write in but those that a sandbox covers")

@@ -1,4 +1,4 @@
-"""Putting back what changed under protected names: nothing is lost, and no link leads the guard astray."""
+"""The guard restores changed files with protected names, loses nothing, and follows no link."""
 
 from __future__ import annotations
 

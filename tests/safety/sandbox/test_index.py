@@ -1,4 +1,4 @@
-"""The index of a workspace: what it finds by name, and that it sees every change."""
+"""The index of a workspace finds secrets and protected files by name, and detects every change."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_every_change_is_in_the_next_index(root: Path) -> None:
     made(root, "a/b/c/file")
     found = WorkspaceIndex([str(root)])
     assert found.look().secrets == ()
-    for number in range(30):  # without a pause, as fast as the clock of the file system may stand still
+    for number in range(30):  # without a pause, within one tick of the clock of the file system
         made(root, f"a/b/c/.env.{number}")
         assert len(found.look().secrets) == number + 1
     (root / "a/b").rename(root / "moved")
@@ -133,7 +133,7 @@ def test_unchanged_tree_is_not_scanned_again(root: Path, monkeypatch: pytest.Mon
     made(root, "a/.env", "b/file")
     found = WorkspaceIndex([str(root)])
     old = time.time_ns() + index._CTIME_GRAIN_NS
-    while time.time_ns() < old:  # what changed just now is looked at once more
+    while time.time_ns() < old:  # a folder that changed just now is scanned once more
         found.look()
     before = found.look()
     monkeypatch.setattr(os, "scandir", lambda path: pytest.fail(f"scanned {path}"))
@@ -193,7 +193,7 @@ def test_several_threads_may_index_while_the_tree_changes(root: Path) -> None:
         try:
             for _ in range(30):
                 found.look()
-        except BaseException as error:  # noqa: BLE001  # whatever it is, the test shows it
+        except BaseException as error:  # noqa: BLE001  # the test reports any exception
             problems.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(4)]

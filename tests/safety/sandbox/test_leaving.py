@@ -34,7 +34,7 @@ def escapes(box: Box, level: Level, ways: dict[str, str], *arguments: str) -> li
     """Return the ways that led out of the sandbox; each of them was tried to its end."""
     lines = box.python(level, program(ways), *arguments).text.splitlines()
     tried = [line.removeprefix("TRIED ") for line in lines if line.startswith("TRIED ")]
-    # A signal to everybody ends the attempts with it, in a namespace of their own.
+    # In a separate namespace, a signal to every process also ends the attempts.
     assert tried == list(ways) or list(ways)[-1] == "signal to everybody", lines
     assert not [line for line in lines if line.startswith("BROKEN")], lines
     return [line for line in lines if line.startswith("LEFT")]
@@ -88,7 +88,7 @@ def test_programs_that_change_the_machine_fail(box: Box, level: Level, command: 
 
 
 class Services:
-    """Sockets of each kind that listen outside; `reached` says which of them somebody reached."""
+    """Sockets of each kind that listen outside; `reached` names those that a client reached."""
 
     def __init__(self, folder: Path) -> None:
         self.abstract = f"qcode-test-{os.getpid()}-{time.time_ns()}"

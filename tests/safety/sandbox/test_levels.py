@@ -1,4 +1,4 @@
-"""What confined commands can and cannot do, by running them. Each kind of sandbox that works is tried."""
+"""Abilities and limits of confined commands, by running them in each kind of sandbox that works here."""
 
 from __future__ import annotations
 

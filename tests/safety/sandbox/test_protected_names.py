@@ -1,4 +1,4 @@
-"""What runs or steers later stays as it is, whatever a command does to it, to its folders and to its links."""
+"""Files that run or configure programs later cannot be changed by a command, also not through folders and links."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def full(bubble: Box) -> Box:
 
 
 def steering(box: Box) -> dict[str, str]:
-    """Return the content of what steers in the workspace, by its path there."""
+    """Return the content of the protected files of the workspace, by path."""
     found = {}
     names = ("AGENTS.md", "packages/a/Claude.MD", ".envrc", ".github/workflows/ci.yml", "CLAUDE.md", ".vscode")
     for name in (*names, ".vscode/settings.json", ".git/config", "other-name.txt", "rules.md"):

@@ -1,4 +1,4 @@
-"""The filters of the sandbox: numbers as the kernel's headers have them, and what the kernel makes of the programs."""
+"""The filters of the sandbox: numbers as in the kernel's headers, and the effect of the programs in the kernel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_system_call_numbers_are_those_of_the_kernel(column: int) -> None:
 
 
 def verdict(program: bytes, architecture: int, number: int, *arguments: int) -> int:
-    """Return what a filter answers, by running its instructions as bpf(4) describes them."""
+    """Return the answer of a filter, by running its instructions as bpf(4) describes them."""
     data = struct.pack("=IIQ6Q", number, architecture, 0, *[*arguments, 0, 0, 0, 0, 0, 0][:6])
     rows = list(struct.iter_unpack("=HBBI", program))
     at, loaded = 0, 0

@@ -1,4 +1,4 @@
-"""Each level under strace: what the kernel granted to a command that tries everything."""
+"""Each level under strace: the calls that the kernel granted to a command that tries everything."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Call:
 
 
 def trace(sandbox: str, level: Level, base: Path, folder: Path) -> list[Call]:
-    """Return the calls of the command and of what it started, and not those of the sandbox around it."""
+    """Return the calls of the command and its children, without those of the sandbox itself."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is missing")
@@ -71,7 +71,7 @@ def sandbox(request: pytest.FixtureRequest) -> str:
 
 
 def changes(calls: list[Call]) -> list[Call]:
-    """Return what was granted of opening for writing and of changing without opening."""
+    """Return the granted calls that open a file for writing or change a file without opening it."""
     opens = ("open", "openat", "openat2", "creat")
     harmless = ("connect", "bind", "sendto", "socket", "execve")
     found = [call for call in calls if call.is_granted and call.name not in harmless]
@@ -92,7 +92,7 @@ def test_read_only_command_gets_no_write_no_connection_and_no_secret(sandbox: st
     # A masked file opens as an empty one: see test_levels and tests/agent/test_sandboxed_commands.
     hidden = ["notes.txt", ".netrc", "id_ed25519", ".bashrc"]
     assert [path for path in opened if path.rsplit("/", 1)[-1] in hidden] == []
-    # It did try: the test is no proof otherwise.
+    # The command did try; otherwise the test would prove nothing.
     assert len([call for call in calls if not call.is_granted and WRITES.search(call.line)]) >= 6
     assert [call for call in calls if call.name == "socket" and not call.is_granted and "AF_UNIX" in call.line]
     assert [path for path in opened if path.endswith("file.txt")]

@@ -71,7 +71,7 @@ _FRAMES = (
 )  # fmt: skip
 
 
-# What bash itself does at every start: it looks for a terminal and asks for the name of the user.
+# bash itself looks for a terminal and the name of the user at every start.
 _OF_BASH = re.compile(
     r"openat?\(/dev/(?:tty|null), |connect\([^{]*\{sa_family=AF_UNIX, sun_path=\"/var/run/nscd/socket\"\}"
 )
@@ -83,7 +83,7 @@ _CONSULTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An allowed command that did what the judge must not allow."""
+    """An allowed command that did something the judge must not allow."""
 
     command: str
     what: str
@@ -191,7 +191,7 @@ def policy_of(scratch: Scratch) -> Policy:
 
 
 def hunt(scratch: Scratch, commands: Iterator[str], count: int) -> tuple[list[Finding], int]:
-    """Judge `count` commands and run the allowed ones; return what they must not have done, and how many ran."""
+    """Judge `count` commands and run the allowed ones; return the forbidden effects, and how many commands ran."""
     policy = policy_of(scratch)
     findings: list[Finding] = []
     allowed: list[str] = []
@@ -213,7 +213,7 @@ def hunt(scratch: Scratch, commands: Iterator[str], count: int) -> tuple[list[Fi
 
 
 def misdeeds(scratch: Scratch, command: str, run: Run) -> Iterator[str]:
-    """Yield what an allowed command did that no allowed command may do."""
+    """Yield the effects of an allowed command that none may have."""
     yield from (f"changed: {call}" for call in run.changed if _OF_BASH.match(call) is None)
     yield from (f"connected: {call}" for call in run.connected if _OF_BASH.match(call) is None)
     named = {part.command.words[0].text for part in _parts(command)} | {"bash"}

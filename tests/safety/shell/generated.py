@@ -24,7 +24,7 @@ HOSTILE: Words = (
 """Values that would do harm if the program took them for something else than the table says."""
 
 SOME_HOSTILE: Words = (".env", "@data.txt", "", "../outside/secret.txt")
-"""What is put next to an option that has no value."""
+"""Words put next to an option that has no value."""
 
 _OF_OLD: Words = ("+3", "-3", "3")
 """Options and operands of older forms."""
@@ -36,9 +36,9 @@ _CLUSTERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The words of one command without its name, whether they are a proper use, and what its success then proves.
+    """The words of one command without its name, whether they are a proper use, and the option that they prove.
 
-    That is the name of an option, with a `=` behind it if its value is attached.
+    `proof` is the name of the option, with a `=` after it if its value is attached.
     """
 
     words: Words
@@ -47,7 +47,7 @@ class Case:
 
 
 def proofs_needed(program: ProgramSpec) -> frozenset[str]:
-    """Return what has to be proved of a row: each option, and with an attached value if it may have one."""
+    """Return the proofs that a row needs: each option, and also with an attached value if it may have one."""
     attachable = {f"{name}=" for name in program.options if _is_attachable(program, name)}
     return frozenset({*program.options, *attachable, *([NUMBER] if program.number else [])})
 
@@ -245,7 +245,7 @@ def operand_lists(program: ProgramSpec, options: frozenset[str]) -> list[Words]:
 
 
 def _fitting(form: Operands) -> list[Words]:
-    """Return operands for the roles: one and two of what repeats, and none if there is a default."""
+    """Return operands for the roles: one and two for a repeatable role, and none if there is a default."""
     if form.repeated is None:
         return [tuple(_one(form, index) for index in range(len(form.roles)))]
     lists = []

@@ -1,7 +1,7 @@
 """Commands of git that are made from the rows of the table: each option alone, in each position, and in pairs.
 
-What a row cannot say is here: operands with which a command succeeds, a value of each option, and the options that only
-work together with others.
+This module has the data that a row cannot express: operands with which a command succeeds, a value of each option, and
+the options that work only with others.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ _WITHOUT_OPERANDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command: what is added to it, and the words after `git`."""
+    """One command: the options added to it, and the words after `git`."""
 
     command: str
     options: tuple[str, ...]

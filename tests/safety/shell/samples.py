@@ -1,4 +1,4 @@
-"""What the table does not say and a run of a program needs: values that its options take, operands, exit codes.
+"""Data that a run of a program needs beside the table: values of its options, operands, exit codes.
 
 The data is samples.toml. `make_scratch` makes a file for every value, so that a value which the program takes for an
 operand is seen to be read.
@@ -47,7 +47,7 @@ HELP: Words = ("--help", "--version")
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Of one program; the header of samples.toml explains the fields."""
+    """The samples of one program; the header of samples.toml explains the fields."""
 
     operands: tuple[Words, ...] = ()
     cases: Mapping[str, tuple[Words, ...]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Samples:
 
 
 def samples_of(program: str) -> Samples:
-    """Return what is known of the program of this name."""
+    """Return the samples of the program of this name."""
     return _samples().get(program, Samples())
 
 

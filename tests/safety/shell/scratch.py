@@ -1,4 +1,4 @@
-"""A workspace with what programs trip over, and what they must not touch around it: a home, an outside folder."""
+"""A workspace with difficult files, and a home and an outside folder that programs must not touch."""
 
 from __future__ import annotations
 

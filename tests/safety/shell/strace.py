@@ -1,7 +1,7 @@
-"""Runs programs under strace and says what they did: files read, changed and looked at, programs started, connections.
+"""Runs programs under strace and reports files read, changed and looked at, programs started, and connections.
 
-Many commands run in one strace, for its start costs more than most of them. Each gets /dev/null as standard input and
-files of its own as output, and is a session of its own that ends after a time limit.
+Many commands run in one strace, because its start costs more than most of them. Each gets /dev/null as standard input
+and separate output files, and runs in a separate process session with a time limit.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one command did. Paths are absolute; those of `looked` are as spelled, without `.` and `..`."""
+    """The effects of one command. Paths are absolute; those of `looked` are as spelled, without `.` and `..`."""
 
     argv: tuple[str, ...]
     code: int
@@ -144,7 +144,7 @@ def require_strace() -> None:
 def observe(commands: Sequence[Sequence[str]], cwd: Path, env: Mapping[str, str]) -> list[Run]:
     """Run each argv list in the folder `cwd` with exactly `env`; the first word of each is found on the PATH of `env`.
 
-    Nothing is protected: what a command does happens.
+    Nothing is protected: the commands have their real effects.
     """
     runs: list[Run] = []
     for start in range(0, len(commands), BATCH):
@@ -231,7 +231,7 @@ def _call(name: str, rest: str) -> _Call:
 
 
 def _decoded(text: str) -> str:
-    """Return what strace wrote in hexadecimal; a name that it made up itself (`socket:[1]`) is plain."""
+    """Return the text that strace wrote in hexadecimal; a name that it made up itself (`socket:[1]`) is plain."""
     return bytes.fromhex(text.replace("\\x", "")).decode("utf-8", "surrogateescape") if "\\x" in text else text
 
 
@@ -263,7 +263,7 @@ def _run(
 
 
 class _Events:
-    """Collects what a command and the processes that it started did."""
+    """Collects the effects of a command and its child processes."""
 
     def __init__(self) -> None:
         self.read: set[Opened] = set()

@@ -1,4 +1,4 @@
-"""Commands of every day in a real folder: reading runs unasked, and what is hidden in it, or put around it, asks."""
+"""Common commands in a real folder: reading runs unasked, and hidden effects inside or around it ask."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ AROUND = st.sampled_from(
 PLAIN = [
     command
     for command in HOSTILE
-    # What is odd about the last two are their names, which something in front of them makes plain words.
+    # The last two have odd names, which a prefix turns into plain words.
     if command.isascii() and command.isprintable() and "$x" not in command and not command.startswith(("{", "l{"))
 ]
 

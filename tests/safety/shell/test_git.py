@@ -1,4 +1,4 @@
-"""How commands of git are read: which are understood, what they show, and what a repository changes about that."""
+"""Parsing of git commands: which are understood, which contents they print, and how the repository affects both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from qcode.safety.probes import Repository, Tracked
 from qcode.safety.shell.ast import MARK, Hole, Word
-from qcode.safety.shell.git import GitUse, Kind, read_git, repository_complaint, secrets_complaint, settle
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_complaint, secrets_complaint
 from qcode.safety.shell.table import git_commands
 
 ROOTS = ("/repo", "/real/repo")
@@ -29,7 +29,7 @@ def use_of(command: str, **kinds: Kind) -> GitUse:
     found = read_git(words(command), ROOTS)
     assert isinstance(found, GitUse), found
     on_disk = {name.replace("_", "."): kind for name, kind in kinds.items()}
-    return settle(found, lambda path: on_disk.get(path.rstrip("/"), ""))
+    return classify_operands(found, lambda path: on_disk.get(path.rstrip("/"), ""))
 
 
 def complaint(command: str) -> str:

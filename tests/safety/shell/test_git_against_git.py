@@ -17,7 +17,7 @@ import pytest
 
 from qcode.safety.git_repository import GitConfig
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.git import GitUse, Kind, read_git, settle
+from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git
 from qcode.safety.shell.table import ProgramSpec
 from tests.safety.shell import git_cases
 from tests.safety.shell.git_cases import Case
@@ -187,7 +187,7 @@ def probe(scratch: GitScratch) -> GitConfig:
 
 def read(scratch: GitScratch, words: Sequence[str]) -> GitUse | str:
     found = read_git(tuple(Word(word) for word in words), (str(scratch.repo),))
-    return found if isinstance(found, str) else settle(found, lambda path: kind_of(scratch.repo / path))
+    return found if isinstance(found, str) else classify_operands(found, lambda path: kind_of(scratch.repo / path))
 
 
 def kind_of(path: Path) -> Kind:
@@ -247,7 +247,7 @@ def may_be_read(path: str, repo: str, use: GitUse, scratch: GitScratch) -> bool:
 
 
 def may_be_shown(canary: str, use: GitUse) -> bool:
-    """Return whether content may be shown by what the words say: it is that of a named file, or of any."""
+    """Return whether the words may print content of a named file, or of any file."""
     if use.content == "wide-history":
         return canary in _COMMITTED or canary in ("topic2.txt", ".env", "new.txt", "build/x.o")
     if use.content == "wide-tracked":

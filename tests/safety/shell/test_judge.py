@@ -1,4 +1,4 @@
-"""The shell judge: nothing harmful runs without asking, and most of what is harmless does."""
+"""The shell judge: nothing harmful runs without asking, and most harmless commands do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judge allows depends on the sandbox behind it: one that masks files, one that cannot, and none."""
+"""The judge allows more with a stronger sandbox: one that masks files, one that cannot, and none."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_search_asks_if_a_secret_is_in_reach_and_cannot_be_masked(repo: Path, co
 
 @pytest.mark.parametrize("command", [command for command in BEYOND_CORE if not command.startswith("for")])
 def test_part_that_needs_the_sandbox_asks_beside_a_part_allowed_by_a_rule(repo: Path, command: str) -> None:
-    """What a rule allows runs outside the sandbox, and the rest of the command with it."""
+    """A part that a rule allows runs outside the sandbox, and the rest of the command with it."""
     rules = Rules.of(allow=["shell(make)"])
     assert judge_shell(command, repo, rules=rules).confinement == "read-only"
     for whole in (f"make; {command}", f"make && {command}", f"{command} | make"):

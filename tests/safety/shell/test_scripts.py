@@ -1,4 +1,4 @@
-"""Whole scripts: what bash runs is among what was read, whatever way it is put together."""
+"""Whole scripts: bash runs only commands that the parser found, in any combination of syntax."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TEXTS = SCRIPTS.map(" ".join) | SCRIPTS.map("".join) | HOLES.map(" ".join) | HOL
 
 
 def _program(folder: Path, name: str) -> None:
-    """Two may run at once, so that each writes its line in one piece. What it prints would be a command again."""
+    """Write a program that logs its arguments in one write, since two may run at once. It prints another command."""
     (folder / name).write_text(
         f'#!{BASH}\nprintf -v line "%s\\037" {name} "$@"\nprintf "%s\\036" "$line" >> "$LOG"\necho "b; a -y" "*"\n'
     )
@@ -50,7 +50,7 @@ def _program(folder: Path, name: str) -> None:
 
 
 def _pattern(word: Word) -> str:
-    """Return what the program may get for a word: any text where it is not known, any words where it may be several."""
+    """Return a pattern for the arguments of a word: any text for unknown parts, any words if it may be several."""
     if word.may_be_several:
         return r"(?:[^\x1f]*\x1f)*"
     fixed = (re.escape(piece) for piece in word.text.split(MARK)) if word.unknown else [re.escape(word.text)]

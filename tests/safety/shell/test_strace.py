@@ -1,4 +1,4 @@
-"""The strace harness tells what programs did, so that a proof by it can fail."""
+"""The strace harness reports the effects of programs, so that a proof by it can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table against the real programs: what a command did under strace is what its row says.
+"""The table against the real programs: the effects of a command under strace are those of its row.
 
 Each command that is made from a row and that `read_arguments` understands is run in a scratch workspace. It must change
 nothing, start nothing and connect to nothing, and read no file but those the arguments claim. If it succeeds, each file
@@ -46,7 +46,7 @@ SYSTEM_FILES = re.compile(
     r"|/proc/(?:meminfo|cpuinfo|stat|uptime|loadavg|filesystems|mounts|bus/.*|sys/(?:kernel|vm)/.*)"
     r"|/sys/(?:devices|fs/cgroup|kernel|hypervisor|firmware)/.*|/(?:var/)?run/utmp|/dev/(?:null|urandom|random)"
 )
-"""What a program may read of the system whatever it was told: libraries, locale, user names, facts of the machine."""
+"""System files that any program may read: libraries, locale, user names, facts of the machine."""
 
 QUIET_CHANGES = re.compile(r"openat\(/dev/(?:null|tty), O_(?:RDWR|WRONLY)[^)]*\)")
 """bash opens the terminal at its start."""
@@ -55,7 +55,7 @@ NAME_SERVICE = re.compile(r'connect\(.*sun_path="/var/run/nscd/socket".*\)')
 """libc asks the cache of its name service, if one runs, for the names of users."""
 
 SILENT = frozenset({"awk", "gawk", "mawk", "xxd", "jq", "tput", "getconf", "whereis"})
-"""Programs that do not name an option that they do not have in a form of their own."""
+"""Programs that do not name an unknown option in their error message."""
 
 COMPLAINS = re.compile(
     r"unrecognized option|invalid option|unknown option|unknown arguments?|unknown predicate|unexpected argument"
@@ -65,7 +65,7 @@ COMPLAINS = re.compile(
 
 
 class Claim:
-    """What a command may read in the scratch folder, by the arguments that the table reads."""
+    """Files that a command may read in the scratch folder, by the arguments that the table reads."""
 
     def __init__(self, scratch: Scratch, program: ProgramSpec, arguments: ParsedArguments) -> None:
         self._scratch, self._program = scratch, program
@@ -97,10 +97,10 @@ class Claim:
         }
 
     def may_look_at(self, path: str) -> bool:
-        """Return whether metadata of this path may be read, or those of what it links to."""
+        """Return whether the metadata of this path or of its link target may be read."""
         if path in self._visible or path in self._patterns or self._is_consulted(path):
             return True
-        # diff looks in one tree for what is in the other.
+        # diff looks in one tree for the names of the other.
         below = self._below(self.walked, with_links=False)
         return not os.path.lexists(path) and any(str(parent) in below for parent in Path(path).parents)
 
@@ -144,7 +144,7 @@ def below(top: str, with_links: bool) -> frozenset[str]:
 
 
 def complaints(scratch: Scratch, program: ProgramSpec, arguments: ParsedArguments, run: Run) -> Iterator[str]:
-    """Yield what a run did that the table does not say."""
+    """Yield the effects of a run that the table does not name."""
     claim = Claim(scratch, program, arguments)
     if run.is_late:
         yield "did not end in time"
@@ -161,7 +161,7 @@ def complaints(scratch: Scratch, program: ProgramSpec, arguments: ParsedArgument
 
 
 def omissions(scratch: Scratch, program: ProgramSpec, arguments: ParsedArguments, run: Run) -> Iterator[str]:
-    """Yield what a successful run should have read by the table, and did not."""
+    """Yield the files that a successful run should have read by the table, and did not."""
     samples = samples_of(program.name)
     if arguments.has(*HELP, *samples.ends, *samples.skips):
         return
@@ -219,7 +219,7 @@ def require(program: ProgramSpec) -> None:
 
 
 def check(program: ProgramSpec, cases: Sequence[Case], scratch: Scratch) -> frozenset[str]:
-    """Run the cases, assert that each did what the table says, and return what was proved."""
+    """Run the cases, assert that each behaves as the table says, and return the proofs."""
     samples = samples_of(program.name)
     proved: set[str] = set()
     failures: list[str] = []
@@ -328,7 +328,7 @@ WRONG_ROWS = {
     "an option that follows links": changed("du", options={"-L": OptionSpec("none")}, refused={}),
     "an operand that is written": changed("uniq", options={}, operands=Operands(("read", "text"))),
     "an operand that is not read": changed("basename", options={}, operands=Operands(("read",), 0)),
-    "a walk that is none": changed("cat", options={}, operands=Operands(("names",), 0)),
+    "a command that does not walk": changed("cat", options={}, operands=Operands(("names",), 0)),
     "a program that runs another": changed("basename", name="egrep", options={}, operands=Operands(("text", "read"))),
 }
 

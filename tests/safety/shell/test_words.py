@@ -29,7 +29,7 @@ def _words(command: str) -> list[list[str]]:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SHELL_TEXT)
 def test_words_are_those_that_bash_gets(tmp_path: Path, text: str) -> None:
-    """Print the words through bash in an empty folder and compare them with what was read."""
+    """Print the words through bash in an empty folder and compare them with the parsed ones."""
     try:
         commands = parse(f"printf '%s\\0' {text}")
     except NotPlain:

@@ -65,7 +65,7 @@ def go(project: Project, test: Callable[[Running], Awaitable[None]], size: tuple
 def test_rules_and_decisions_are_listed_with_where_they_come_from(tmp_path: Path, size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         screen = await opened(run, "/permissions", PermissionsScreen)
-        assert labels(screen) == ["mode default", "deny read(private/**)", "allow shell(make test)"]
+        assert labels(screen) == ["mode ask", "deny read(private/**)", "allow shell(make test)"]
         await run.pilot.press("down")
         await run.pilot.pause()
         assert said(run) == "deny read(private/**)\n~/config.toml:5"

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.attachments import shell_block
-from qcode.agent.reports import ContextReport, TurnUsage
+from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
-from qcode.tui.commands.sessions import context_text, cost_text_of
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of

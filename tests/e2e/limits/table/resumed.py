@@ -84,7 +84,7 @@ _FALLING_BACK = (
         stored=TWO_DONE, told=("MUST split",), settings=_RESUME, skips=HALF_CALLS,
     ),
     Row(
-        "rest of a write that is no JSON", "resume 1", (_CUT, _CUT, done('" oops}'), done()),
+        "rest of a write that is not JSON", "resume 1", (_CUT, _CUT, done('" oops}'), done()),
         asked=(*_UP, _R, FIRST), events=(*UP, "on call", *_GIVEN_UP), api=api(2, up=1, repairs=1),
         stored=TWO_DONE, told=("MUST split",), settings=_RESUME, skips=HALF_CALLS,
     ),
@@ -104,7 +104,7 @@ _FALLING_BACK = (
         ends=BLOCKED, settings=_RESUME, skips=HALF_CALLS,
     ),
     Row(
-        "call cut that is no write", "escalated",
+        "truncated call of another tool than write", "escalated",
         (*[cut_call("shell", '{"command": "ec')] * 2, write(), done()),
         asked=(*_UP, FIRST, FIRST), events=(*UP, STILL_CUT, "repair cut_arguments attempted"), api=api(3, up=1),
         stored=("call", "call", "text"), ran=("write",), told=("one complete call only", ""), files=_WRITTEN,

@@ -1,3 +1,4 @@
+complete -c qcode -n __fish_use_subcommand -a acp
 complete -c qcode -n __fish_use_subcommand -a auth
 complete -c qcode -n __fish_use_subcommand -a config
 complete -c qcode -n __fish_use_subcommand -a doctor
@@ -8,6 +9,36 @@ complete -c qcode -n __fish_use_subcommand -a sessions
 complete -c qcode -n __fish_use_subcommand -a stats
 complete -c qcode -n __fish_use_subcommand -a themes
 complete -c qcode -n __fish_use_subcommand -a trust
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l login
+complete -c qcode -n '__fish_seen_subcommand_from acp' -s m -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l model -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l base-url -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l fallback-model -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l system-prompt -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l append-system-prompt -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-output-tokens -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-continuations -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l no-escalation
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-turns -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-tool-calls -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l wait-for-limit
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l strict-tools
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l yolo
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l exit-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l add-dir -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l mcp-config -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l debug-log -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l no-session
+complete -c qcode -n '__fish_seen_subcommand_from acp' -s v
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l verbose
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and not __fish_seen_subcommand_from login status logout' -a 'login status logout'
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from login; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from status; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
@@ -33,65 +64,70 @@ complete -c qcode -n '__fish_seen_subcommand_from permissions' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l jsonl
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l yolo
-complete -c qcode -f -n '__fish_seen_subcommand_from sessions; and not __fish_seen_subcommand_from list show export delete' -a 'list show export delete'
+complete -c qcode -f -n '__fish_seen_subcommand_from sessions; and not __fish_seen_subcommand_from list show export import delete' -a 'list show export import delete'
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l format -x -a 'md json html'
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l turns -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l no-tools
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -s o -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l output -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l all
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -s y
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l yes
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l all
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l cwd -r
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s p
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l print
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l prompt
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s f -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s o -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l output-format -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l include-partial-messages
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l input-format -x -a 'text stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l json-schema -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s v
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l verbose
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s m -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l base-url -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l fallback-model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l append-system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l max-output-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l max-continuations -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l no-escalation
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l max-turns -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l max-tool-calls -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l max-budget-usd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l wait-for-limit
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l allowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l disallowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l strict-tools
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l yolo
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l exit-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l add-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l trust
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s c
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l continue
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l resume
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l fork-session
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l no-session
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s C -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l cwd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l settings -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l mcp-config -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l theme -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l debug-log -r
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l completion -x -a 'bash zsh fish'
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l version
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -s h
-complete -c qcode -n 'not __fish_seen_subcommand_from auth config doctor mcp models permissions sessions stats themes trust' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s p
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l print
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l prompt
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s f -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s o -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l output-format -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l include-partial-messages
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l input-format -x -a 'text stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s v
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l verbose
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s m -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l fallback-model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l append-system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l max-output-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l max-continuations -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l no-escalation
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l max-turns -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l max-tool-calls -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l wait-for-limit
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l allowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l strict-tools
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l yolo
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l exit-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l add-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l trust
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s c
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l continue
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l resume
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l no-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s C -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l cwd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l settings -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l mcp-config -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l theme -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l debug-log -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l completion -x -a 'bash zsh fish'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l login
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l version
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -s h
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions sessions stats themes trust' -l help

@@ -3,6 +3,17 @@ _qcode() {
   local cur=${words[CURRENT]} prev=${words[CURRENT-1]} found= command=
   [ "$CURRENT" -gt 2 ] && command=${words[2]}
   case $command in
+    acp)
+      case $prev in
+        --reasoning-effort) found="none minimal low medium high max" ;;
+        --permission-mode) found="plan default accept-edits auto bypass" ;;
+        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
+        *)
+          case $cur in
+            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust --settings --mcp-config --debug-log --no-session -v --verbose" ;;
+          esac ;;
+      esac
+      ;;
     auth)
       case $prev in
         *)
@@ -84,10 +95,10 @@ _qcode() {
         --turns|-o|--output) ;;
         *)
           case $cur in
-            -*) found="--format --turns --no-tools -o --output" ;;
+            -*) found="--format --turns --no-tools -o --output --all -y --yes --json" ;;
             *)
               case $prev in
-                sessions) found="list show export delete" ;;
+                sessions) found="list show export import delete" ;;
               esac ;;
           esac ;;
       esac
@@ -132,12 +143,12 @@ _qcode() {
         -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --completion --version -h --help" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --completion --login --version -h --help" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="auth config doctor mcp models permissions sessions stats themes trust"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth config doctor mcp models permissions sessions stats themes trust"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }

@@ -15,8 +15,8 @@ from qcode.protocol.messages import Text, assistant, user
 from qcode.tools.workspace import Workspace
 
 
-class Desk:
-    """`base` holds everything; `work` is the tree."""
+class CheckpointRunner:
+    """A session in `base`, with its work tree in `work`, and short ways to edit files, undo and redo."""
 
     def __init__(self, base: Path, session_id: str = "") -> None:
         self.work = base / "work"
@@ -80,7 +80,7 @@ class Desk:
     def said(self) -> list[str]:
         return [entry.message.text for entry in self.session.entries()]
 
-    def again(self) -> Desk:
+    def again(self) -> CheckpointRunner:
         """Close the session and resume it, as another process would."""
         self.session.close()
-        return Desk(self.work.parent, self.session.session_id)
+        return CheckpointRunner(self.work.parent, self.session.session_id)

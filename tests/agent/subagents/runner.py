@@ -18,7 +18,7 @@ from qcode.protocol.reply import ReplyEvent
 from qcode.protocol.usage import Price
 from qcode.tools.subagent import SubagentTool
 from tests.fakes import conversation
-from tests.fakes.conversation import Model, Stage
+from tests.fakes.conversation import ConversationRunner, Model
 from tests.fakes.scripted import Call, Reply, ScriptedProvider, Steps, calls_reply
 
 FACTS = ModelFacts(context_window=200_000, max_output_tokens=64_000, price=Price(Decimal(1), Decimal(1)))
@@ -58,8 +58,8 @@ class ByPrompt:
 
 
 @dataclass
-class AgentStage(Stage[ByPrompt]):
-    """A stage whose one prompt is `go`."""
+class AgentRunner(ConversationRunner[ByPrompt]):
+    """A conversation whose only prompt is `go`."""
 
     @property
     def model(self) -> ByPrompt:
@@ -79,17 +79,17 @@ class AgentStage(Stage[ByPrompt]):
         return answer_it
 
 
-def stage(base: Path, scripts: Mapping[str, Sequence[Reply]], **more: Any) -> AgentStage:
-    """Return a conversation that may start sub-agents; `more` as in `tests.fakes.conversation.stage`."""
+def open_conversation(base: Path, scripts: Mapping[str, Sequence[Reply]], **more: Any) -> AgentRunner:
+    """Return a conversation that may start sub-agents; `more` as in `tests.fakes.conversation.open_conversation`."""
     tool = SubagentTool(tuple((kind.name, kind.purpose) for kind in KINDS), has_small="small" in more)
-    found = conversation.stage(base, ByPrompt(scripts), Model(facts=FACTS), agent=tool, **more)
-    return AgentStage(found.conversation, found.provider, found.store, found.limits, found.work, found.sessions)
+    found = conversation.open_conversation(base, ByPrompt(scripts), Model(facts=FACTS), agent=tool, **more)
+    return AgentRunner(found.conversation, found.provider, found.store, found.limits, found.work, found.sessions)
 
 
-def resumed(one: AgentStage) -> AgentStage:
+def resumed(one: AgentRunner) -> AgentRunner:
     """Return the same conversation as another process would continue it."""
     one.conversation.release()
-    return stage(one.work.parent, {"": ()}, resumes=one.conversation.session_id)
+    return open_conversation(one.work.parent, {"": ()}, resumes=one.conversation.session_id)
 
 
 def results(events: Sequence[TurnEvent]) -> list[ToolFinished]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.running import KEY, Finished, Place
+from tests.e2e.running import KEY, CliRunner, Finished
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Asked
 
@@ -58,6 +58,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r'("version": ?)"[^"]*"', r'\1"<VERSION>"'),
         (r'("qcode": ?)"\d[^"]*"', r'\1"<VERSION>"'),
         (r"(state/sessions/)[^/\s]+", r"\1<PROJECT>"),
+        # The size of a session counts the characters of paths.
+        (r"( messages?) +[\d.]+ [kM]?B +", r"\1  <SIZE>  "),
         # The mode of a new file is up to the umask.
         (r'("mode": ?)\d+', r"\g<1>0"),
         (r'("(?:duration|duration_api|delay)_ms": ?)\d+', r"\g<1>0"),
@@ -73,8 +75,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 
 
-class PinPlace(Place):
-    """A place whose outputs are made comparable: ids, times, paths, ports and versions are replaced by names."""
+class PinRunner(CliRunner):
+    """A runner with comparable output: ids, times, paths, ports and versions are replaced by names."""
 
     def __init__(self, base: Path) -> None:
         super().__init__(base)

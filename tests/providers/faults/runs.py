@@ -39,7 +39,7 @@ from tests.providers.events import recording
 from tests.providers.loopback import Answer, Loopback
 
 
-class Nobody:
+class NoServices:
     """Services of a turn without calls."""
 
     async def judge(self, asked: AskApproval) -> ApprovalAnswered:
@@ -105,7 +105,7 @@ def run(
             provider = provider_at(protocol, url or server.url, timeouts)
             settings = TurnSettings("", (), retries=RetrySettings(retries))
             turn = Turn(settings, KnownModel(protocol, MODELS[protocol]), [], PromptCounter())
-            driver = Driver(turn, provider, Nobody(), chance=lambda: 0.0)
+            driver = Driver(turn, provider, NoServices(), chance=lambda: 0.0)
             ran = Ran()
             try:
                 await _follow(driver, server, ran, cancels=cancels)

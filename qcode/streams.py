@@ -1,7 +1,7 @@
-"""Writes bytes to a descriptor without blocking the loop, so that Ctrl+C works while the reader stalls.
+"""Reads lines from a descriptor, and writes bytes to one, without blocking the loop or changing the descriptor's mode.
 
-The descriptor stays in blocking mode, because it is shared with the shell and other programs. Each write is so small
-that it cannot block.
+It stays in blocking mode, because it is shared with the shell and other programs. Each write is so small that it cannot
+block, so Ctrl+C works while the reader stalls. A thread reads the lines, because asyncio cannot poll files.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import threading
+from collections.abc import Callable
 from typing import BinaryIO
 
 # POSIX: a pipe that polls writable accepts this much without blocking (PIPE_BUF is at least 512, on Linux 4,096).
@@ -82,3 +84,67 @@ class Pipe:
             await ready
         finally:
             loop.remove_writer(self._descriptor)
+
+
+MAX_LINE_BYTES = 48 * 1024 * 1024
+"""Enough for several images of the maximum size, or for more text than any context window holds."""
+
+
+_PIECE = 65_536
+
+
+class StdinReader:
+    """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
+
+    Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        line: Callable[[bytes | None], None],
+        end: Callable[[str], None],
+        longest: int = MAX_LINE_BYTES,
+    ) -> None:
+        self._descriptor = descriptor
+        self._line = line
+        self._end = end
+        self._longest = longest
+        self._loop = asyncio.get_running_loop()
+        # The thread is never joined: it may block in a read forever.
+        threading.Thread(target=self._read, name="standard input", daemon=True).start()
+
+    def _read(self) -> None:
+        reason = ""
+        try:
+            self._read_lines()
+        except OSError as error:
+            reason = error.strerror or str(error)
+        except RuntimeError:
+            # The loop is closed.
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._end, reason)
+        except RuntimeError:
+            return
+
+    def _read_lines(self) -> None:
+        rest = bytearray()
+        is_skipping = False
+        while piece := os.read(self._descriptor, _PIECE):
+            *whole, begun = piece.split(b"\n")
+            for part in whole:
+                rest += part
+                self._hand_over(None if is_skipping or len(rest) > self._longest else bytes(rest))
+                rest.clear()
+                is_skipping = False
+            rest += begun
+            if len(rest) > self._longest:
+                is_skipping = True
+                rest.clear()
+        if rest or is_skipping:
+            self._hand_over(None if is_skipping else bytes(rest))
+
+    def _hand_over(self, line: bytes | None) -> None:
+        self._loop.call_soon_threadsafe(self._line, line)

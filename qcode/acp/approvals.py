@@ -1,0 +1,191 @@
+"""Approvals as permission requests and forms: the options in their order, and the decision from the client's answer.
+
+Anything but an option that was offered denies. Pure, except that `ask` waits for the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from qcode.acp import cards
+from qcode.acp.cards import Card
+from qcode.acp.wire import WireError
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    CallApproval,
+    Decision,
+    Deny,
+    ImpossibleCall,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ServerApproval,
+    ToolApproval,
+)
+from qcode.text.clean import shown_line
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.values import dataclass
+
+AskClient: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
+MAX_ASKED = 400_000
+_TOO_LONG = (
+    "not run: the command is too long to be shown to the user ({count:,} characters). Write it to a script file in "
+    "smaller steps"
+)
+_NO_CHOICES = "This editor cannot show a question without choices. Ask in your reply, and end it."
+_SKIPPED = "The user skipped the question. Choose the most likely intention and continue."
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTurn:
+    """The client cancelled the turn instead of answering."""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionOption:
+    """An option of a permission request, and the decision if it is chosen."""
+
+    option_id: str
+    kind: str
+    name: str
+    decision: Decision
+
+    def as_json(self) -> JsonObject:
+        return {"optionId": self.option_id, "kind": self.kind, "name": self.name}
+
+
+def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption]:
+    """Return the options of an approval. A client that does not ask takes the first one that allows."""
+    deny = PermissionOption("deny", "reject_once", "No", Deny())
+    once = PermissionOption("once", "allow_once", "Yes", Allow())
+    match approval:
+        case ToolApproval(rule=rule):
+            lasting = [PermissionOption("session", "allow_always", f"Always in this session: {rule}", Allow("session"))]
+            kept = [PermissionOption("folder", "allow_always", f"Always in this folder: {rule}", Allow("folder"))]
+            return [once, *(lasting if rule else ()), *(kept if rule and approval.is_keepable else ()), deny]
+        case PlanApproval():
+            return [
+                PermissionOption("default", "allow_once", "Yes, ask before edits", AcceptPlan("default")),
+                PermissionOption("accept-edits", "allow_always", "Yes, accept edits", AcceptPlan("accept-edits")),
+                PermissionOption("plan", "reject_once", "No, keep planning", Deny()),
+            ]
+        case Question(choices=choices):
+            asked = [
+                PermissionOption(f"choice-{number}", "allow_once", choice.label, Answer(choice.label))
+                for number, choice in enumerate(choices, start=1)
+            ]
+            return [*asked, PermissionOption("skip", "reject_once", "Skip", Answer(_SKIPPED))]
+        case ServerApproval():
+            session = PermissionOption("once", "allow_once", "Yes, in this session", Allow("session"))
+            folder = PermissionOption("folder", "allow_always", "Always in this folder", Allow("folder"))
+            return [session, folder, deny]
+        case RepeatedCall() | ImpossibleCall():
+            return [once, deny]
+
+
+async def ask(
+    approval: CallApproval, card: Card, session_id: str, folder: str, client: AskClient, *, has_forms: bool
+) -> Decision | CancelTurn:
+    """Ask the client and return the decision. There is no time limit."""
+    if isinstance(approval, Question):
+        if has_forms:
+            return await _ask_with_form(approval, card, session_id, client)
+        if not approval.choices:
+            return Answer(_NO_CHOICES)
+    size = len(approval.detail)
+    if size > MAX_ASKED and not (isinstance(approval, ToolApproval) and approval.kind == "edit"):
+        # What the user cannot see in full must not run. A diff says in the card how much of it is missing.
+        return Deny(_TOO_LONG.format(count=size))
+    return await ask_permission(session_id, _tool_call(approval, card, folder), options_of(approval), client)
+
+
+async def ask_permission(
+    session_id: str, tool_call: JsonObject, options: list[PermissionOption], client: AskClient
+) -> Decision | CancelTurn:
+    """Send a permission request and return the decision."""
+    rows: list[Json] = [option.as_json() for option in options]
+    params: JsonObject = {"sessionId": session_id, "toolCall": tool_call, "options": rows}
+    try:
+        answer = await client("session/request_permission", params)
+    except WireError:
+        return Deny("the editor did not answer the permission request")
+    match answer.get("outcome"):
+        case {"outcome": "cancelled"}:
+            return CancelTurn()
+        case {"outcome": "selected", "optionId": str(chosen)}:
+            found = next((option.decision for option in options if option.option_id == chosen), None)
+            return found if found is not None else Deny("the editor chose an option that was not offered")
+        case _:
+            return Deny("the editor's answer was not valid")
+
+
+def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
+    """Return the call as the request shows it: the whole command or the diff."""
+    call = approval.call
+    arguments = parse_object(call.arguments) or {}
+    content: list[Json] = []
+    if isinstance(approval, ToolApproval) and approval.kind == "edit":
+        content = cards.change_content(approval.changes, approval.detail, folder)
+    elif approval.detail:
+        fence = "" if isinstance(approval, PlanApproval | Question) else "```"
+        content = [_shown(approval.detail, fence)]
+    title, why = approval.question, ""
+    if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) and approval.agent:
+        title = f"{title} (sub-agent: {shown_line(approval.agent, 100)})"
+    if isinstance(approval, ToolApproval):
+        why = approval.why
+    if why:
+        content.append(cards.text_content(why))
+    changes = approval.changes if isinstance(approval, ToolApproval) else ()
+    return {
+        "toolCallId": card.card_id,
+        "title": title,
+        "kind": cards.kind_of(call.name),
+        "status": "pending",
+        "content": content,
+        "locations": cards.locations_of(call.name, arguments, folder, changes),
+        "rawInput": cards.raw_input(arguments),
+    }
+
+
+def _shown(detail: str, fence: str) -> JsonObject:
+    while fence and fence in detail:
+        fence += "`"
+    return {"type": "content", "content": {"type": "text", "text": f"{fence}\n{detail}\n{fence}" if fence else detail}}
+
+
+async def _ask_with_form(question: Question, card: Card, session_id: str, client: AskClient) -> Decision | CancelTurn:
+    labels = [choice.label for choice in question.choices]
+    other: JsonObject = {"type": "string", "title": "Other answer" if labels else "Answer"}
+    properties: JsonObject = {"other": other}
+    if labels:
+        choices: list[Json] = [
+            {"const": choice.label, "title": f"{choice.label}: {choice.detail}" if choice.detail else choice.label}
+            for choice in question.choices
+        ]
+        properties = {"answer": {"type": "string", "title": "Answer", "oneOf": choices}, "other": other}
+    params: JsonObject = {
+        "mode": "form",
+        "sessionId": session_id,
+        "toolCallId": card.card_id,
+        "message": "\n\n".join(filter(None, (question.question, question.detail))),
+        "requestedSchema": {"type": "object", "properties": properties},
+    }
+    try:
+        answer = await client("elicitation/create", params)
+    except WireError:
+        return Answer(_SKIPPED)
+    content = answer.get("content")
+    match answer.get("action"):
+        case "accept" if isinstance(content, dict):
+            other_text, chosen = content.get("other"), content.get("answer")
+            if isinstance(other_text, str) and other_text.strip():
+                return Answer(other_text)
+            return Answer(chosen) if isinstance(chosen, str) and chosen in labels else Answer(_SKIPPED)
+        case "cancel":
+            return CancelTurn()
+        case _:
+            return Answer(_SKIPPED)

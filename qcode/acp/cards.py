@@ -1,0 +1,356 @@
+"""The cards of tool calls: kind, title, places, content and state, as the protocol shows them. Pure.
+
+`Cards` follows the calls of one turn and mints their ids: `<turn>.<step>.<number>`, the same in a replay. A call of a
+reply that is requested again takes over the card of the next call of the same tool.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from qcode.protocol.events import CallState
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.tools import ChangedFile, ToolOutcome
+from qcode.text.clean import clean, shown_line
+from qcode.text.diff import diff_lines
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.values import dataclass
+
+Status: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
+
+VERBS: Mapping[str, str] = {
+    "shell": "Run",
+    "edit": "Edit",
+    "multi_edit": "Edit",
+    "apply_patch": "Edit",
+    "notebook_edit": "Edit",
+    "write": "Write",
+    "read": "Read",
+    "grep": "Search",
+    "glob": "Find",
+    "ls": "List",
+    "fetch": "Fetch",
+    "web_search": "Web",
+    "ask_person": "Ask",
+    "exit_plan_mode": "Plan",
+    "agent": "Task",
+    "jobs": "Jobs",
+    "diagnostics": "Check",
+}
+"""The names of tools for people, the same as in the app."""
+_KINDS = {
+    "read": ("read", "ls"),
+    "search": ("glob", "grep"),
+    "edit": ("write", "edit", "multi_edit", "apply_patch", "notebook_edit"),
+    "execute": ("shell", "jobs", "diagnostics"),
+    "fetch": ("fetch", "web_search"),
+    "think": ("agent",),
+    "switch_mode": ("exit_plan_mode",),
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+_NAMING = ("command", "description", "path", "pattern", "query", "url", "question", "name")
+_MAX_TITLE = 200
+_MAX_TEXT = 200_000
+_MAX_VALUE = 100_000
+_MAX_TAIL = 8_000
+_MAX_CHANGES = 400_000
+TRUNCATED_CALL = "not run: the reply was truncated"
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: *(.*\S)")
+_FILE = re.compile(r"(---|\+\+\+) (?:[ab]/)?(.*)")
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a tool in the words of the protocol."""
+    return _KIND_OF.get(name, "other")
+
+
+def title_of(name: str, arguments: JsonObject) -> str:
+    """Return what a call does on one line, such as `Edit src/a.py`; everything in it is visible."""
+    verb = VERBS.get(name) or shown_line(name, 80) or "tool"
+    if name == "apply_patch":
+        argument = ", ".join(_PATCHED.findall(str(arguments.get("patch", ""))))
+    else:
+        named = (arguments[key] for key in _NAMING if key in arguments)
+        argument = next((value for value in named if isinstance(value, str) and value.strip()), "")
+    return shown_line(f"{verb} {argument}".rstrip(), _MAX_TITLE)
+
+
+def locations_of(name: str, arguments: JsonObject, folder: str, changes: Sequence[ChangedFile] = ()) -> list[Json]:
+    """Return the absolute paths that a call reads or edits, with the first line if it is known."""
+    if changes:
+        return [{"path": change.path, **_line(first_change(change))} for change in changes]
+    path = arguments.get("path")
+    if kind_of(name) not in ("read", "edit", "search") or not isinstance(path, str) or not path or "\0" in path:
+        return []
+    line = arguments.get("offset")
+    is_line = isinstance(line, int) and not isinstance(line, bool) and line > 0
+    return [{"path": os.path.join(folder, path), **_line(line if is_line else None)}]  # noqa: PTH118  # text only
+
+
+def _line(line: object) -> JsonObject:
+    return {"line": line} if isinstance(line, int) and line < 2**32 else {}
+
+
+def first_change(change: ChangedFile) -> int:
+    """Return the number of the first line that a change touches, from 1."""
+    old, new = (change.old_text or "").split("\n"), change.new_text.split("\n")
+    same = next((at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), None)
+    return (min(len(old), len(new)) - 1 if same is None else same) + 1
+
+
+def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> list[Json]:
+    """Return the diffs of changed files: whole texts, or one entry for each hunk of `diff` for a file without them."""
+    whole = [change for change in changes if len(change.old_text or "") + len(change.new_text) <= 2 * _MAX_TEXT]
+    content: list[Json] = [
+        {"type": "diff", "path": change.path, "oldText": change.old_text, "newText": change.new_text}
+        for change in whole
+    ]
+    known = {change.path for change in whole}
+    content += [entry for entry in hunks(diff, folder) if entry["path"] not in known]
+    kept: list[Json] = []
+    size = 0
+    for entry in content:
+        size += len(json.dumps(entry, ensure_ascii=False))
+        if size > _MAX_CHANGES:
+            left = len(content) - len(kept)
+            kept.append(text_content(f"[{left} more changes are too large to be shown here]"))
+            break
+        kept.append(entry)
+    return kept
+
+
+def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
+    """Yield one diff entry for each hunk of a unified diff."""
+    path = source = ""
+    old: list[str] = []
+    new: list[str] = []
+
+    def entry() -> Iterator[JsonObject]:
+        if old or new:
+            is_new = source == "/dev/null"
+            text = "\n".join(old) + "\n" if old else ""
+            yield {
+                "type": "diff",
+                "path": os.path.join(folder, path),  # noqa: PTH118  # text only
+                "oldText": None if is_new else text,
+                "newText": "\n".join(new) + "\n" if new else "",
+            }
+        old.clear()
+        new.clear()
+
+    for line in diff_lines(diff.split("\n")):
+        match line.kind:
+            case "outside":
+                yield from entry()
+                found = _FILE.match(line.text)
+                if found is not None and found[1] == "---":
+                    source = path = found[2]
+                elif found is not None and found[2] != "/dev/null":
+                    path = found[2]
+            case "hunk":
+                yield from entry()
+            case "add":
+                new.append(line.text[1:])
+            case "remove":
+                old.append(line.text[1:])
+            case "same" if line.text:
+                old.append(line.text[1:])
+                new.append(line.text[1:])
+            case _:
+                pass
+    yield from entry()
+
+
+def text_content(text: str) -> JsonObject:
+    return {"type": "content", "content": {"type": "text", "text": shortened(text)}}
+
+
+def output_content(text: str) -> list[Json]:
+    """Return the end of an output as content of a card."""
+    text = clean(text)
+    return [text_content(text if len(text) <= _MAX_TAIL else f"[...]\n{text[-_MAX_TAIL:]}")] if text.strip() else []
+
+
+def shortened(text: str, limit: int = _MAX_TEXT) -> str:
+    """Return a text of limited length, with a note if something was left out."""
+    return text if len(text) <= limit else f"{text[:limit]}\n[truncated: {len(text) - limit:,} more characters]"
+
+
+def raw_input(arguments: JsonObject) -> JsonObject:
+    """Return the arguments of a call, always an object, with long values shortened."""
+    return {key: _short(value) for key, value in arguments.items()}
+
+
+def raw_output(outcome: ToolOutcome) -> JsonObject:
+    output: JsonObject = {"output": shortened(outcome.content, _MAX_VALUE)}
+    if outcome.summary:
+        output["summary"] = outcome.summary
+    if outcome.exit_code is not None:
+        output["exitCode"] = outcome.exit_code
+    return output
+
+
+def _short(value: Json) -> Json:
+    if isinstance(value, str):
+        return shortened(value, _MAX_VALUE)
+    text = json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= _MAX_VALUE else f"[truncated: {len(text):,} characters]"
+
+
+@dataclass(slots=True)
+class Card:
+    """The card of one call. `call_id` is the id of the model, `card_id` the one that the client knows."""
+
+    card_id: str
+    call_id: str
+    name: str
+    is_over: bool = False
+    has_begun: bool = False
+    output: list[str] = field(default_factory=list)
+    output_size: int = 0
+
+    def add_output(self, text: str) -> None:
+        """Keep the end of an output."""
+        self.output.append(text)
+        self.output_size += len(text)
+        if self.output_size > 4 * _MAX_TAIL:
+            kept = "".join(self.output)[-2 * _MAX_TAIL :]
+            self.output, self.output_size = [kept], len(kept)
+
+
+class Cards:
+    """The cards of the calls of one turn."""
+
+    def __init__(self, turn: int | str) -> None:
+        self._turn = turn
+        self._step = 0
+        self._count = 0
+        self._cards: list[Card] = []
+        self._free: list[Card] = []
+        self._by_call: dict[str, list[Card]] = {}
+        self._open: list[Card] = []
+
+    def begin_step(self, step: int) -> None:
+        self._step, self._count = step, 0
+        self._cards, self._free = [], []
+
+    def announced(self, block: int, call_id: str, name: str) -> Card | None:
+        """Return the card that a call needs now, None if it has one already."""
+        if any(card.call_id == call_id and card not in self._free for card in self._cards):
+            return None
+        card = next((card for card in self._free if card.name == name), None)
+        if card is not None:
+            self._free.remove(card)
+            card.call_id = call_id
+            return None
+        return self._mint(call_id, name)
+
+    def start_over(self) -> None:
+        """Keep the cards of this reply for the calls of the next attempt."""
+        self._free = [card for card in self._cards if not card.is_over]
+
+    def committed(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[Card, ToolCall]], list[Card]]:
+        """Return the card of each call of the finished reply, in order, and the cards that no call took."""
+        left = [card for card in self._cards if not card.is_over]
+        pairs: list[tuple[Card, ToolCall]] = []
+        for call in calls:
+            card = next((one for one in left if one.call_id == call.call_id), None)
+            card = (
+                card
+                or next((one for one in left if one.name == call.name), None)
+                or self._mint(call.call_id, call.name)
+            )
+            if card in left:
+                left.remove(card)
+            card.call_id = call.call_id
+            self._by_call.setdefault(call.call_id, []).append(card)
+            self._open.append(card)
+            pairs.append((card, call))
+        self._free = []
+        return pairs, left
+
+    def of(self, call_id: str) -> Card | None:
+        """Return the card of a call that has no result yet."""
+        return next((card for card in self._by_call.get(call_id, ()) if not card.is_over), None)
+
+    def inner(self, call: ToolCall) -> tuple[Card, str]:
+        """Return a new card for a call of a sub-agent, and the id of the card of the sub-agent."""
+        outer = call.call_id.rpartition("/")[0]
+        parent = (self._by_call.get(outer) or [Card(outer, outer, "")])[-1]
+        number = sum(key.startswith(f"{outer}/") for key in self._by_call) + 1
+        card = Card(f"{parent.card_id}/{number}", call.call_id, call.name)
+        self._by_call.setdefault(call.call_id, []).append(card)
+        self._open.append(card)
+        return card, parent.card_id
+
+    def unfinished(self) -> list[Card]:
+        """Return the cards without a result, also those of a reply that is not decided."""
+        pending = [card for card in self._cards if not card.is_over and card not in self._open]
+        return [*(card for card in self._open if not card.is_over), *pending]
+
+    def _mint(self, call_id: str, name: str) -> Card:
+        self._count += 1
+        card = Card(f"{self._turn}.{self._step}.{self._count}", call_id, name)
+        self._cards.append(card)
+        return card
+
+
+def announcement(card: Card, arguments: JsonObject, folder: str, **extra: Json) -> JsonObject:
+    """Return the update that shows a card for the first time."""
+    return {
+        "sessionUpdate": "tool_call",
+        "toolCallId": card.card_id,
+        "name": clean(card.name),
+        "title": title_of(card.name, arguments),
+        "kind": kind_of(card.name),
+        "status": "pending",
+        "rawInput": raw_input(arguments),
+        "locations": locations_of(card.name, arguments, folder),
+        **extra,
+    }
+
+
+def completed(card: Card, arguments: JsonObject, folder: str) -> JsonObject:
+    """Return the update with the whole arguments of a call that was announced before they were known."""
+    return {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": card.card_id,
+        "title": title_of(card.name, arguments),
+        "rawInput": raw_input(arguments),
+        "locations": locations_of(card.name, arguments, folder),
+    }
+
+
+def finished(
+    card: Card, call: ToolCall, outcome: ToolOutcome, state: CallState, folder: str, *, has_terminal: bool
+) -> JsonObject:
+    """Return the last update of a card."""
+    update: JsonObject = {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": card.card_id,
+        "status": "completed" if state == "done" else "failed",
+        "rawOutput": {**raw_output(outcome), "state": state},
+    }
+    if outcome.changes or outcome.diff:
+        update["content"] = change_content(outcome.changes, outcome.diff, folder)
+        arguments = parse_object(call.arguments) or {}
+        update["locations"] = locations_of(call.name, arguments, folder, outcome.changes)
+    elif not has_terminal:
+        shown = outcome.shown if outcome.shown is not None else outcome.content
+        update["content"] = output_content(shown)
+    return update
+
+
+def dropped(card: Card, text: str) -> JsonObject:
+    """Return the last update of a card whose call never ran."""
+    return {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": card.card_id,
+        "status": "failed",
+        "content": [text_content(text)],
+    }

@@ -1,0 +1,178 @@
+"""The slash commands of a session: those of qcode, and custom ones from files.
+
+A prompt that begins with `/name` runs the command; an unknown one is sent to the model as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
+from qcode.text.clean import one_line, visible
+from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
+    from qcode.agent.permissions import Permissions
+
+BUILT_IN = {
+    "compact": ("Replace older messages by a summary.", "what to keep"),
+    "context": ("Show what fills the context window.", ""),
+    "cost": ("Show tokens and cost of this session.", ""),
+    "undo": ("Undo the last turn and its changes of files.", ""),
+    "redo": ("Redo the last undone turn.", ""),
+    "init": ("Write or improve the project's AGENTS.md.", "what matters"),
+    "memory": ("Show the instruction files, or add a line.", "project: TEXT"),
+    "permissions": ("Show the permission mode, the rules and the latest decisions.", ""),
+    "trust": ("Show what this folder contains; with accept: trust it.", "accept"),
+}
+_MAX_DECISIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The command is done; `text` is for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """The command is a turn that compacts the conversation."""
+
+    focus: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """The command is a prompt for the model."""
+
+    text: str
+    options: TurnOptions = NO_OPTIONS
+
+
+Outcome: TypeAlias = Said | Compact | Submit
+
+
+class SessionCommands:
+    """The commands of one session. `count` numbers the texts that they said."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.count = 0
+
+    def update(self) -> JsonObject:
+        """Return the update that lists all commands."""
+        rows: list[Json] = []
+        for name, (description, hint) in BUILT_IN.items():
+            rows.append({"name": name, "description": description, **({"input": {"hint": hint}} if hint else {})})
+        for custom in self._agent.custom_commands(tuple(BUILT_IN)).commands:
+            description = custom.description or custom.prompt.strip().split("\n", 1)[0]
+            row: JsonObject = {"name": custom.name, "description": one_line(description, 200)}
+            if custom.argument:
+                row["input"] = {"hint": one_line(custom.argument, 100)}
+            rows.append(row)
+        return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
+
+    def typed(self, text: str) -> tuple[str, str] | None:
+        """Return the command at the start of a prompt and what follows it; None if there is no such command."""
+        if not text.startswith("/"):
+            return None
+        name, _, argument = text[1:].partition(" ")
+        if name.strip() in BUILT_IN:
+            return name.strip(), argument.strip()
+        found = self._agent.custom_commands(tuple(BUILT_IN)).typed(text)
+        return (name, argument) if found is not None else None
+
+    async def run(self, name: str, argument: str) -> Outcome:
+        agent = self._agent
+        match name:
+            case "compact":
+                return Compact(argument)
+            case "context":
+                from qcode.agent.reports import context_text
+
+                return Said(context_text(agent.conversation.context()))
+            case "cost":
+                from qcode.agent.reports import cost_text_of
+
+                return Said(cost_text_of(agent.conversation.usage(), agent.conversation.metrics))
+            case "undo" | "redo":
+                return Said(await self._step(name))
+            case "init":
+                try:
+                    return Submit(agent.memory.init_prompt(argument), TurnOptions(shown=f"/init {argument}".rstrip()))
+                except ValueError as refusal:
+                    return Said(str(refusal))
+            case "memory":
+                return Said(self._memory(argument))
+            case "permissions":
+                return Said(_permissions(agent.permissions))
+            case "trust":
+                return Said(await asyncio.to_thread(self._trust, argument))
+            case _:
+                return self._custom(name, argument)
+
+    async def _step(self, name: str) -> str:
+        """Undo or redo a step; files that were changed since stay as they are."""
+        rewinds = self._agent.conversation.rewinds
+        try:
+            plan = await (rewinds.plan_undo() if name == "undo" else rewinds.plan_redo())
+            report = await rewinds.perform(plan)
+        except ValueError as refusal:
+            return str(refusal)
+        kept = [f"{file.path}: {file.doubt}" for file in plan.doubtful]
+        lines = [report.text, *(f"Not changed: {one_line(line, 400)}" for line in kept)]
+        lines += [one_line(problem, 300) for problem in report.problems]
+        lines.append("The editor still shows the removed messages; the model no longer sees them.")
+        return "\n".join(lines)
+
+    def _memory(self, argument: str) -> str:
+        from qcode.agent.context.memory import memory_text, place_and_line
+
+        memory = self._agent.memory
+        if not argument:
+            return memory_text(memory)
+        wanted, line = place_and_line(argument, memory.places())
+        if len(wanted) != 1:
+            return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
+        try:
+            return memory.append(wanted[0].path, line)
+        except ValueError as refusal:
+            return str(refusal)
+
+    def _trust(self, argument: str) -> str:
+        """Show what trust means here; trust the folder only if exactly that was shown before."""
+        trust, folder = self._agent.trust, self._agent.context.folder
+        return trust.accept_shown(folder) if argument == "accept" else trust.show(folder)
+
+    def _custom(self, name: str, argument: str) -> Outcome:
+        found = self._agent.custom_commands(tuple(BUILT_IN)).typed(f"/{name} {argument}".rstrip())
+        if found is None:
+            return Submit(f"/{name} {argument}".rstrip())
+        custom, given = found
+        options = TurnOptions(
+            custom.model, custom.output, custom.foreign(given), shown=f"/{custom.name} {given}".rstrip()
+        )
+        return Submit(custom.expand(given), options)
+
+
+def _permissions(permissions: Permissions) -> str:
+    """Return the mode, the rules and the latest decisions as lines."""
+    trust = "" if permissions.is_trusted else " (restricted folder: allow rules do not apply)"
+    rules = [f"  {rule.effect} {visible(rule.text)} ({visible(rule.origin)})" for rule in permissions.rules()]
+    calls = [
+        f"  {one.decided}: {visible(one.call.name)}" + (f" ({visible(one.reason)})" if one.reason else "")
+        for one in permissions.decisions()[-_MAX_DECISIONS:]
+    ]
+    return "\n".join(
+        [
+            f"Mode {permissions.mode}{trust}",
+            "Rules:",
+            *(rules or ["  none: calls the mode does not allow ask first"]),
+            "Decisions of this session:",
+            *(calls or ["  none yet"]),
+        ]
+    )

@@ -1,0 +1,187 @@
+"""The blocks of a prompt: typed text, images, resources and links, as the text and the attachments of a message.
+
+A block is data, whatever it says. A link to a file in the workspace is attached like `@path`, after the path policy.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from qcode.acp.wire import WireError, invalid
+from qcode.agent.context.attachments import (
+    MAX_IMAGE_BYTES,
+    MAX_TEXT_BYTES,
+    attached_file,
+    attached_text,
+    without_mentions,
+)
+from qcode.protocol.errors import InputError
+from qcode.protocol.messages import Block, Image
+from qcode.text.clean import one_line, visible
+from qcode.text.json import Json, object_in
+from qcode.tools.files.pictures import image_type
+from qcode.values import dataclass
+
+MAX_BLOCKS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link to something that was not sent along."""
+
+    uri: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A text that was sent along, such as an unsaved buffer or a selection."""
+
+    uri: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptBlocks:
+    """The blocks of a prompt as they were sent. `parts` are texts and links in their order."""
+
+    parts: tuple[str | Link, ...]
+    resources: tuple[Resource, ...] = ()
+    images: tuple[Image, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def first_text(self) -> str:
+        return next((part for part in self.parts if isinstance(part, str)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptInput:
+    """A prompt for the conversation. `notices` are lines about what was not attached."""
+
+    text: str
+    attached: tuple[Block, ...]
+    notices: tuple[str, ...] = ()
+
+
+def read_prompt(blocks: Json) -> PromptBlocks:
+    """Read the blocks of a prompt; raise `WireError` if they cannot be used."""
+    if not isinstance(blocks, list) or len(blocks) > MAX_BLOCKS:
+        raise invalid(f"the prompt must be a list of at most {MAX_BLOCKS:,} blocks")
+    parts: list[str | Link] = []
+    resources: list[Resource] = []
+    images: list[Image] = []
+    notes: list[str] = []
+    for block in map(object_in, blocks):
+        match block:
+            case {"type": "text", "text": str(text)}:
+                parts.append(text)
+            case {"type": "image", "data": str(data)}:
+                images.append(_image(data))
+            case {"type": "resource_link", "uri": str(uri)}:
+                name = block.get("name")
+                parts.append(Link(uri, name if isinstance(name, str) else ""))
+            case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
+                resources.append(Resource(uri, text))
+                parts.append(Link(uri, ""))
+            case {"type": "resource", "resource": {"uri": str(uri), "blob": str(data)}}:
+                parts.append(Link(uri, ""))
+                try:
+                    images.append(_image(data))
+                except WireError:
+                    notes.append(f"not attached: {one_line(uri)} is neither text nor an image")
+            case {"type": "audio"}:
+                raise invalid("audio is not supported")
+            case _:
+                raise invalid("the prompt has a block that is not valid")
+    typed = any(isinstance(part, Link) or part.strip() for part in parts)
+    if not typed and not images:
+        raise invalid("the prompt is empty")
+    return PromptBlocks(tuple(parts), tuple(resources), tuple(images), tuple(notes))
+
+
+def _image(data: str) -> Image:
+    try:
+        raw = base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid("the data of an image is not base64") from None
+    if len(raw) > MAX_IMAGE_BYTES:
+        raise invalid(f"an image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
+    # The bytes decide the type: providers reject an image whose declared type is wrong.
+    media_type = image_type(raw)
+    if not media_type:
+        raise invalid("an image is not PNG, JPEG, GIF or WebP")
+    return Image(media_type, base64.b64encode(raw).decode("ascii"))
+
+
+def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Path], str]) -> PromptInput:
+    """Return the text and the attachments of a prompt. Reads the files that it links to.
+
+    `why_not_read` returns why the model may not read a file without asking, empty if it may.
+    """
+    attached: list[Block] = []
+    notices: list[str] = list(blocks.notes)
+    embedded: dict[str, Path] = {}
+    for resource in blocks.resources:
+        path = file_of(resource.uri)
+        shown = _shown_path(path, folder) if path is not None else visible(one_line(resource.uri))
+        if len(resource.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
+            notices.append(f"not attached: {shown} is too large")
+            continue
+        attached.append(attached_text(shown, resource.text))
+        embedded[resource.uri] = path or Path(shown)
+    linked: dict[str, Path] = {}
+    for part in blocks.parts:
+        path = file_of(part.uri) if isinstance(part, Link) else None
+        if not isinstance(part, Link) or path is None or part.uri in embedded or part.uri in linked:
+            continue
+        linked[part.uri] = path
+        block, why_not = _file_block(path, folder, why_not_read)
+        attached += [] if block is None else [block]
+        notices += [f"not attached: {why_not}"] if why_not else []
+    texts = [_typed(part, folder) for part in blocks.parts]
+    text = without_mentions("".join(texts), folder, {*embedded.values(), *linked.values()})
+    return PromptInput(text, (*attached, *blocks.images), tuple(notices))
+
+
+def _file_block(path: Path, folder: Path, why_not_read: Callable[[Path], str]) -> tuple[Block | None, str]:
+    shown = _shown_path(path, folder)
+    real = Path(path).resolve()
+    why_not = why_not_read(real)
+    if why_not:
+        return None, f"{shown}: {why_not}"
+    try:
+        return attached_file(real, f"{shown}/" if real.is_dir() else shown), ""
+    except InputError as error:
+        return None, str(error)
+
+
+def file_of(uri: str) -> Path | None:
+    """Return the path of a `file:` address, None for any other address and for other hosts."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = unquote(parts.path)
+    return Path(path) if path.startswith("/") and "\0" not in path else None
+
+
+def _shown_path(path: Path, folder: Path) -> str:
+    return visible(str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path))
+
+
+def _typed(part: str | Link, folder: Path) -> str:
+    """Return a part of the typed text; a link is named in it."""
+    if isinstance(part, str):
+        return part
+    path = file_of(part.uri)
+    if path is not None:
+        return f"[{_shown_path(path, folder)}]"
+    name, uri = one_line(part.name, 200), one_line(part.uri, 2_000)
+    return f"[{name}]({uri})" if name else f"[{uri}]"

@@ -1,0 +1,65 @@
+"""Runs `qcode acp`: the standard streams, the signals, and the end of the process.
+
+Standard output belongs to the protocol alone: whatever else writes there goes to standard error. The process ends when
+the client closes its end, within two seconds. Apart from `server`, so that the methods can be tested without a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, BinaryIO
+
+from qcode.acp.server import Server
+from qcode.acp.wire import Wire
+from qcode.protocol.errors import ExitCode
+
+if TYPE_CHECKING:
+    from qcode.agent.options import Options
+
+EXIT_S = 0.5
+"""Seconds for threads that still run when everything is written."""
+
+
+def run_acp(options: Options) -> int:
+    """Serve one client on the standard streams and return the exit code."""
+    descriptor, output = os.dup(0), os.fdopen(os.dup(1), "wb", buffering=0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return asyncio.run(_serve(options, descriptor, output))
+
+
+async def _serve(options: Options, descriptor: int, output: BinaryIO) -> int:
+    over = asyncio.Event()
+    code = ExitCode.OK
+
+    def stop(number: int) -> None:
+        nonlocal code
+        code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED
+        over.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop, number)
+    server = Server(options)
+    wire = Wire(descriptor, output, server.handle, lost=over.set, describe=_described)
+    server.attach(wire)
+    await over.wait()
+    await server.close()
+    await wire.settle(0.1)
+    leaving = threading.Timer(EXIT_S, os._exit, (int(code),))
+    leaving.daemon = True
+    leaving.start()
+    return code
+
+
+def _described(failure: BaseException) -> str:
+    from qcode.agent.crash import describe_crash
+
+    return describe_crash(failure, os.environ)

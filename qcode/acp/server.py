@@ -1,0 +1,400 @@
+"""The methods of the protocol: the handshake, authentication, and the sessions of one client.
+
+`initialize` needs nothing of the library; it loads with the first session. Unknown methods and parameters that cannot
+be used are errors. What the command line gave holds for every session; a client may add folders and servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qcode import __version__
+from qcode.acp.wire import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    NOT_FOUND,
+    UNKNOWN_METHOD,
+    Answer,
+    Incoming,
+    Wire,
+    WireError,
+    invalid,
+)
+from qcode.protocol.errors import ExitCode, QcodeError, SessionBusy, SessionNotFound
+from qcode.text.clean import one_line
+from qcode.text.json import Json, JsonObject, object_in
+
+if TYPE_CHECKING:
+    from qcode.acp.session import EditorSession
+    from qcode.agent.agent import Agent
+    from qcode.agent.options import Options
+
+VERSION = 1
+PAGE = 50
+CLOSE_S = 1.2
+"""Seconds for all sessions to end when the client has gone."""
+Method = Callable[[JsonObject], Awaitable[Answer | None]]
+
+
+class Server:
+    """The agent side of one connection. `options` are those of the command line."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._capabilities: JsonObject = {}
+        self._sessions: dict[str, EditorSession] = {}
+        self._wire: Wire | None = None
+        self._opening = asyncio.Lock()
+        self._methods: Mapping[str, Method] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+            "session/prompt": self._prompt,
+            "session/cancel": self._cancel,
+            "session/set_mode": self._set_mode,
+            "session/set_model": self._set_model,
+            "session/set_config_option": self._set_option,
+        }
+
+    @property
+    def wire(self) -> Wire:
+        assert self._wire is not None
+        return self._wire
+
+    def attach(self, wire: Wire) -> None:
+        """Use this connection; called once, before the first message."""
+        self._wire = wire
+
+    async def handle(self, incoming: Incoming) -> Answer | None:
+        if incoming.method == "$/cancel_request":
+            request_id = incoming.params.get("requestId")
+            if isinstance(request_id, str | int) and not isinstance(request_id, bool):
+                self.wire.cancel_request(request_id)
+            return None
+        method = self._methods.get(incoming.method)
+        if method is None:
+            if incoming.is_notification:
+                return None
+            raise WireError(UNKNOWN_METHOD, f'the method "{one_line(incoming.method, 80)}" is not supported')
+        return await method(incoming.params)
+
+    async def close(self) -> None:
+        """End every session, within `CLOSE_S`; what does not end is released."""
+        sessions = list(self._sessions.values())
+        self._sessions.clear()
+        closing = [asyncio.ensure_future(session.close()) for session in sessions]
+        if closing:
+            await asyncio.wait(closing, timeout=CLOSE_S)
+        for session in sessions:
+            session.agent.release()
+
+    # Handshake
+
+    async def _initialize(self, params: JsonObject) -> Answer:
+        version = params.get("protocolVersion")
+        if not isinstance(version, int) or isinstance(version, bool):
+            raise invalid('"protocolVersion" must be a number')
+        self._capabilities = object_in(params.get("clientCapabilities"))
+        return Answer(
+            {
+                "protocolVersion": VERSION,
+                "agentInfo": {"name": "qcode", "title": "qcode", "version": __version__},
+                "agentCapabilities": {
+                    "loadSession": True,
+                    "promptCapabilities": {"image": True, "embeddedContext": True},
+                    "mcpCapabilities": {"http": True, "sse": False},
+                    "sessionCapabilities": {
+                        "list": {},
+                        "delete": {},
+                        "resume": {},
+                        "close": {},
+                        "additionalDirectories": {},
+                    },
+                    "auth": {},
+                },
+                "authMethods": self._auth_methods(),
+            }
+        )
+
+    def _auth_methods(self) -> list[Json]:
+        methods: list[Json] = [
+            {
+                "id": "environment",
+                "name": "Key from the environment or config",
+                "description": "Uses ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, an AWS credential, a stored "
+                "key, or the model of the config file.",
+            }
+        ]
+        if self._has_login:
+            login: JsonObject = {"command": sys.argv[0], "args": ["acp", "--login"], "label": "qcode login"}
+            methods.append(
+                {
+                    "type": "terminal",
+                    "id": "login",
+                    "name": "Log in from the terminal",
+                    "args": ["--login"],
+                    "_meta": {"terminal-auth": login},
+                }
+            )
+        return methods
+
+    @property
+    def _has_login(self) -> bool:
+        terminal = object_in(self._capabilities.get("auth")).get("terminal")
+        return terminal is True or object_in(self._capabilities.get("_meta")).get("terminal-auth") is True
+
+    async def _authenticate(self, params: JsonObject) -> Answer:
+        if params.get("methodId") not in ("environment", *(("login",) if self._has_login else ())):
+            raise invalid("there is no such authentication method")
+        await asyncio.to_thread(self._check_credential)
+        return Answer({})
+
+    def _check_credential(self) -> None:
+        """Raise `WireError` unless a model can be used with a credential that is found now."""
+        agent = self._begin(replace(self._options, no_session=True))
+        agent.release()
+
+    # Sessions
+
+    async def _new(self, params: JsonObject) -> Answer:
+        session = await self._open(params, None)
+        result = {"sessionId": session.session_id, **session.opened()}
+        return Answer(result, session.announce)
+
+    async def _load(self, params: JsonObject) -> Answer:
+        session = await self._reopen(params)
+        session.replay()
+        return Answer(session.opened(), session.announce)
+
+    async def _resume(self, params: JsonObject) -> Answer:
+        session = await self._reopen(params)
+        return Answer(session.opened(), session.announce)
+
+    async def _reopen(self, params: JsonObject) -> EditorSession:
+        wanted = _text(params, "sessionId")
+        folder, _ = _folders(params)
+        known = self._sessions.get(wanted)
+        if known is None:
+            return await self._open(params, wanted)
+        if known.folder != folder:
+            raise WireError(NOT_FOUND, "this session belongs to another folder")
+        return known
+
+    async def _open(self, params: JsonObject, wanted: str | None) -> EditorSession:
+        folder, added = _folders(params)
+        servers = params.get("mcpServers")
+        if servers is not None and not isinstance(servers, list):
+            raise invalid('"mcpServers" must be a list')
+        options = replace(
+            self._options,
+            cwd=folder,
+            add_dir=(*self._options.add_dir, *added),
+            resume=wanted,
+        )
+        # One at a time: two requests for one session must not race for its lock.
+        async with self._opening:
+            if wanted is not None and wanted in self._sessions:
+                return self._sessions[wanted]
+            opening = asyncio.ensure_future(asyncio.to_thread(self._started, options))
+            try:
+                session = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_release)
+                raise
+            self._sessions[session.session_id] = session
+            return session
+
+    def _started(self, options: Options) -> EditorSession:
+        """Open an agent; it blocks."""
+        agent = self._begin(options)
+        from qcode.acp.session import Client, EditorSession
+        from qcode.acp.settings import SessionSettings
+        from qcode.acp.updates import ClientFeatures
+
+        shown = object_in(self._capabilities.get("session"))
+        features = ClientFeatures(
+            has_notices=isinstance(shown.get("notices"), dict),
+            has_compaction=isinstance(shown.get("compaction"), dict),
+            has_terminals=object_in(self._capabilities.get("_meta")).get("terminal_output") is True,
+        )
+        forms = object_in(self._capabilities.get("elicitation")).get("form")
+        client = Client(self.wire, features, has_forms=isinstance(forms, dict))
+        settings = SessionSettings(agent, agent.models.providers(), has_sandbox=agent.toolbox.has_sandbox())
+        return EditorSession(agent, client, settings)
+
+    def _begin(self, options: Options) -> Agent:
+        """Return an agent; raise `WireError` if it cannot be opened. It blocks."""
+        from qcode.agent.agent import Agent
+        from qcode.agent.models.selection import begin_with
+        from qcode.agent.options import RunContext
+
+        try:
+            context = RunContext.read(options, dict(os.environ), is_attended=True)
+            if options.resume is not None:
+                _check_known(context.paths.state_dir, context.root, options.resume)
+            agent = Agent.begin(context, begin_with(context, has_demo=False))
+            agent.report_file_texts()
+            return agent
+        except SessionNotFound as error:
+            raise WireError(NOT_FOUND, one_line(str(error), 1_000)) from None
+        except SessionBusy as error:
+            text = f"{error}. Close it there, or continue in a copy: qcode -r {options.resume} --fork-session"
+            raise WireError(INTERNAL_ERROR, one_line(text, 1_000), {"details": one_line(text, 1_000)}) from None
+        except QcodeError as error:
+            is_credential = error.exit_code == ExitCode.NO_CREDENTIAL
+            code = AUTH_REQUIRED if is_credential else INTERNAL_ERROR
+            text = str(error) if is_credential else one_line(str(error), 1_000)
+            raise WireError(code, text, {"details": one_line(text, 1_000), "kind": error.info.kind}) from None
+
+    async def _list(self, params: JsonObject) -> Answer:
+        cwd, cursor = params.get("cwd"), params.get("cursor")
+        if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
+            raise invalid('"cwd" must be an absolute path')
+        after = _read_cursor(cursor)
+        return Answer(await asyncio.to_thread(_listed, cwd, after))
+
+    async def _close(self, params: JsonObject) -> Answer:
+        session = self._session(params)
+        del self._sessions[session.session_id]
+        await session.close()
+        return Answer({})
+
+    async def _delete(self, params: JsonObject) -> Answer:
+        wanted = _text(params, "sessionId")
+        session = self._sessions.pop(wanted, None)
+        if session is not None:
+            await session.close()
+        try:
+            await asyncio.to_thread(_delete, wanted)
+        except QcodeError as error:
+            text = one_line(str(error), 1_000)
+            raise WireError(INTERNAL_ERROR, text, {"details": text}) from None
+        return Answer({})
+
+    # Turns
+
+    async def _prompt(self, params: JsonObject) -> Answer:
+        return await self._session(params).prompt(params.get("prompt"))
+
+    async def _cancel(self, params: JsonObject) -> None:
+        session = self._sessions.get(str(params.get("sessionId")))
+        if session is not None:
+            session.cancel()
+
+    async def _set_mode(self, params: JsonObject) -> Answer:
+        session, mode = self._session(params), _text(params, "modeId")
+        return Answer({}, session.changed_by_client(lambda: session.settings.set_mode(mode)))
+
+    async def _set_model(self, params: JsonObject) -> Answer:
+        session, model = self._session(params), _text(params, "modelId")
+        return Answer({}, session.changed_by_client(lambda: session.settings.set_model(model)))
+
+    async def _set_option(self, params: JsonObject) -> Answer:
+        session, option = self._session(params), _text(params, "configId")
+        value = params.get("value")
+        then = session.changed_by_client(lambda: session.settings.set_option(option, value))
+        return Answer({"configOptions": session.settings.options()}, then)
+
+    def _session(self, params: JsonObject) -> EditorSession:
+        session = self._sessions.get(_text(params, "sessionId"))
+        if session is None:
+            raise WireError(NOT_FOUND, "there is no open session with this id")
+        return session
+
+
+def _release(opening: asyncio.Future[EditorSession]) -> None:
+    """Release a session that nobody waits for any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().agent.release()
+
+
+def _text(params: JsonObject, name: str) -> str:
+    value = params.get(name)
+    if not isinstance(value, str) or not value:
+        raise invalid(f'"{name}" must be a text')
+    return value
+
+
+def _folders(params: JsonObject) -> tuple[Path, tuple[Path, ...]]:
+    """Return the folder of a session and its further folders; raise `WireError` if one cannot be used."""
+    more = params.get("additionalDirectories")
+    if more is not None and not isinstance(more, list):
+        raise invalid('"additionalDirectories" must be a list')
+    folder = _folder(_text(params, "cwd"), "cwd")
+    return folder, tuple(_folder(one, "additionalDirectories") for one in more or [])
+
+
+def _folder(value: Json, name: str) -> Path:
+    if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
+        raise invalid(f'"{name}" must be an absolute path')
+    path = Path(value)
+    try:
+        is_folder = path.is_dir()
+    except OSError:
+        is_folder = False
+    if not is_folder:
+        raise invalid(f"{one_line(value, 400)} is not a folder")
+    return path
+
+
+def _check_known(state_dir: Path, root: Path, wanted: str) -> None:
+    """Raise `SessionNotFound` unless the project has a session of exactly this id."""
+    from qcode.agent.sessions.store import SessionStore
+
+    if wanted not in SessionStore(state_dir, root).ids():
+        raise SessionNotFound(f'no session "{one_line(wanted, 80)}" in this folder')
+
+
+def _read_cursor(cursor: Json) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    try:
+        value = json.loads(base64.b64decode(cursor, validate=True)) if isinstance(cursor, str) else None
+    except (binascii.Error, ValueError, RecursionError):
+        value = None
+    match value:
+        case [int(changed), str(session_id)]:
+            return changed, session_id
+        case _:
+            raise invalid("the cursor is not valid")
+
+
+def _listed(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
+    """Return a page of the stored sessions, newest first."""
+    from qcode.agent.sessions.store import stored_sessions
+    from qcode.config.paths import ConfigPaths
+
+    found = stored_sessions(ConfigPaths.from_env(os.environ).state_dir, cwd=cwd, after=after, count=PAGE + 1)
+    rows: list[Json] = []
+    for _, one in found[:PAGE]:
+        row: JsonObject = {"sessionId": one.session_id, "cwd": one.cwd, "updatedAt": one.updated.isoformat()}
+        if one.title:
+            row["title"] = one_line(one.title, 200)
+        rows.append(row)
+    page: JsonObject = {"sessions": rows}
+    if len(found) > PAGE:
+        changed, last = found[PAGE - 1]
+        mark = json.dumps([changed, last.session_id]).encode()
+        page["nextCursor"] = base64.b64encode(mark).decode()
+    return page
+
+
+def _delete(wanted: str) -> None:
+    from qcode.agent.sessions.store import delete_stored
+    from qcode.config.paths import ConfigPaths
+
+    delete_stored(ConfigPaths.from_env(os.environ).state_dir, wanted)

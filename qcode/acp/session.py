@@ -1,0 +1,407 @@
+"""One session of the client: its prompts in order, the turn that runs, its approvals, and cancellation.
+
+A prompt is answered once, after all updates of its turn. A cancelled one is answered within a second, even if a tool
+does not end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from qcode.acp import approvals, commands
+from qcode.acp.prompt import PromptBlocks, PromptInput, prompt_input, read_prompt
+from qcode.acp.settings import SessionSettings
+from qcode.acp.updates import ClientFeatures, TurnView, chunk, replay, usage_update
+from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, Answer, Wire, WireError
+from qcode.agent.agent import Agent
+from qcode.agent.outcomes import shortfall
+from qcode.agent.permissions import why_not_read
+from qcode.agent.sessions.replay import ReplayItem, UserSaid, replayed
+from qcode.protocol.approvals import LIMIT_ID, CallApproval, Deny, TurnOptions
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import (
+    ApprovalRequested,
+    LimitReached,
+    ReplyFinished,
+    ToolFinished,
+    TurnEnded,
+    TurnEvent,
+)
+from qcode.protocol.messages import Block
+from qcode.protocol.reply import Outcome
+from qcode.text.clean import one_line
+from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CANCEL_S = 0.8
+"""Seconds until a cancelled prompt is answered, whether its turn has ended or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What a session needs of the client."""
+
+    wire: Wire
+    features: ClientFeatures
+    has_forms: bool = False
+
+
+class Prompt:
+    """A prompt that waits or runs. `answer` is its response."""
+
+    def __init__(self, blocks: PromptBlocks) -> None:
+        self.blocks = blocks
+        self.is_cancelled = False
+        self.answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+
+    def settle(self, result: JsonObject | WireError) -> None:
+        """Answer it, unless it is answered already."""
+        if self.answer.done():
+            return
+        if isinstance(result, WireError):
+            self.answer.set_exception(result)
+        else:
+            self.answer.set_result(result)
+
+
+class EditorSession:
+    """A session on one agent, which it owns until `close`."""
+
+    def __init__(self, agent: Agent, client: Client, settings: SessionSettings) -> None:
+        self.agent = agent
+        self.settings = settings
+        self.folder = agent.context.folder
+        self._client = client
+        self._waiting: deque[Prompt] = deque()
+        self._running: Prompt | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._view: TurnView | None = None
+        self._state = self._current_state()
+        self._title = ""
+        self._forcing: asyncio.TimerHandle | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self.commands = commands.SessionCommands(agent)
+
+    @property
+    def session_id(self) -> str:
+        return self.agent.conversation.session_id
+
+    def send(self, update: JsonObject) -> None:
+        self._client.wire.notify("session/update", {"sessionId": self.session_id, "update": update})
+
+    # Opening
+
+    def opened(self) -> JsonObject:
+        """Return what the client is told of an open session."""
+        return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
+
+    def announce(self) -> None:
+        """Send what follows the response to an opened session."""
+        self.send(self.commands.update())
+        conversation = self.agent.conversation
+        spent = self._spent()
+        report = conversation.context() if conversation.messages else None
+        if report is not None:
+            self.send(usage_update(report.used, report.window, spent))
+        self._tell_title()
+
+    def replay(self) -> None:
+        """Send the whole conversation again."""
+        replay(self._stored(), str(self.folder), self.send)
+
+    def _stored(self) -> Iterator[tuple[int, ReplayItem]]:
+        history = self.agent.conversation.session.history
+        numbers = history.all_numbers()
+        stored = [history.stored[number] for number in numbers]
+        prompts = {id(one.entry.message): number for number, one in zip(numbers, stored, strict=True) if one.is_own}
+        turn = 0
+        for item in replayed(stored):
+            if isinstance(item, UserSaid):
+                turn = prompts.get(id(item.message), turn)
+            yield turn, item
+
+    # Prompts
+
+    async def prompt(self, blocks: Json) -> Answer:
+        """Queue a prompt and return its answer."""
+        prompt = Prompt(read_prompt(blocks))
+        self._waiting.append(prompt)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+        try:
+            return Answer(await asyncio.shield(prompt.answer), self._after_turn)
+        except asyncio.CancelledError:
+            # `$/cancel_request` of this prompt, or the end of the process.
+            self._cancel(prompt)
+            return Answer(await prompt.answer)
+
+    def cancel(self) -> None:
+        """Cancel the turn and every prompt that waits; without a turn, do nothing."""
+        for prompt in (*self._waiting, *([self._running] if self._running is not None else [])):
+            self._cancel(prompt)
+
+    def _cancel(self, prompt: Prompt) -> None:
+        prompt.is_cancelled = True
+        if prompt is not self._running:
+            with suppress(ValueError):
+                self._waiting.remove(prompt)
+            prompt.settle({"stopReason": "cancelled"})
+            return
+        self._stop_asking()
+        self.agent.conversation.cancel()
+        if self._forcing is None:
+            self._forcing = asyncio.get_running_loop().call_later(CANCEL_S, self._force, prompt)
+
+    def _force(self, prompt: Prompt) -> None:
+        """Answer a cancelled prompt although its turn has not ended: something in it does not stop."""
+        if self._view is not None:
+            self._view.end()
+            self._view = None
+        prompt.settle({"stopReason": "cancelled"})
+
+    async def close(self) -> None:
+        """Cancel everything and release the session."""
+        self.cancel()
+        if self._worker is not None:
+            await asyncio.wait([self._worker], timeout=CANCEL_S)
+            self._worker.cancel()
+        for task in (*self._asking, *self._background):
+            task.cancel()
+        await self.agent.close()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            prompt = self._waiting.popleft()
+            self._running = prompt
+            try:
+                await self._run(prompt)
+            except asyncio.CancelledError:
+                prompt.settle({"stopReason": "cancelled"})
+                raise
+            except WireError as error:
+                prompt.settle(error)
+            except Exception as failure:  # noqa: BLE001 - the edge of a turn: a bug ends it, not the process
+                text = self.agent.report_crash(failure)
+                prompt.settle(WireError(INTERNAL_ERROR, text, {"details": text, "kind": "internal"}))
+            finally:
+                self._running = None
+                self._stop_asking()
+                if self._forcing is not None:
+                    self._forcing.cancel()
+                    self._forcing = None
+
+    async def _run(self, prompt: Prompt) -> None:
+        if prompt.is_cancelled:
+            prompt.settle({"stopReason": "cancelled"})
+            return
+        command = self.commands.typed(prompt.blocks.first_text)
+        if command is not None:
+            outcome = await self.commands.run(*command)
+            if isinstance(outcome, commands.Said):
+                self._say(outcome.text)
+                self._sync()
+                prompt.settle({"stopReason": "end_turn"})
+                return
+            if isinstance(outcome, commands.Compact):
+                await self._follow(self.agent.conversation.compact(outcome.focus), prompt, ())
+                return
+            given = PromptInput(outcome.text, ())
+            await self._submit(prompt, given, outcome.options)
+            return
+        policy = self.agent.conversation.policy
+        given = await asyncio.to_thread(
+            prompt_input, prompt.blocks, self.folder, lambda path: why_not_read(policy, path)
+        )
+        await self._submit(prompt, given, TurnOptions())
+
+    async def _submit(self, prompt: Prompt, given: PromptInput, options: TurnOptions) -> None:
+        attached: tuple[Block, ...] = given.attached
+        events = self.agent.conversation.submit(given.text, attached, replace(options, is_append_only=True))
+        await self._follow(events, prompt, given.notices)
+
+    async def _follow(self, events: AsyncGenerator[TurnEvent, None], prompt: Prompt, notices: tuple[str, ...]) -> None:
+        """Send the events of a turn and answer its prompt at the last one."""
+        conversation, note, has_run = self.agent.conversation, "", False
+        spent = self._spent()
+        before = turn = conversation.session.history.latest
+        is_refused = False
+        try:
+            async for event in events:
+                if self._view is None and not prompt.answer.done():
+                    turn = conversation.session.history.latest
+                    key: int | str = turn if turn > before else f"{before}c"
+                    self._view = TurnView(key, str(self.folder), self._client.features, self.send, spent)
+                    self._view.notices += notices
+                    if prompt.is_cancelled:
+                        conversation.cancel()
+                has_run = has_run or (isinstance(event, ToolFinished) and event.state in ("done", "failed"))
+                note = event.note if isinstance(event, ReplyFinished) else note
+                if self._view is not None:
+                    self._see(event, prompt)
+                if isinstance(event, TurnEnded):
+                    warned = self._view.notices if self._view is not None else []
+                    self._view = None
+                    self._stop_asking()
+                    self._sync()
+                    prompt.settle(self._answer(event, note, warned))
+                    is_refused = event.outcome is Outcome.REFUSAL and not has_run
+                await self._client.wire.room()
+        finally:
+            await events.aclose()
+            self._view = None
+        prompt.settle(WireError(INTERNAL_ERROR, "the turn stopped unexpectedly"))
+        if is_refused and turn > before:
+            await self._forget_turn(turn)
+
+    async def _forget_turn(self, turn: int) -> None:
+        """Leave a refused turn out of later requests, as the protocol says; the session file keeps it."""
+        rewinds = self.agent.conversation.rewinds
+        with suppress(ValueError):
+            await rewinds.perform(await rewinds.plan_rewind(turn, "conversation"))
+
+    def _see(self, event: TurnEvent, prompt: Prompt) -> None:
+        view, conversation = self._view, self.agent.conversation
+        assert view is not None
+        view.show(event)
+        match event:
+            case ApprovalRequested(approval=approval):
+                asking = asyncio.get_running_loop().create_task(self._ask(approval, view, prompt))
+                self._asking.add(asking)
+                asking.add_done_callback(self._asking.discard)
+            case LimitReached(is_question=True):
+                conversation.answer(LIMIT_ID, Deny())
+            case _:
+                pass
+        self._sync()
+
+    async def _ask(self, approval: CallApproval, view: TurnView, prompt: Prompt) -> None:
+        client, conversation = self._client, self.agent.conversation
+        card = view.card_of(approval.call)
+        decision = await approvals.ask(
+            approval,
+            card,
+            self.session_id,
+            str(self.folder),
+            client.wire.ask,
+            has_forms=client.has_forms,
+        )
+        if isinstance(decision, approvals.CancelTurn):
+            conversation.answer(approval.id, Deny())
+            self._cancel(prompt)
+            return
+        conversation.answer(approval.id, decision)
+        self._sync()
+
+    def _stop_asking(self) -> None:
+        for task in self._asking:
+            task.cancel()
+
+    # Answers and state
+
+    def _answer(self, ended: TurnEnded, note: str, notices: list[str]) -> JsonObject | WireError:
+        model = self.agent.conversation.model
+        if ended.outcome is Outcome.ERROR:
+            return _failure(ended.error, shortfall(ended, note))
+        provider, _, name = model.partition("/")
+        facts: JsonObject = {
+            "rawStopReason": ended.raw_stop,
+            "provider": provider,
+            "model": name,
+            "usage": {
+                "inputTokens": ended.usage.input,
+                "outputTokens": ended.usage.output,
+                "cacheReadTokens": ended.usage.cache_read,
+                "cacheWriteTokens": ended.usage.cache_write,
+                "reasoningTokens": ended.usage.reasoning,
+            },
+            "apiCalls": ended.api_calls.total,
+            "costUsd": None if ended.cost is None else float(ended.cost),
+            "numTurns": ended.replies,
+            "denials": [
+                {"tool": one_line(denial.call.name, 200), "reason": one_line(denial.reason, 400)}
+                for denial in ended.denials[:100]
+            ],
+        }
+        why = shortfall(ended, note)
+        if why:
+            facts["shortfall"] = one_line(why, 1_000)
+        if notices:
+            facts["notices"] = [*notices[-20:]]
+        return {"stopReason": str(ended.outcome), "_meta": {"qcode": facts}}
+
+    def _say(self, text: str) -> None:
+        """Send a text of qcode itself, such as the result of a command."""
+        self.commands.count += 1
+        for at in range(0, len(text), 100_000):
+            part = text[at : at + 100_000]
+            self.send(chunk("agent_message_chunk", part, f"command-{self.commands.count}"))
+
+    def _current_state(self) -> tuple[str, str, str | None]:
+        conversation = self.agent.conversation
+        return conversation.mode, conversation.model, conversation.effort
+
+    def _sync(self) -> None:
+        """Tell the client if the mode, the model or the effort has changed."""
+        state, before = self._current_state(), self._state
+        if state == before:
+            return
+        self._state = state
+        if self._view is not None:
+            self._view.flush()
+        if state[0] != before[0]:
+            self.send({"sessionUpdate": "current_mode_update", "currentModeId": state[0]})
+        self.send({"sessionUpdate": "config_option_update", "configOptions": self.settings.options()})
+
+    def changed_by_client(self, change: Callable[[], None]) -> Callable[[], None]:
+        """Make a change that the client asked for; return what to send after the response."""
+        change()
+        return self._sync
+
+    def _spent(self) -> Decimal | None:
+        """Return the cost of the session so far, None if a part of it is unknown."""
+        costs = [used.cost for used in self.agent.conversation.usage()]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known, Decimal(0)) if len(known) == len(costs) else None
+
+    def _after_turn(self) -> None:
+        self._tell_title()
+        naming = asyncio.get_running_loop().create_task(self._name())
+        self._background.add(naming)
+        naming.add_done_callback(self._background.discard)
+
+    async def _name(self) -> None:
+        if await self.agent.sessions.make_title() is not None:
+            self._tell_title()
+
+    def _tell_title(self) -> None:
+        title = one_line(self.agent.sessions.title, 200)
+        if title and title != self._title:
+            self._title = title
+            self.send({"sessionUpdate": "session_info_update", "title": title})
+
+
+def _failure(error: ErrorInfo | None, text: str) -> WireError:
+    """Return the error of a turn that failed, in the words of the provider."""
+    info = error or ErrorInfo(str(ErrorKind.INTERNAL), text)
+    line = one_line(text, 1_000)
+    code = AUTH_REQUIRED if info.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH) else INTERNAL_ERROR
+    kinds = {str(kind): kind for kind in ErrorKind}
+    kind = kinds.get(info.kind)
+    data: JsonObject = {
+        "details": line,
+        "kind": str(info.kind),
+        "status": info.status,
+        "requestId": info.request_id,
+        "retryable": kind is not None and kind.is_transient,
+    }
+    return WireError(code, line, data)

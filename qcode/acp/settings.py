@@ -1,0 +1,130 @@
+"""Modes and options of a session as the client shows them: permission mode, model, effort; and their values.
+
+A client may choose any mode but `bypass`, which only the command line gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
+
+from qcode.acp.wire import WireError, invalid
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.model import EFFORTS
+from qcode.text.clean import one_line
+from qcode.text.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
+    from qcode.agent.models.offered import OfferedProvider
+
+MAX_MODELS = 200
+DEFAULT_EFFORT = "auto"
+_MODES: dict[ApprovalMode, tuple[str, str]] = {
+    "plan": ("Plan", "Reads only, and proposes a plan"),
+    "default": ("Ask", "Asks before it changes anything"),
+    "accept-edits": ("Accept edits", "Edits inside the folder run without asking"),
+    "auto": ("Auto", "Commands run without asking in the sandbox"),
+    "bypass": ("Bypass", "Runs everything without asking"),
+}
+
+
+class SessionSettings:
+    """The settings of one session. `models` are the models to offer, `has_sandbox` whether one works here."""
+
+    def __init__(self, agent: Agent, models: Sequence[OfferedProvider], *, has_sandbox: bool) -> None:
+        self._agent = agent
+        self._providers = [(one.name, [model.name for model in one.models]) for one in models if one.is_ready]
+        self._has_sandbox = has_sandbox
+        self._may_bypass = agent.conversation.mode == "bypass"
+
+    def modes(self) -> JsonObject:
+        return {
+            "currentModeId": self._agent.conversation.mode,
+            "availableModes": [
+                {"id": mode, "name": _MODES[mode][0], "description": _MODES[mode][1]} for mode in self._offered_modes()
+            ],
+        }
+
+    def options(self) -> list[Json]:
+        """Return every option with its current value."""
+        conversation = self._agent.conversation
+        modes: list[Json] = [
+            {"value": mode, "name": _MODES[mode][0], "description": _MODES[mode][1]} for mode in self._offered_modes()
+        ]
+        options: list[Json] = [
+            _select("mode", "Permission mode", "mode", conversation.mode, modes),
+            _select("model", "Model", "model", conversation.model, self._model_groups()),
+        ]
+        if conversation.thinks:
+            levels: list[Json] = [{"value": DEFAULT_EFFORT, "name": "Model default"}]
+            levels += [{"value": level, "name": level.capitalize()} for level in EFFORTS]
+            current = conversation.effort or DEFAULT_EFFORT
+            options.append(_select("effort", "Effort", "thought_level", current, levels))
+        return options
+
+    def set_mode(self, wanted: str) -> None:
+        """Switch the permission mode; raise `WireError` for one that is not offered."""
+        mode = next((mode for mode in self._offered_modes() if mode == wanted), None)
+        if mode is None:
+            raise invalid(f'the mode "{one_line(wanted, 80)}" is not available')
+        self._agent.conversation.set_mode(mode)
+
+    def set_model(self, wanted: str) -> None:
+        """Switch the model from the next turn on; raise `WireError` if that is not possible."""
+        if wanted == self._agent.conversation.model:
+            return
+        try:
+            self._agent.conversation.set_model(wanted)
+        except ValueError as refusal:
+            raise invalid(one_line(str(refusal), 1_000)) from None
+
+    def set_option(self, option: str, value: Json) -> None:
+        """Set an option; raise `WireError` for an unknown option or value."""
+        if not isinstance(value, str):
+            raise invalid("the value must be a text")
+        match option:
+            case "mode":
+                self.set_mode(value)
+            case "model":
+                self.set_model(value)
+            case "effort":
+                level = next((level for level in EFFORTS if level == value), None)
+                if level is None and value != DEFAULT_EFFORT:
+                    raise invalid(f'the effort "{one_line(value, 80)}" is not available')
+                self._agent.conversation.effort = level
+            case _:
+                raise WireError(-32602, f'there is no option "{one_line(option, 80)}"')
+
+    def _offered_modes(self) -> list[ApprovalMode]:
+        hidden = {"auto": not self._has_sandbox, "bypass": not self._may_bypass}
+        current = self._agent.conversation.mode
+        return [mode for mode in get_args(ApprovalMode) if mode == current or not hidden.get(mode, False)]
+
+    def _model_groups(self) -> list[Json]:
+        """Return the models by provider, the current one always among them."""
+        current = self._agent.conversation.model
+        provider, _, name = current.partition("/")
+        groups = {owner: list(models) for owner, models in self._providers}
+        own = groups.pop(provider, [])
+        groups = {provider: [name, *(model for model in own if model != name)], **groups}
+        rows: list[Json] = []
+        left = MAX_MODELS
+        for owner, models in groups.items():
+            shown = models[:left]
+            left -= len(shown)
+            if shown:
+                values: list[Json] = [{"value": f"{owner}/{model}", "name": one_line(model, 200)} for model in shown]
+                rows.append({"group": owner, "name": owner, "options": values})
+        return rows
+
+
+def _select(option: str, name: str, category: str, current: str, values: list[Json]) -> JsonObject:
+    return {
+        "id": option,
+        "name": name,
+        "category": category,
+        "type": "select",
+        "currentValue": current,
+        "options": values,
+    }

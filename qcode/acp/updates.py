@@ -1,0 +1,398 @@
+"""The events of a turn as updates of the protocol: text in pieces, cards with live output, plan, usage, notices.
+
+Text of a reply is only ever appended. White space at its start is held until text follows it, so a reply that is
+requested again has shown nothing. `replay` sends a stored session in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from qcode.acp import cards
+from qcode.acp.cards import Card, Cards
+from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
+from qcode.protocol.events import (
+    AgentEvent,
+    ApprovalRequested,
+    Compacted,
+    CompactionStarted,
+    LimitReached,
+    ModelFellBack,
+    Notice,
+    ReplyFinished,
+    Retry,
+    StepStarted,
+    ToolCallProgress,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    TurnEvent,
+    UsageUpdated,
+    Waiting,
+)
+from qcode.protocol.messages import Image, Text, ToolCall
+from qcode.protocol.reply import ReasoningDelta, TextDelta
+from qcode.protocol.tools import Refused
+from qcode.text.clean import clean, one_line
+from qcode.text.json import JsonObject, parse_object
+from qcode.tools.dialog import Todo, todo_items
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.sessions.replay import ReplayItem
+
+TEXT_S, OUTPUT_S, TERMINAL_S, USAGE_S = 0.03, 0.5, 0.1, 1.0
+"""Seconds between two updates with text of a reply, with the end of an output, with new output, with usage."""
+MAX_CHUNK = 100_000
+Stream: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
+Send: TypeAlias = Callable[[JsonObject], None]
+TODO = Todo.spec.name
+SHELL = "shell"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFeatures:
+    """What the client announced: it shows notices, compactions, and output of commands in a terminal."""
+
+    has_notices: bool = False
+    has_compaction: bool = False
+    has_terminals: bool = False
+
+
+class TurnView:
+    """Sends one turn. `turn` is the number of its prompt in the session, `spent` the cost before it.
+
+    `notices` collects warnings and errors for a client that cannot show them.
+    """
+
+    def __init__(
+        self, turn: int | str, folder: str, features: ClientFeatures, send: Send, spent: Decimal | None = None
+    ) -> None:
+        self._turn = turn
+        self._folder = folder
+        self._features = features
+        self._send = send
+        self._spent = spent
+        self._step = 0
+        self._thoughts = 1
+        self._cards = Cards(turn)
+        self._stream: Stream = "agent_message_chunk"
+        self._text: list[str] = []
+        self._blank = ""
+        self._has_text = False
+        self._continuation = 0
+        self._compactions = 0
+        self._usage: UsageUpdated | None = None
+        self._usage_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+        self._live: dict[str, asyncio.TimerHandle] = {}
+        self.notices: list[str] = []
+
+    # Events
+
+    def show(self, event: TurnEvent) -> None:
+        """Send what the client shows of an event."""
+        match event:
+            case TextDelta(text=text):
+                self._add_text(text)
+            case ReasoningDelta(text=text):
+                self._add("agent_thought_chunk", text)
+            case StepStarted(step=step):
+                self.flush()
+                self._step, self._thoughts, self._has_text, self._blank = step, 1, False, ""
+                self._cards.begin_step(step)
+            case Retry():
+                self._retry(event)
+            case ToolCallProgress(block=block, call_id=call_id, name=name):
+                self._announce(block, call_id, name)
+            case ReplyFinished(message=message):
+                self._end_reply(message.calls if message is not None else ())
+            case UsageUpdated():
+                self._note_usage(event)
+            case TurnEnded():
+                self.end()
+            case Notice() | CompactionStarted() | Compacted() | Waiting() | LimitReached() | ModelFellBack():
+                self._tell(event)
+            case _:
+                self._show_call(event)
+
+    def _show_call(self, event: TurnEvent) -> None:
+        match event:
+            case ApprovalRequested(approval=approval):
+                self.card_of(approval.call)
+            case ToolStarted(call=call):
+                self._begin_call(call)
+            case ToolOutput(call_id=call_id, text=text):
+                self._add_output(call_id, text)
+            case ToolFinished():
+                self._end_call(event)
+            case AgentEvent(event=(ToolStarted() | ToolFinished()) as inner):
+                self._show_call(inner)
+            case _:
+                pass
+
+    def end(self) -> None:
+        """Send what is held back, and settle every card."""
+        self.flush()
+        for timer in self._live.values():
+            timer.cancel()
+        self._live.clear()
+        for card in self._cards.unfinished():
+            self._drop(card, "cancelled")
+        if self._usage is not None:
+            self._send_usage(self._usage)
+            self._usage = None
+
+    # Text
+
+    def _add_text(self, text: str) -> None:
+        if not self._has_text:
+            self._blank += text
+            if not self._blank.strip():
+                return
+            text, self._blank, self._has_text = self._blank, "", True
+        self._add("agent_message_chunk", text)
+
+    def _add(self, stream: Stream, text: str) -> None:
+        if stream != self._stream:
+            self.flush()
+            self._stream = stream
+        self._text.append(text)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TEXT_S, self.flush)
+
+    def flush(self) -> None:
+        """Send the text that waits for more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        text, is_thought = "".join(self._text), self._stream == "agent_thought_chunk"
+        self._text = []
+        number = "t" if self._thoughts == 1 else f"t{self._thoughts}"
+        message_id = f"{self._turn}.{self._step}{number if is_thought else ''}"
+        for at in range(0, len(text), MAX_CHUNK):
+            update = chunk(self._stream, text[at : at + MAX_CHUNK], message_id)
+            if self._continuation and not is_thought:
+                update["_meta"] = {"qcode": {"continuation": self._continuation}}
+                self._continuation = 0
+            self._send(update)
+
+    def _retry(self, retry: Retry) -> None:
+        self.flush()
+        if retry.is_continuation:
+            self._continuation = retry.attempt
+        else:
+            self._thoughts += 1
+            self._blank = ""
+            self._cards.start_over()
+        self._notice("info", retry_text(retry))
+
+    def _end_reply(self, calls: Iterable[ToolCall]) -> None:
+        if self._blank:
+            self._add("agent_message_chunk", self._blank)
+            self._blank = ""
+        self.flush()
+        pairs, left = self._cards.committed(call for call in calls if call.name != TODO)
+        for card, call in pairs:
+            arguments = parse_object(call.arguments) or {}
+            if card.has_begun:
+                self._send(cards.completed(card, arguments, self._folder))
+            else:
+                self._first(card, arguments)
+        for card in left:
+            self._drop(card, cards.TRUNCATED_CALL)
+
+    # Cards
+
+    def card_of(self, call: ToolCall) -> Card:
+        """Return the card of a call that is asked about, and show it if it is not shown yet."""
+        self.flush()
+        card = self._cards.of(call.call_id)
+        if card is not None:
+            return card
+        card, parent = self._cards.inner(call)
+        self._first(card, parse_object(call.arguments) or {}, parent)
+        return card
+
+    def _announce(self, block: int, call_id: str, name: str) -> None:
+        if name == TODO:
+            return
+        card = self._cards.announced(block, call_id, name)
+        if card is not None:
+            self.flush()
+            self._first(card, {})
+
+    def _first(self, card: Card, arguments: JsonObject, parent: str = "") -> None:
+        card.has_begun = True
+        update = cards.announcement(card, arguments, self._folder)
+        meta: JsonObject = {"qcode": {"parentToolCallId": parent}} if parent else {}
+        if card.name == SHELL and self._features.has_terminals:
+            update["content"] = [{"type": "terminal", "terminalId": card.card_id}]
+            meta["terminal_info"] = {"terminal_id": card.card_id, "cwd": self._folder}
+        if meta:
+            update["_meta"] = meta
+        self._send(update)
+
+    def _begin_call(self, call: ToolCall) -> None:
+        if call.name == TODO:
+            return
+        card = self.card_of(call)
+        self._send({"sessionUpdate": "tool_call_update", "toolCallId": card.card_id, "status": "in_progress"})
+
+    def _add_output(self, call_id: str, text: str) -> None:
+        card = self._cards.of(call_id)
+        if card is None or not text:
+            return
+        card.add_output(clean(text))
+        if card.card_id not in self._live:
+            wait = TERMINAL_S if self._has_terminal(card) else OUTPUT_S
+            self._live[card.card_id] = asyncio.get_running_loop().call_later(wait, self._show_output, card)
+
+    def _show_output(self, card: Card) -> None:
+        self._live.pop(card.card_id, None)
+        update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": card.card_id}
+        text = "".join(card.output)
+        if self._has_terminal(card):
+            card.output, card.output_size = [], 0
+            update["_meta"] = {"terminal_output": {"terminal_id": card.card_id, "data": text}}
+        else:
+            update["content"] = cards.output_content(text)
+        if text:
+            self._send(update)
+
+    def _has_terminal(self, card: Card) -> bool:
+        return card.name == SHELL and self._features.has_terminals
+
+    def _end_call(self, event: ToolFinished) -> None:
+        call = event.call
+        if call.name == TODO:
+            self._show_plan(event)
+            return
+        card = self.card_of(call)
+        timer = self._live.pop(card.card_id, None)
+        if timer is not None:
+            timer.cancel()
+        has_terminal = self._has_terminal(card)
+        if has_terminal and card.output:
+            self._show_output(card)
+        card.is_over = True
+        outcome, state = event.outcome, event.state
+        has_run = has_terminal and outcome.exit_code is not None
+        update = cards.finished(card, call, outcome, state, self._folder, has_terminal=has_run)
+        if has_run:
+            code = outcome.exit_code or 0
+            ended: JsonObject = {"exit_code": code if code >= 0 else None, "signal": str(-code) if code < 0 else None}
+            update["_meta"] = {"terminal_exit": {"terminal_id": card.card_id, **ended}}
+        self._send(update)
+
+    def _drop(self, card: Card, why: str) -> None:
+        card.is_over = True
+        self._send(cards.dropped(card, why))
+
+    def _show_plan(self, event: ToolFinished) -> None:
+        try:
+            items = todo_items(parse_object(event.call.arguments) or {})
+        except Refused:
+            return
+        if event.state != "done":
+            return
+        self.flush()
+        states = {"done": "completed"}
+        self._send(
+            {
+                "sessionUpdate": "plan",
+                "entries": [
+                    {
+                        "content": one_line(item.task, 1_000),
+                        "priority": "medium",
+                        "status": states.get(item.state, item.state),
+                    }
+                    for item in items
+                ],
+            }
+        )
+
+    # Usage and notices
+
+    def _note_usage(self, usage: UsageUpdated) -> None:
+        self._usage = usage
+        now = asyncio.get_running_loop().time()
+        if now - self._usage_at >= USAGE_S:
+            self._usage_at = now
+            self._send_usage(usage)
+
+    def _send_usage(self, usage: UsageUpdated) -> None:
+        self.flush()
+        if usage.context_window <= 0 or not usage.context_tokens:
+            return
+        cost = None if usage.cost is None or self._spent is None else self._spent + usage.cost
+        self._send(usage_update(usage.context_tokens, usage.context_window, cost))
+
+    def _tell(self, event: Notice | CompactionStarted | Compacted | Waiting | LimitReached | ModelFellBack) -> None:
+        match event:
+            case Notice(level=level, text=text):
+                self._notice(level, text)
+            case CompactionStarted():
+                self._compactions += 1
+                self._compaction("in_progress")
+            case Compacted():
+                self._compaction("completed")
+            case Waiting(seconds=seconds, why=why):
+                self._notice("info", f"{why}; retrying in {seconds:.0f} s")
+            case LimitReached():
+                self._notice("warning", limit_wait_text(event))
+            case ModelFellBack():
+                self._notice("warning", fallback_text(event))
+
+    def _compaction(self, status: str) -> None:
+        if self._features.has_compaction:
+            self.flush()
+            compaction_id = f"{self._turn}.{self._compactions}"
+            self._send({"sessionUpdate": "compaction_update", "compactionId": compaction_id, "status": status})
+
+    def _notice(self, severity: Literal["info", "warning", "error"], text: str) -> None:
+        line = one_line(text, 1_000)
+        if self._features.has_notices:
+            self.flush()
+            self._send({"sessionUpdate": "notice", "severity": severity, "title": line})
+        elif severity != "info":
+            self.notices.append(line)
+
+
+def chunk(stream: str, text: str, message_id: str) -> JsonObject:
+    return {"sessionUpdate": stream, "content": {"type": "text", "text": text}, "messageId": message_id}
+
+
+def usage_update(used: int, size: int, cost: Decimal | None) -> JsonObject:
+    update: JsonObject = {"sessionUpdate": "usage_update", "used": max(0, used), "size": size}
+    return update if cost is None else {**update, "cost": {"amount": float(cost), "currency": "USD"}}
+
+
+def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> None:
+    """Send a stored session. Each item comes with the number of the prompt that began its turn."""
+    from qcode.agent.sessions.history import Thought
+    from qcode.agent.sessions.replay import UserSaid
+
+    view, current = TurnView(0, folder, ClientFeatures(), send), -1
+    for turn, item in items:
+        if turn != current:
+            view.end()
+            view, current = TurnView(turn, folder, ClientFeatures(), send), turn
+        match item:
+            case UserSaid(message=message, shown=shown):
+                texts = [block.text for block in message.blocks if isinstance(block, Text)]
+                images = [block for block in message.blocks if isinstance(block, Image)]
+                text = shown or (texts[-1] if texts else "")
+                for at in range(0, len(text), MAX_CHUNK):
+                    send(chunk("user_message_chunk", text[at : at + MAX_CHUNK], f"{turn}u"))
+                if images:
+                    send(chunk("user_message_chunk", f"[{len(images)} images]", f"{turn}u"))
+            case Retry() | Thought() | UsageUpdated() | Notice():
+                pass
+            case _:
+                view.show(item)
+    view.end()

@@ -1,0 +1,298 @@
+"""JSON-RPC 2.0, one object per line: requests in both directions, notifications, errors, and the order of writes.
+
+Everything is written in the order in which it is sent, so a notification that follows a response arrives after it.
+Each request gets exactly one answer. Input that is not valid is answered with an error, or ignored if it needs no
+answer; it never ends the process. Knows no method of the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from math import isfinite
+from typing import BinaryIO, TypeAlias
+
+from qcode.streams import OutputLostError, Pipe, StdinReader
+from qcode.text.json import Json, JsonObject, sendable
+from qcode.values import dataclass
+
+PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+AUTH_REQUIRED, NOT_FOUND, REQUEST_CANCELLED = -32000, -32002, -32800
+MAX_MESSAGE_BYTES = 1024 * 1024
+"""No message is longer: some clients read lines of limited length."""
+MAX_BACKLOG_BYTES = 256 * 1024
+"""Bytes that wait for the client before a turn waits too."""
+
+RequestId: TypeAlias = "str | int | float | None"
+Then: TypeAlias = Callable[[], object]
+
+
+class WireError(Exception):
+    """A request fails: `code` and one line of text, with `data` for the client."""
+
+    def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.data = data
+
+    def as_json(self) -> JsonObject:
+        error: JsonObject = {"code": self.code, "message": str(self)}
+        return error if self.data is None else {**error, "data": self.data}
+
+
+def invalid(text: str) -> WireError:
+    """Return the error for parameters that cannot be used."""
+    return WireError(INVALID_PARAMS, text, {"details": text})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a request. `then` runs right after it was sent, so what it sends comes after the response."""
+
+    result: JsonObject
+    then: Then | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request of the client, or a notification, which has no id."""
+
+    method: str
+    params: JsonObject
+    request_id: RequestId = None
+    is_notification: bool = False
+
+
+Handler: TypeAlias = Callable[[Incoming], Awaitable[Answer | None]]
+
+
+class Wire:
+    """One connection. `handle` answers requests, in parallel; their first steps run in the order of arrival.
+
+    `lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for a
+    failure that is a bug.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        output: BinaryIO,
+        handle: Handler,
+        *,
+        lost: Callable[[], None],
+        describe: Callable[[BaseException], str],
+    ) -> None:
+        self._handle = handle
+        self._lost = lost
+        self._describe = describe
+        self._pipe = Pipe(output)
+        self._is_over = False
+        self._backlog = 0
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self._draining: asyncio.Task[None] | None = None
+        self._tasks: dict[asyncio.Task[None], RequestId] = {}
+        self._asked: dict[RequestId, asyncio.Future[JsonObject]] = {}
+        self._next_id = 0
+        StdinReader(descriptor, line=self._take, end=lambda _: self.end())
+
+    # Output
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request and return its result; raise `WireError` if the client answers with an error, or is gone."""
+        self._next_id += 1
+        asked_id = self._next_id
+        answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        if self._is_over:
+            raise WireError(INTERNAL_ERROR, "the client is gone")
+        self._asked[asked_id] = answer
+        self._send({"jsonrpc": "2.0", "id": asked_id, "method": method, "params": params})
+        try:
+            return await answer
+        finally:
+            self._asked.pop(asked_id, None)
+
+    async def room(self) -> None:
+        """Wait while the client is behind with reading."""
+        await self._drained.wait()
+
+    def end(self) -> None:
+        """Stop: nothing more is read or written."""
+        if self._is_over:
+            return
+        self._is_over = True
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(WireError(INTERNAL_ERROR, "the client is gone"))
+        self._drained.set()
+        self._lost()
+
+    async def settle(self, wait_s: float) -> None:
+        """Give requests under way a moment to end, then stop them."""
+        tasks = [*self._tasks, *([self._draining] if self._draining is not None else [])]
+        if tasks:
+            await asyncio.wait(tasks, timeout=wait_s)
+        for task in tasks:
+            task.cancel()
+
+    def _send(self, message: JsonObject) -> None:
+        if self._is_over:
+            return
+        data = encode(message)
+        try:
+            is_written = self._pipe.push(data)
+        except OutputLostError:
+            self.end()
+            return
+        if is_written:
+            return
+        self._backlog += len(data)
+        if self._backlog > MAX_BACKLOG_BYTES:
+            self._drained.clear()
+        if self._draining is None or self._draining.done():
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            await self._pipe.write(b"")
+        except OutputLostError:
+            self.end()
+        self._backlog = 0
+        self._drained.set()
+
+    # Input
+
+    def _take(self, line: bytes | None) -> None:
+        if self._is_over:
+            return
+        if line is None:
+            self._refuse(None, WireError(INVALID_REQUEST, "the message is too long"))
+            return
+        if not line.strip():
+            return
+        try:
+            message = json.loads(line.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            self._refuse(None, WireError(PARSE_ERROR, "the line is not JSON in UTF-8"))
+            return
+        if isinstance(message, dict):
+            self._read(_with_whole_characters(message, line))
+        else:
+            self._refuse(None, WireError(INVALID_REQUEST, "a message is one JSON object; batches are not supported"))
+
+    def _read(self, message: JsonObject) -> None:
+        method, request_id = message.get("method"), message.get("id")
+        is_id = request_id is None or _is_id(request_id)
+        if "method" not in message and ("result" in message or "error" in message):
+            if isinstance(request_id, int) and not isinstance(request_id, bool):
+                self._answered(request_id, message)
+            return
+        known_id = request_id if isinstance(request_id, str | int | float) and _is_id(request_id) else None
+        if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not is_id:
+            self._refuse(known_id, WireError(INVALID_REQUEST, 'a request has "jsonrpc": "2.0", a method and an id'))
+            return
+        is_notification = "id" not in message
+        params = message.get("params")
+        if params is not None and not isinstance(params, dict):
+            if not is_notification:
+                self._refuse(known_id, invalid("the parameters must be an object"))
+            return
+        incoming = Incoming(method, params or {}, known_id, is_notification)
+        task = asyncio.get_running_loop().create_task(self._serve(incoming))
+        self._tasks[task] = known_id
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def _answered(self, asked_id: int, message: JsonObject) -> None:
+        answer = self._asked.get(asked_id)
+        if answer is None or answer.done():
+            return
+        result, error = message.get("result"), message.get("error")
+        if "error" in message and error is not None:
+            text = error.get("message") if isinstance(error, dict) else None
+            answer.set_exception(WireError(INTERNAL_ERROR, text if isinstance(text, str) else "the client failed"))
+        else:
+            answer.set_result(result if isinstance(result, dict) else {})
+
+    def cancel_request(self, request_id: RequestId) -> None:
+        """Stop a request; it is answered with an error."""
+        for task, known_id in list(self._tasks.items()):
+            if known_id == request_id and type(known_id) is type(request_id):
+                task.cancel()
+
+    async def _serve(self, incoming: Incoming) -> None:
+        then: Then | None = None
+        try:
+            answer = await self._handle(incoming)
+            if not incoming.is_notification:
+                result = answer.result if answer is not None else {}
+                self._send({"jsonrpc": "2.0", "id": incoming.request_id, "result": result})
+            then = answer.then if answer is not None else None
+        except WireError as error:
+            if not incoming.is_notification:
+                self._refuse(incoming.request_id, error)
+        except asyncio.CancelledError:
+            if not incoming.is_notification:
+                self._refuse(incoming.request_id, WireError(REQUEST_CANCELLED, "the request was cancelled"))
+        except Exception as failure:  # noqa: BLE001 - the edge of a request: a bug fails it, not the process
+            if not incoming.is_notification:
+                text = self._describe(failure)
+                self._refuse(incoming.request_id, WireError(INTERNAL_ERROR, text, {"details": text}))
+        if then is not None:
+            then()
+
+    def _refuse(self, request_id: RequestId, error: WireError) -> None:
+        self._send({"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
+
+
+def _is_id(value: Json) -> bool:
+    match value:
+        case bool():
+            return False
+        case float():
+            return isfinite(value)
+        case _:
+            return isinstance(value, str | int)
+
+
+def encode(message: JsonObject) -> bytes:
+    """Return a message as one line. Some readers take U+2028 and U+2029 for line breaks, so they are escaped."""
+    try:
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        # The arguments of a call may hold 1e999, which Python reads as infinite.
+        text = json.dumps(_finite(message), ensure_ascii=False, separators=(",", ":"))
+    if not text.isascii():
+        text = sendable(text).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return f"{text}\n".encode()
+
+
+def _finite(value: Json) -> Json:
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case list():
+            return [_finite(item) for item in value]
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _with_whole_characters(message: JsonObject, line: bytes) -> JsonObject:
+    """Return a message without lone surrogates, which a JSON escape such as `\\ud83d` can hide."""
+    if b"\\u" not in line:
+        return message
+    text = json.dumps(message, ensure_ascii=False)
+    whole = sendable(text)
+    if whole is text:
+        return message
+    cleaned: JsonObject = json.loads(whole)
+    return cleaned
+
+
+def _refuse_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")

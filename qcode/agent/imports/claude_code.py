@@ -1,0 +1,194 @@
+"""Reader of the sessions of Claude Code: `~/.claude/projects/FOLDER/ID.jsonl`, one record a line.
+
+There is no official description. Public ones, from which this is written: `daaain/claude-code-log` (dev-docs/dag.md,
+dev-docs/messages.md) and `DRMacIver/claude-reliability` (notes/transcript-format.md). Records form a tree by `uuid` and
+`parentUuid`; a rewind starts a branch. Each block of a reply is a separate record with the same `message.id`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+
+from qcode.agent.imports.foreign import ForeignSession, TranscriptBuilder
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall
+from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
+
+PROGRAM = "claude-code"
+_SAID = ("user", "assistant")
+_TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
+_BOOKKEEPING = frozenset(
+    {
+        *("agent-color", "agent-name", "agent-setting", "attachment", "file-history-snapshot", "last-prompt", "mode"),
+        *("permission-mode", "pr-link", "progress", "queue-operation", "summary", "system", "tag", "worktree-state"),
+    }
+)
+_FROM_THE_PROGRAM = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat: ")
+"""Starts of texts that Claude Code writes in the user's name: output of its commands, reminders."""
+
+
+def is_session(records: Sequence[JsonObject]) -> bool:
+    """Whether these records are of Claude Code."""
+    return any(
+        (one.get("type") in _SAID and "content" in object_in(one.get("message")))
+        or (one.get("type") == "summary" and "leafUuid" in one)
+        for one in records
+    )
+
+
+def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
+    """Read the records of the session file `name`; `builder` is empty."""
+    main = [one for one in records if one.get("isSidechain") is not True]
+    builder.left_out["messages of sub-agents"] += sum(
+        one.get("isSidechain") is True and one.get("type") in _SAID for one in records
+    )
+    kept = set(map(id, branch(main)))
+    titles: dict[str, str] = {}
+    own = {text_in(one.get("uuid")) for one in records}
+    for one in main:
+        kind = text_in(one.get("type"))
+        if kind in _SAID:
+            if id(one) in kept:
+                _message(one, builder)
+            else:
+                builder.left_out["messages of branches that were rewound"] += 1
+        elif kind in _TITLES:
+            titles[kind] = text_in(one.get(_TITLES[kind]))
+        elif not _queued(one, builder):
+            counter = builder.bookkeeping if kind in _BOOKKEEPING else builder.left_out
+            counter[kind if kind in _BOOKKEEPING else f"unknown record {kind or 'without type'}"] += 1
+            if kind == "summary" and one.get("leafUuid") in own:  # a summary of another session occurs too
+                titles[kind] = text_in(one.get("summary"))
+    title = next((titles[kind] for kind in (*_TITLES, "summary") if titles.get(kind)), "")
+    first: JsonObject = next((one for one in main if "cwd" in one), {})
+    session_id = next((found for one in main if (found := text_in(one.get("sessionId")))), name)
+    created = next((found for one in main if (found := text_in(one.get("timestamp")))), "")
+    items = builder.finish()
+    cwd = text_in(first.get("cwd"))
+    return ForeignSession(PROGRAM, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+
+
+def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the messages that led to the last one of each tree, in file order.
+
+    A reply with two calls is written as two records, and both results have such a record as parent. So the other
+    records of a reply, and every result of its calls, belong to it, though the path to the last message misses them.
+    """
+    by_uuid = {uuid: one for one in records if (uuid := text_in(one.get("uuid")))}
+    messages = [one for one in records if one.get("type") in _SAID]
+    roots: dict[str, str] = {}
+    leaves: dict[str, JsonObject] = {}
+    for one in messages:
+        path = _path(one, by_uuid, roots)
+        root = roots.get(path[-1], path[-1])
+        roots |= dict.fromkeys(path, root)
+        leaves[root] = one
+    on_path = {uuid for leaf in leaves.values() for uuid in _path(leaf, by_uuid)}
+    replies = {reply for uuid in on_path if uuid in by_uuid and (reply := _reply_id(by_uuid[uuid]))}
+    kept = [one for one in messages if _key(one) in on_path or _reply_id(one) in replies]
+    calls = {call for one in kept for call in _ids(one, "tool_use", "id")}
+    chosen = set(map(id, kept))
+    return [one for one in messages if id(one) in chosen or calls & set(_ids(one, "tool_result", "tool_use_id"))]
+
+
+def _path(record: JsonObject, by_uuid: dict[str, JsonObject], known: Collection[str] = ()) -> list[str]:
+    """Return the keys of a record and of the records before it, up to the first in `known` or the root of its tree."""
+    path: dict[str, None] = {}
+    at: JsonObject | None = record
+    while at is not None and (key := _key(at)) not in path:
+        path[key] = None
+        if key in known:
+            break
+        parent = text_in(at.get("parentUuid")) or text_in(at.get("logicalParentUuid"))
+        at = by_uuid.get(parent)
+    return list(path)
+
+
+def _key(record: JsonObject) -> str:
+    return text_in(record.get("uuid")) or f"record {id(record)}"
+
+
+def _reply_id(record: JsonObject) -> str:
+    return text_in(object_in(record.get("message")).get("id")) if record.get("type") == "assistant" else ""
+
+
+def _ids(record: JsonObject, kind: str, name: str) -> Iterable[str]:
+    content = objects_in(object_in(record.get("message")).get("content"))
+    return (text_in(block.get(name)) for block in content if block.get("type") == kind)
+
+
+def _queued(record: JsonObject, builder: TranscriptBuilder) -> bool:
+    """Read a prompt that was typed while a turn ran; it is an attachment of the next request."""
+    attachment = object_in(record.get("attachment"))
+    if record.get("type") != "attachment" or attachment.get("type") != "queued_command":
+        return False
+    prompt = attachment.get("prompt")
+    blocks = _blocks([{"type": "text", "text": prompt}] if isinstance(prompt, str) else objects_in(prompt), builder)
+    builder.prompt(blocks, text_in(record.get("timestamp")))
+    return True
+
+
+def _message(record: JsonObject, builder: TranscriptBuilder) -> None:
+    message, at = object_in(record.get("message")), text_in(record.get("timestamp"))
+    content = message.get("content")
+    parts: list[JsonObject] = [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
+    if record.get("type") == "assistant":
+        if record.get("isApiErrorMessage") is True:
+            builder.left_out["error messages"] += 1
+            return
+        model = text_in(message.get("model"))
+        for block in _blocks(parts, builder):
+            builder.said(block, at, "" if model == "<synthetic>" else model)
+        return
+    for part in parts:
+        if part.get("type") == "tool_result":
+            _result(part, at, builder)
+    found = _blocks([part for part in parts if part.get("type") != "tool_result"], builder)
+    if record.get("isCompactSummary") is True:
+        builder.compact([Message("user", tuple(found))], at)
+        return
+    is_own = record.get("isMeta") is not True and not _is_from_the_program(found)
+    builder.prompt(found, at, is_own=is_own)
+
+
+def _is_from_the_program(blocks: Sequence[Block]) -> bool:
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    return bool(texts) and all(text.lstrip().startswith(_FROM_THE_PROGRAM) for text in texts)
+
+
+def _blocks(content: Iterable[JsonObject], builder: TranscriptBuilder) -> list[Block]:
+    found: list[Block] = []
+    for block in content:
+        match block.get("type"):
+            case "text":
+                found.append(Text(text_in(block.get("text"))))
+            case "thinking":
+                found.append(Reasoning(text_in(block.get("thinking"))))
+            case "tool_use":
+                arguments = json.dumps(object_in(block.get("input")), ensure_ascii=False)
+                found.append(ToolCall(text_in(block.get("id")), text_in(block.get("name")), arguments))
+            case "image" if (image := image_from(block)) is not None:
+                found.append(image)
+            case other:
+                builder.left_out[f"block {text_in(other) or 'without type'}"] += 1
+    return found
+
+
+def _result(block: JsonObject, at: str, builder: TranscriptBuilder) -> None:
+    content: Json = block.get("content")
+    parts = objects_in(content)
+    texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
+    images = [image for part in parts if (image := image_from(part)) is not None]
+    for part in parts:
+        if part.get("type") != "text" and image_from(part) is None:
+            builder.left_out[f"result part {text_in(part.get('type')) or 'without type'}"] += 1
+    text = content if isinstance(content, str) else "\n".join(texts)
+    is_error = block.get("is_error") is True
+    builder.result(text_in(block.get("tool_use_id")), text, at, is_error=is_error, images=images)
+
+
+def image_from(block: JsonObject) -> Image | None:
+    source = object_in(block.get("source"))
+    if block.get("type") != "image" or source.get("type") != "base64":
+        return None
+    return Image(text_in(source.get("media_type")), text_in(source.get("data")))

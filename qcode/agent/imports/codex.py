@@ -1,0 +1,204 @@
+"""Reader of the sessions of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`, one record a line.
+
+Public source: `openai/codex`, `RolloutItem` in codex-rs/protocol/src/protocol.rs and `ResponseItem` in
+codex-rs/protocol/src/models.rs. A record has `type` and `payload`; the records `response_item` are the conversation,
+`event_msg` shows the same again. Before that form, a file held the items themselves after a header without a type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from qcode.agent.imports.foreign import ForeignMessage, ForeignSession, TranscriptBuilder
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall
+from qcode.text.json import Json, JsonObject, object_in, objects_in, parse_object, text_in
+
+PROGRAM = "codex"
+_RECORDS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_BOOKKEEPING = frozenset({"session_meta", "turn_context", "event_msg", "world_state", "ghost_snapshot", "state"})
+_INSTRUCTIONS = (
+    *("<environment_context>", "<user_instructions>", "<permissions instructions>", "<turn_aborted>", "<skill>"),
+    *("# AGENTS.md instructions", "<collaboration_mode>", "<INSTRUCTIONS>", "<subagent_notification>"),
+)
+"""Starts of texts that Codex adds in the user's name."""
+
+
+def is_session(records: Sequence[JsonObject]) -> bool:
+    """Whether these records are of Codex, in its present form or the one before."""
+    first: JsonObject = records[0] if records else {}
+    is_old = {"id", "timestamp"} <= first.keys() and ("instructions" in first or "git" in first)
+    return is_old or any(one.get("type") in _RECORDS and isinstance(one.get("payload"), dict) for one in records)
+
+
+def is_subagent(records: Sequence[JsonObject]) -> bool:
+    """Whether this is the session of a sub-agent, whose result is in the session that started it."""
+    source = object_in(records[0].get("payload")).get("source") if records else None
+    return isinstance(source, dict) and "subagent" in source
+
+
+def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
+    """Read the records of the session file `name`; `builder` is empty."""
+    header: JsonObject = records[0] if records else {}
+    if isinstance(header.get("payload"), dict):
+        header = next((object_in(one["payload"]) for one in records if one.get("type") == "session_meta"), {})
+    reader = _Reader(builder, text_in(header.get("cwd")))
+    for one in records:
+        if one is not header:
+            reader.add(one)
+    created = text_in(header.get("timestamp")) or text_in(records[0].get("timestamp") if records else "")
+    session_id, items = text_in(header.get("id")) or name, builder.finish()
+    return ForeignSession(
+        PROGRAM, session_id, reader.cwd, reader.title, created, items, builder.left_out, builder.bookkeeping
+    )
+
+
+class _Reader:
+    def __init__(self, builder: TranscriptBuilder, cwd: str) -> None:
+        self._builder = builder
+        self._model = ""
+        self.cwd = cwd
+        self.title = ""
+
+    def add(self, record: JsonObject) -> None:
+        payload, at = record.get("payload"), text_in(record.get("timestamp"))
+        kind = text_in(record.get("type"))
+        if not isinstance(payload, dict):
+            if "record_type" in record:
+                self._builder.bookkeeping[text_in(record["record_type"])] += 1
+            else:
+                self._item(record, at)
+            return
+        match kind:
+            case "response_item":
+                self._item(payload, at)
+            case "compacted":
+                self._compacted(payload, at)
+            case "event_msg":
+                self._event(payload)
+            case "turn_context":
+                self._model = text_in(payload.get("model")) or self._model
+                self.cwd = self.cwd or text_in(payload.get("cwd"))
+                self._builder.bookkeeping[kind] += 1
+            case _ if kind in _BOOKKEEPING:
+                self._builder.bookkeeping[kind] += 1
+            case _:
+                self._builder.left_out[f"unknown record {kind or 'without type'}"] += 1
+
+    def _event(self, payload: JsonObject) -> None:
+        kind = text_in(payload.get("type"))
+        self._builder.bookkeeping[f"event {kind}"] += 1
+        if kind == "thread_rolled_back":
+            turns = payload.get("num_turns")
+            self._builder.roll_back(turns if isinstance(turns, int) else 0)
+        elif kind == "thread_name_updated":
+            self.title = text_in(payload.get("thread_name")) or self.title
+
+    def _compacted(self, payload: JsonObject, at: str) -> None:
+        """Read a compaction: the history that replaces the one before, or its summary."""
+        inner = TranscriptBuilder()
+        reader = _Reader(inner, "")
+        for item in objects_in(payload.get("replacement_history")):
+            reader.add(item)
+        messages = [one.message for one in inner.finish() if isinstance(one, ForeignMessage)]
+        summary = text_in(payload.get("message"))
+        if summary.strip() and not any(summary in message.text for message in messages):
+            messages.append(Message("user", (Text(summary),)))
+        if inner.left_out["encrypted summary"] and not summary.strip():
+            # Without the summary the messages would be all that the model knows, so the history stays whole.
+            self._builder.left_out["encrypted summary"] += 1
+            return
+        self._builder.compact(messages, at)
+
+    def _item(self, item: JsonObject, at: str) -> None:
+        builder = self._builder
+        kind = text_in(item.get("type"))
+        match kind:
+            case "message":
+                self._message(item, at)
+            case "reasoning":
+                texts = [
+                    text_in(one.get("text")) for name in ("summary", "content") for one in objects_in(item.get(name))
+                ]
+                builder.said(Reasoning("\n\n".join(text for text in texts if text)), at, self._model)
+                if "encrypted_content" in item and not any(texts):
+                    builder.left_out["encrypted reasoning"] += 1
+            case "compaction" | "compaction_summary":
+                builder.left_out["encrypted summary"] += 1
+            case _ if kind.endswith("_call") and (call_id := _call_id(item, kind)):
+                builder.said(ToolCall(call_id, _tool_name(item, kind), _arguments(item)), at, self._model)
+            case _ if kind.endswith("_output") and text_in(item.get("call_id")):
+                self._result(item, at)
+            case _ if kind in _BOOKKEEPING:
+                builder.bookkeeping[kind] += 1
+            case _:
+                builder.left_out[f"item {kind or 'without type'}"] += 1
+
+    def _message(self, item: JsonObject, at: str) -> None:
+        role, blocks = item.get("role"), self._blocks(item.get("content"))
+        if role == "assistant":
+            for block in blocks:
+                self._builder.said(block, at, self._model)
+            return
+        texts = [block.text.lstrip() for block in blocks if isinstance(block, Text)]
+        if role != "user" or (texts and all(text.startswith(_INSTRUCTIONS) for text in texts)):
+            self._builder.left_out["instructions to the model"] += 1
+            return
+        self._builder.prompt(blocks, at)
+
+    def _blocks(self, content: Json) -> list[Block]:
+        found: list[Block] = []
+        parts: list[JsonObject] = (
+            [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
+        )
+        for part in parts:
+            match part.get("type"):
+                case "input_text" | "output_text" | "text":
+                    found.append(Text(text_in(part.get("text"))))
+                case "input_image" if (image := image_from_url(text_in(part.get("image_url")))) is not None:
+                    found.append(image)
+                case other:
+                    self._builder.left_out[f"content {text_in(other) or 'without type'}"] += 1
+        return found
+
+    def _result(self, item: JsonObject, at: str) -> None:
+        output = item.get("output", item.get("tools"))
+        is_error = False
+        if isinstance(output, dict) and "content" in output:
+            is_error, output = output.get("success") is False, output.get("content")
+        if isinstance(output, str):
+            text, images = output, []
+        elif isinstance(output, list) and item.get("type") != "tool_search_output":
+            blocks = self._blocks(output)
+            text = "\n".join(block.text for block in blocks if isinstance(block, Text))
+            images = [block for block in blocks if isinstance(block, Image)]
+        else:
+            text, images = json.dumps(output, ensure_ascii=False), []
+        self._builder.result(text_in(item.get("call_id")), text, at, is_error=is_error, images=images)
+
+
+def _call_id(item: JsonObject, kind: str) -> str:
+    """Return the id of a call that qcode's side answered; empty for one of the provider, such as a web search."""
+    return text_in(item.get("call_id")) or (text_in(item.get("id")) if kind == "local_shell_call" else "")
+
+
+def _tool_name(item: JsonObject, kind: str) -> str:
+    name = text_in(item.get("name")) or kind.removesuffix("_call")
+    namespace = text_in(item.get("namespace"))
+    return f"{namespace}__{name}" if namespace else name
+
+
+def _arguments(item: JsonObject) -> str:
+    """Return the arguments as the text of one object. A custom tool takes free text, which becomes `input`."""
+    given = item.get("arguments", item.get("action", item.get("input")))
+    if isinstance(given, str):
+        return given if parse_object(given) is not None else json.dumps({"input": given}, ensure_ascii=False)
+    return json.dumps(object_in(given), ensure_ascii=False)
+
+
+def image_from_url(url: str) -> Image | None:
+    """Return the image in a `data:` address, None if it is anything else."""
+    head, _, data = url.partition(",")
+    media_type, _, encoding = head.removeprefix("data:").partition(";")
+    is_data = head.startswith("data:image/") and encoding == "base64"
+    return Image(media_type, data) if is_data and data else None

@@ -1,0 +1,201 @@
+"""A session of another program, and the builder that turns its records into a valid transcript. Pure.
+
+A reader reports prompts, blocks of replies, results and compactions in file order. The builder makes messages of them:
+roles alternate, and each call has exactly one result, wherever in the file that result is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TypeAlias
+
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
+from qcode.values import dataclass
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that no provider accepts in the name of a tool."""
+NO_RESULT = "The outcome of this call is unknown: the imported session holds no result for it."
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignMessage:
+    """A message. `at` is its time as written there, empty if unknown; `model` wrote it, if it is a reply.
+
+    `is_own`: the user typed it.
+    """
+
+    message: Message
+    at: str = ""
+    model: str = ""
+    is_own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCompaction:
+    """From here on these messages replace all earlier ones in requests."""
+
+    messages: tuple[Message, ...]
+    at: str = ""
+
+
+ForeignItem: TypeAlias = ForeignMessage | ForeignCompaction
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSession:
+    """A session of another program. `program` is a name from `sources.PROGRAMS`.
+
+    `left_out` counts content that has no equivalent, `bookkeeping` records without content, both by what they are.
+    """
+
+    program: str
+    session_id: str
+    cwd: str
+    title: str
+    created: str
+    items: tuple[ForeignItem, ...]
+    left_out: Mapping[str, int]
+    bookkeeping: Mapping[str, int]
+
+    @property
+    def messages(self) -> tuple[ForeignMessage, ...]:
+        return tuple(item for item in self.items if isinstance(item, ForeignMessage))
+
+    @property
+    def latest(self) -> str:
+        """The time of the last record with content, empty if unknown."""
+        return max((item.at for item in self.items), default="") or self.created
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    blocks: tuple[Block, ...]
+    at: str
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    block: Block
+    at: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    at: str
+
+
+_Event: TypeAlias = _Prompt | _Said | _Answered | ForeignCompaction
+
+
+class TranscriptBuilder:
+    """Collects the content of a session in file order; `finish` returns it as messages."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        self.bookkeeping: Counter[str] = Counter()
+        self._events: list[_Event] = []
+        self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
+
+    def prompt(self, blocks: Iterable[Block], at: str = "", *, is_own: bool = True) -> None:
+        """Add a message of the user; with `is_own` False one that the program wrote in their name."""
+        found = tuple(block for block in blocks if not isinstance(block, Text) or block.text.strip())
+        if found:
+            self._events.append(_Prompt(found, at, is_own))
+
+    def said(self, block: Block, at: str = "", model: str = "") -> None:
+        """Add a block of a reply."""
+        if not isinstance(block, Text | Reasoning) or block.text.strip():
+            self._events.append(_Said(block, at, model))
+
+    def result(
+        self, call_id: str, content: str, at: str = "", *, is_error: bool = False, images: Iterable[Image] = ()
+    ) -> None:
+        """Add the result of a call, which may be anywhere before it or after it."""
+        self._results[call_id].append(ToolResult(call_id, "", content, is_error, tuple(images)))
+        self._events.append(_Answered(at))
+
+    def compact(self, messages: Iterable[Message], at: str = "") -> None:
+        if found := tuple(message for message in messages if message.blocks):
+            self._events.append(ForeignCompaction(found, at))
+
+    def roll_back(self, turns: int) -> None:
+        """Remove the last turns, which the user took back."""
+        starts = [at for at, event in enumerate(self._events) if isinstance(event, _Prompt) and event.is_own]
+        if turns > 0 and starts:
+            at = starts[-min(turns, len(starts))]
+            self.left_out["messages of turns that were taken back"] += len(self._events) - at
+            del self._events[at:]
+
+    def finish(self) -> tuple[ForeignItem, ...]:
+        """Return the messages and compactions. Results without a call are counted in `left_out`."""
+        items: list[ForeignItem] = []
+        results: tuple[ToolResult, ...] = ()
+        for kind, group in groupby(self._events, key=_kind):
+            events = list(group)
+            if kind is _Said:
+                reply = self._reply(event for event in events if isinstance(event, _Said))
+                items.append(reply)
+                results = tuple(map(self._result_of, reply.message.calls))
+                continue
+            items += _asked([event for event in events if isinstance(event, _Prompt | _Answered)], results)
+            items += [event for event in events if isinstance(event, ForeignCompaction)]
+            results = ()
+        items += _asked([], results)
+        orphans = sum(map(len, self._results.values()))
+        self.left_out += Counter({"results without a call": orphans})
+        return tuple(items)
+
+    def _reply(self, said: Iterable[_Said]) -> ForeignMessage:
+        """Return the message of one reply; an id that it uses twice is made unique."""
+        blocks: list[Block] = []
+        taken: set[str] = set()
+        at = model = ""
+        for event in said:
+            block = event.block
+            if isinstance(block, ToolCall):
+                number, call_id = 2, block.call_id
+                while call_id in taken:
+                    call_id, number = f"{block.call_id}_{number}", number + 1
+                taken.add(call_id)
+                if call_id != block.call_id and self._results[block.call_id]:
+                    # The first call takes the first result; this one gets the next.
+                    self._results[call_id].append(replace(self._results[block.call_id].pop(), call_id=call_id))
+                block = replace(block, call_id=call_id, name=_UNFIT.sub("_", block.name)[:64] or "unknown")
+            blocks.append(block)
+            at, model = event.at or at, event.model or model
+        return ForeignMessage(Message("assistant", tuple(blocks)), at, model)
+
+    def _result_of(self, call: ToolCall) -> ToolResult:
+        known = self._results[call.call_id]
+        found = known.popleft() if known else ToolResult(call.call_id, "", NO_RESULT, is_error=True)
+        return replace(found, name=call.name)
+
+
+def _kind(event: _Event) -> type:
+    return _Prompt if isinstance(event, _Answered) else type(event)
+
+
+def _asked(events: Sequence[_Prompt | _Answered], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
+    """Return the messages between two replies: the results of the first, and what the user and the program wrote.
+
+    Text of the program precedes typed text, as attachments do, so that the last text is the typed one.
+    """
+    at = next((event.at for event in reversed(events) if event.at), "")
+    prompts = [event for event in events if isinstance(event, _Prompt)]
+    added = [block for prompt in prompts if not prompt.is_own for block in prompt.blocks]
+    typed = [block for prompt in prompts if prompt.is_own for block in prompt.blocks]
+    first = next((event.at for event in events if event.at), at)
+    found: list[ForeignItem] = []
+    if results and typed:
+        # A turn that was interrupted: its results end it, and the prompt begins another one.
+        found.append(ForeignMessage(Message("user", results), first))
+        results = ()
+    if blocks := (*results, *added, *typed):
+        found.append(ForeignMessage(Message("user", blocks), at, is_own=bool(typed)))
+    return found

@@ -1,0 +1,230 @@
+"""Readers of the sessions of Gemini CLI and of qwen-code, which descends from it.
+
+Public sources: `google-gemini/gemini-cli`, packages/core/src/services/chatRecordingTypes.ts and
+chatRecordingService.ts (`~/.gemini/tmp/PROJECT/chats/session-*.json`, later `.jsonl`), and `QwenLM/qwen-code`,
+`ChatRecord` in chatRecordingService.ts (`~/.qwen/projects/FOLDER/chats/ID.jsonl`). A file of Gemini CLI is a log: a
+message replaces the one with its id, `$set` changes the header, `$rewindTo` removes messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+
+from qcode.agent.imports.claude_code import branch
+from qcode.agent.imports.foreign import ForeignMessage, ForeignSession, TranscriptBuilder
+from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall
+from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
+
+GEMINI, QWEN = "gemini-cli", "qwen-code"
+_NOTICES = ("info", "error", "warning")
+
+
+def is_gemini_session(records: Sequence[JsonObject]) -> bool:
+    """Whether these records are of Gemini CLI: one document, or a log that starts with a header."""
+    return any("sessionId" in one and ("projectHash" in one or "messages" in one) for one in records)
+
+
+def is_qwen_session(records: Sequence[JsonObject]) -> bool:
+    """Whether these records are of qwen-code: each message holds parts."""
+    return any("uuid" in one and "parts" in object_in(one.get("message")) for one in records)
+
+
+def read_gemini(
+    records: Sequence[JsonObject], name: str, builder: TranscriptBuilder, program: str = GEMINI
+) -> ForeignSession:
+    """Read the records of the session file `name`; `builder` is empty. Early versions of qwen-code wrote such files."""
+    header: JsonObject = {}
+    messages: dict[str, JsonObject] = {}
+    for one in records:
+        if "$rewindTo" in one:
+            _rewind(messages, text_in(one["$rewindTo"]), builder)
+        elif "$set" in one or ("sessionId" in one and "type" not in one):
+            header |= object_in(one["$set"]) if "$set" in one else one
+            if objects_in(header.get("messages")):
+                messages = {_id(message): message for message in objects_in(header.pop("messages"))}
+            builder.bookkeeping["header"] += 1
+        elif "id" in one and "type" in one:
+            messages[_id(one)] = one
+        else:
+            builder.left_out["unknown record"] += 1
+    calls = (call for message in messages.values() for call in objects_in(message.get("toolCalls")))
+    answered = {text_in(call.get("id")) for call in calls if call.get("result")}
+    for message in messages.values():
+        _gemini_message(message, builder, answered)
+    directories = header.get("directories")
+    cwd = text_in(directories[0]) if isinstance(directories, list) and directories else ""
+    session_id, title = text_in(header.get("sessionId")) or name, text_in(header.get("summary"))
+    created, items = text_in(header.get("startTime")), builder.finish()
+    return ForeignSession(program, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+
+
+def _id(message: JsonObject) -> str:
+    return text_in(message.get("id")) or f"message {id(message)}"
+
+
+def _rewind(messages: dict[str, JsonObject], to: str, builder: TranscriptBuilder) -> None:
+    """Remove the message `to` and all after it; all messages, if there is no such message."""
+    ids = list(messages)
+    removed = ids[ids.index(to) :] if to in messages else ids
+    builder.left_out["messages of turns that were taken back"] += len(removed)
+    for one in removed:
+        del messages[one]
+
+
+def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
+    """Read a message; a result of a call in `answered` is also in the message with the call."""
+    kind, at = text_in(message.get("type")), text_in(message.get("timestamp"))
+    parts = _parts(message.get("content"))
+    calls = objects_in(message.get("toolCalls"))
+    known = {text_in(call.get("id")) for call in calls}
+    if kind == "user":
+        _user_parts(parts, at, builder, known=answered)
+    elif kind == "gemini":
+        model = text_in(message.get("model"))
+        for thought in objects_in(message.get("thoughts")):
+            texts = (text_in(thought.get("subject")), text_in(thought.get("description")))
+            builder.said(Reasoning("\n\n".join(text for text in texts if text)), at, model)
+        for block in _blocks(parts, builder, known):
+            builder.said(block, at, model)
+        for call in calls:
+            arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
+            builder.said(ToolCall(text_in(call.get("id")), text_in(call.get("name")), arguments), at, model)
+        for call in calls:
+            _gemini_result(call, at, builder)
+    elif kind in _NOTICES:
+        builder.left_out[f"{kind} messages of the program"] += 1
+    else:
+        builder.left_out[f"unknown record {kind or 'without type'}"] += 1
+
+
+def _gemini_result(call: JsonObject, at: str, builder: TranscriptBuilder) -> None:
+    call_id, is_error = text_in(call.get("id")), call.get("status") in ("error", "cancelled")
+    parts = _parts(call.get("result"))
+    responses = [object_in(part["functionResponse"]) for part in parts if "functionResponse" in part]
+    texts = [_response_text(one.get("response")) for one in responses]
+    texts += [text_in(part["text"]) for part in parts if "text" in part]
+    images = [image for part in parts if (image := _image(part)) is not None]
+    if not parts and isinstance(call.get("resultDisplay"), str):
+        texts = [text_in(call["resultDisplay"])]
+    if parts or texts:
+        is_error = is_error or any("error" in object_in(one.get("response")) for one in responses)
+        builder.result(call_id, "\n".join(texts), at, is_error=is_error, images=images)
+
+
+def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
+    """Read the records of the session file `name`; `builder` is empty."""
+    main = [one for one in records if one.get("isSidechain") is not True]
+    builder.left_out["messages of sub-agents"] += len(records) - len(main)
+    said = [{**one, "type": "user"} if one.get("type") == "tool_result" else one for one in main]
+    kept = set(map(id, branch(said)))
+    title = ""
+    for one in said:
+        at, kind = text_in(one.get("timestamp")), text_in(one.get("type"))
+        payload = object_in(one.get("systemPayload"))
+        if kind in ("user", "assistant"):
+            if id(one) in kept:
+                _qwen_message(one, builder)
+            else:
+                builder.left_out["messages of branches that were rewound"] += 1
+        elif kind == "system":
+            builder.bookkeeping[f"system {text_in(one.get('subtype'))}".strip()] += 1
+            title = text_in(payload.get("customTitle")) or title
+            if one.get("subtype") == "chat_compression":
+                builder.compact(_history(payload.get("compressedHistory")), at)
+        else:
+            builder.left_out[f"unknown record {kind or 'without type'}"] += 1
+    first: JsonObject = main[0] if main else {}
+    session_id = text_in(first.get("sessionId")) or name
+    created, items = text_in(first.get("timestamp")), builder.finish()
+    cwd = text_in(first.get("cwd"))
+    return ForeignSession(QWEN, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+
+
+def _qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
+    at, model = text_in(record.get("timestamp")), text_in(record.get("model"))
+    parts = _parts(object_in(record.get("message")).get("parts"))
+    if record.get("type") == "assistant":
+        for block in _blocks(parts, builder, frozenset()):
+            builder.said(block, at, model)
+        return
+    is_own = record.get("subtype") in (None, "mid_turn_user_message")
+    _user_parts(parts, at, builder, known=frozenset(), is_own=is_own)
+
+
+def _history(contents: Json) -> list[Message]:
+    """Return the messages of a compressed history."""
+    builder = TranscriptBuilder()
+    for content in objects_in(contents):
+        parts = _parts(content.get("parts"))
+        if content.get("role") == "model":
+            for block in _blocks(parts, builder, frozenset()):
+                builder.said(block)
+        else:
+            _user_parts(parts, "", builder, known=frozenset())
+    return [one.message for one in builder.finish() if isinstance(one, ForeignMessage)]
+
+
+def _user_parts(
+    parts: Sequence[JsonObject],
+    at: str,
+    builder: TranscriptBuilder,
+    *,
+    known: Set[str],
+    is_own: bool = True,
+) -> None:
+    rest = []
+    for part in parts:
+        response = part.get("functionResponse")
+        if isinstance(response, dict):
+            content = response.get("response")
+            is_error = "error" in object_in(content)
+            nested = [image for one in objects_in(response.get("parts")) if (image := _image(one)) is not None]
+            call_id = text_in(response.get("id")) or text_in(response.get("name"))
+            if call_id not in known:
+                builder.result(call_id, _response_text(content), at, is_error=is_error, images=nested)
+        else:
+            rest.append(part)
+    builder.prompt(_blocks(rest, builder, frozenset()), at, is_own=is_own)
+
+
+def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, known: Set[str]) -> list[Block]:
+    """Return the content of parts; a call whose id is in `known` is given elsewhere."""
+    found: list[Block] = []
+    for part in parts:
+        call = part.get("functionCall")
+        if isinstance(call, dict):
+            call_id = text_in(call.get("id")) or text_in(call.get("name"))
+            if call_id not in known:
+                arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
+                found.append(ToolCall(call_id, text_in(call.get("name")), arguments))
+        elif "text" in part:
+            text = text_in(part["text"])
+            found.append(Reasoning(text) if part.get("thought") is True else Text(text))
+        elif (image := _image(part)) is not None:
+            found.append(image)
+        else:
+            builder.left_out[f"part {next(iter(part), 'without content')}"] += 1
+    return found
+
+
+def _parts(content: Json) -> list[JsonObject]:
+    """Return parts from a text, a part, or a list of both."""
+    if isinstance(content, list):
+        return [part for one in content for part in _parts(one)]
+    return [{"text": content}] if isinstance(content, str) else objects_in(content)
+
+
+def _response_text(response: Json) -> str:
+    """Return the text of a tool's response, which is an object; JSON, if it is more than one text."""
+    if isinstance(response, Mapping) and len(response) == 1:
+        only = next(iter(response.values()))
+        if isinstance(only, str):
+            return only
+    return response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
+
+
+def _image(part: JsonObject) -> Image | None:
+    inline = object_in(part.get("inlineData"))
+    media_type, data = text_in(inline.get("mimeType")), text_in(inline.get("data"))
+    return Image(media_type, data) if media_type.startswith("image/") and data else None

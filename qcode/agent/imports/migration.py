@@ -1,0 +1,161 @@
+"""Writes a session of another program into the store of a project, once.
+
+The id follows from the program and its own id, so a second import finds the first. If the other program has continued
+the session meanwhile and qcode has not, the second import replaces the first. A file is complete or not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from qcode.agent.imports.foreign import ForeignCompaction, ForeignSession
+from qcode.agent.sessions.file import Lock, make_private, sync_folder
+from qcode.agent.sessions.records import redacted
+from qcode.agent.sessions.session import Session
+from qcode.agent.sessions.store import SessionStore, header_of
+from qcode.protocol.errors import SessionError
+from qcode.text.json import JsonObject, object_in
+from qcode.values import dataclass
+
+_PROVIDERS = {"claude-code": "anthropic", "codex": "openai-responses", "gemini-cli": "gemini", "qwen-code": "openai"}
+_DIGITS = range(4, 33)
+_TEMPORARY = ".import-"
+_STALE_S = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The result of an import. `added` are the messages that the session has more than before.
+
+    `changed`: nothing was written, because both programs continued the session.
+    """
+
+    session_id: str
+    status: Literal["imported", "updated", "unchanged", "changed"]
+    added: int
+
+
+class Migration:
+    """Imports sessions into the project at `root`, whose sessions are kept under `state_dir`.
+
+    `redact` removes secrets, as from every session. `run` raises `SessionError` or `OSError` if a session cannot be
+    written.
+    """
+
+    def __init__(self, state_dir: Path, root: Path, redact: Callable[[str], str]) -> None:
+        self._root = root
+        self._redact = redact
+        self._store = SessionStore(state_dir, root, redact=redact)
+
+    def run(self, foreign: ForeignSession) -> Imported:
+        """Write `foreign`, unless it is there already."""
+        begun = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
+        session_id, header = self._name(foreign, begun)
+        if header is None:
+            self._write(foreign, session_id, begun)
+            return Imported(session_id, "imported", len(foreign.messages))
+        stored = [one for _, one in sorted(self._store.load(session_id).history.stored.items())]
+        known = [one.entry.message for one in stored if not one.is_summary]
+        given = [redacted(one.message, self._redact) for one in foreign.messages]
+        count = object_in(header.get("imported")).get("messages")
+        is_continued = not isinstance(count, int) or len(known) > count
+        if given == known[: len(given)] and (is_continued or len(given) == len(known)):
+            return Imported(session_id, "unchanged", 0)
+        if is_continued:
+            return Imported(session_id, "changed", 0)
+        self._write(foreign, session_id, begun)
+        return Imported(session_id, "updated", len(given) - len(known))
+
+    def _name(self, foreign: ForeignSession, begun: datetime) -> tuple[str, JsonObject | None]:
+        """Return the id for a session, and the header of the file if it was imported before."""
+        wanted = _origin(foreign)
+        origin = f"{foreign.program} {foreign.session_id}"
+        digest = hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()
+        for digits in _DIGITS:
+            session_id = f"{begun.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:digits]}"
+            header = header_of(self._path(session_id))
+            if header is None or wanted.items() <= object_in(header.get("imported")).items():
+                return session_id, header
+        raise SessionError(f"no free name for the imported session in {self._store.folder}")
+
+    def _path(self, session_id: str) -> Path:
+        return self._store.folder / f"{session_id}.jsonl"
+
+    def _write(self, foreign: ForeignSession, session_id: str, begun: datetime) -> None:
+        """Write the whole session to a temporary folder, then move it to its place."""
+        path = self._path(session_id)
+        make_private(path.parent)
+        for rest in path.parent.glob(f"{_TEMPORARY}*"):  # of an import that was killed
+            if rest.stat().st_mtime < time.time() - _STALE_S:
+                shutil.rmtree(rest, ignore_errors=True)
+        lock = Lock(path.with_suffix(".lock"))
+        try:
+            with TemporaryDirectory(prefix=_TEMPORARY, dir=path.parent) as folder:
+                written = _Writer(Path(folder), self._root, self._redact, session_id, begun).write(foreign)
+                written.replace(path)
+            sync_folder(path.parent)
+        finally:
+            lock.release()
+
+
+class _Writer:
+    """Writes one session, with the times of its messages, under `folder`."""
+
+    def __init__(
+        self, folder: Path, root: Path, redact: Callable[[str], str], session_id: str, begun: datetime
+    ) -> None:
+        self._now = begun
+        self._root = root
+        self._store = SessionStore(folder, root, lambda: self._now, lambda _: session_id, redact=redact)
+
+    def write(self, foreign: ForeignSession) -> Path:
+        """Write `foreign` and return the file."""
+        model = next((one.model for one in foreign.messages if one.model), "")
+        folder = Path(foreign.cwd) if foreign.cwd else self._root
+        origin: JsonObject = {**_origin(foreign), "messages": len(foreign.messages)}
+        session = self._store.create(_qualified(foreign, model), folder, imported=origin)
+        try:
+            self._fill(session, foreign)
+            session.sync()
+            if not session.is_saved:
+                raise SessionError("; ".join(session.take_warnings()) or "this session cannot be saved")
+        finally:
+            session.close()
+        return self._store.folder / f"{session.session_id}.jsonl"
+
+    def _fill(self, session: Session, foreign: ForeignSession) -> None:
+        for item in foreign.items:
+            self._now = _time(item.at) or self._now
+            if isinstance(item, ForeignCompaction):
+                session.compact(item.messages)
+                continue
+            model = _qualified(foreign, item.model)
+            if model and session.history.model_of(session.history.next_number) != model:
+                session.switch_model(model)
+            session.append(item.message, is_own=item.is_own)
+        if title := " ".join(foreign.title.split()):
+            session.set_title(title)
+
+
+def _origin(foreign: ForeignSession) -> JsonObject:
+    return {"program": foreign.program, "session_id": foreign.session_id}
+
+
+def _qualified(foreign: ForeignSession, model: str) -> str:
+    """Return a model with the provider that it most likely came from. A resumed session uses the configured model."""
+    return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

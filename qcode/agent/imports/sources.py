@@ -1,0 +1,181 @@
+"""The places where other programs keep their sessions, and the reader for each file. Nothing is written there.
+
+A file is recognised by its records, not by its name, so a copy of a session can be read from anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from qcode.agent.imports import claude_code, codex, gemini
+from qcode.agent.imports.foreign import ForeignSession, TranscriptBuilder
+from qcode.protocol.errors import InputError
+from qcode.text.json import JsonObject, parse_object
+from qcode.values import dataclass
+
+PROGRAMS: Mapping[str, str] = {
+    claude_code.PROGRAM: "Claude Code",
+    codex.PROGRAM: "Codex",
+    gemini.QWEN: "qwen-code",
+    gemini.GEMINI: "Gemini CLI",
+}
+"""The programs whose sessions can be imported, by the name in `--json` and in the header of an imported session."""
+
+_HEAD_BYTES = 512 * 1024
+"""A list needs no more than the start of each file: its folder, its time and the first words."""
+_FORMS = ("*.jsonl", "*.json")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSession:
+    """A session file that another program wrote. `written` is the time of its last change, in seconds since 1970.
+
+    `head` is the session as far as the start of the file shows it.
+    """
+
+    path: Path
+    written: float
+    size: int
+    head: ForeignSession
+
+
+def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
+    """Return the sessions of the project `root`, or with None of all folders, the most recently written one first."""
+    wanted = root.resolve() if root is not None else None
+    files: dict[Path, str] = {}
+    for path, folder in _files(env):
+        if wanted is None or _may_belong(path, folder, wanted):
+            files.setdefault(path, folder)
+    found = [one for path in files if (one := _found(path)) is not None and one.head.messages]
+    chosen = [one for one in found if wanted is None or _belongs(one, wanted)]
+    return sorted(chosen, key=lambda one: (-one.written, str(one.path)))
+
+
+def sessions_in(path: Path) -> list[FoundSession]:
+    """Return the sessions in a file or below a folder, newest first; raise `InputError` for another file."""
+    if not path.is_dir():
+        session = read_file(path)
+        state = path.stat()
+        return [FoundSession(path, state.st_mtime, state.st_size, session)]
+    files = (file for form in _FORMS for file in sorted(path.rglob(form)) if not _is_of_subagent(file))
+    found = [one for file in files if (one := _found(file)) is not None and one.head.messages]
+    return sorted(found, key=lambda one: (-one.written, str(one.path)))
+
+
+def read_file(path: Path) -> ForeignSession:
+    """Read a whole session file; raise `InputError` if it cannot be read or is of none of these programs."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    session = _read(path, data)
+    if session is None:
+        raise InputError(f"{path} is not a session of {', '.join(PROGRAMS.values())}")
+    return session
+
+
+def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Yield the session files at the usual places, each with the name of its project's folder, if it has one."""
+    home = Path(env.get("HOME") or "/")
+
+    def below(variable: str, usual: str) -> Path:
+        return Path(env[variable]) if env.get(variable) else home / usual
+
+    claude, own = below("CLAUDE_CONFIG_DIR", ".claude") / "projects", below("CODEX_HOME", ".codex")
+    places: Sequence[tuple[Path, str, int | None]] = (
+        (claude, "*/*.jsonl", -2),
+        (own / "sessions", "**/rollout-*.jsonl", None),
+        (own / "archived_sessions", "rollout-*.jsonl", None),
+        (home / ".qwen", "projects/*/chats/*.jsonl", -3),
+        (home / ".qwen", "tmp/*/chats/session-*.json*", -3),
+        (home / ".gemini", "tmp/*/chats/session-*.json*", -3),
+    )
+    for folder, pattern, at in places:
+        for path in sorted(folder.glob(pattern)):
+            if not _is_of_subagent(path):
+                yield path, path.parts[at] if at is not None else ""
+
+
+def _is_of_subagent(path: Path) -> bool:
+    return path.name.startswith("agent-") or "subagents" in path.parts
+
+
+def _may_belong(path: Path, folder: str, root: Path) -> bool:
+    """Return whether the name of its folder allows a session to be of `root`, so that others need not be read.
+
+    Claude Code and qwen-code name the folder after the path with `-` for most characters, and may cut it; Gemini CLI
+    after its hash, or after the last part of the path.
+    """
+    if not folder:
+        return True
+    if path.parts[-4] == "tmp":
+        return _is_gemini_folder(path.parents[1], root)
+    plain = re.sub(r"[^a-z0-9]", "", str(root).casefold())
+    return re.sub(r"[^a-z0-9]", "", folder.casefold()).startswith(plain[:100])
+
+
+def _is_gemini_folder(folder: Path, root: Path) -> bool:
+    if folder.name == hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest():
+        return True
+    with suppress(OSError, UnicodeDecodeError):
+        return (folder / ".project_root").read_text(encoding="utf-8").strip() == str(root)
+    return False
+
+
+def _belongs(found: FoundSession, root: Path) -> bool:
+    """Return whether a session was made in `root` or below; one that does not name its folder was found by it."""
+    if not found.head.cwd:
+        return found.head.program in (gemini.GEMINI, gemini.QWEN)
+    with suppress(OSError):
+        return Path(found.head.cwd).resolve().is_relative_to(root)
+    return False
+
+
+def _found(path: Path) -> FoundSession | None:
+    try:
+        state = path.stat()
+        with path.open("rb") as stream:
+            # A document in one piece can only be read as a whole.
+            data = stream.read(_HEAD_BYTES if path.suffix == ".jsonl" else -1)
+            session = _read(path, data[: data.rfind(b"\n") + 1] if len(data) < state.st_size else data)
+            if len(data) < state.st_size and (session is None or not session.messages):
+                session = _read(path, data + stream.read())  # the first prompt is longer, with a picture for example
+    except OSError:
+        return None
+    return FoundSession(path, state.st_mtime, state.st_size, session) if session is not None else None
+
+
+def _read(path: Path, data: bytes) -> ForeignSession | None:
+    """Read the content of a file, None if it is of no known program or of a sub-agent."""
+    builder = TranscriptBuilder()
+    records = _records(data, builder)
+    readers: Sequence[tuple[Callable[[Sequence[JsonObject]], bool], Callable[..., ForeignSession]]] = (
+        (codex.is_session, codex.read),
+        (gemini.is_qwen_session, gemini.read_qwen),
+        (gemini.is_gemini_session, gemini.read_gemini),
+        (claude_code.is_session, claude_code.read),
+    )
+    reader = next((read for fits, read in readers if fits(records)), None)
+    if reader is None or (reader is codex.read and codex.is_subagent(records)):
+        return None
+    program = {"program": gemini.QWEN} if reader is gemini.read_gemini and ".qwen" in path.parts else {}
+    return reader(records, path.stem, builder, **program)
+
+
+def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
+    """Return the objects of a file: its lines, or the whole file if it is one document."""
+    document = parse_object(data.decode("utf-8", "replace")) if data[:1] == b"{" and b'"messages"' in data else None
+    if document is not None:
+        return [document]
+    found = []
+    for line in data.split(b"\n"):
+        record = parse_object(line.decode("utf-8", "replace")) if line.strip() else {}
+        if record is None:
+            builder.left_out["unreadable lines"] += 1
+        elif record:
+            found.append(record)
+    return found

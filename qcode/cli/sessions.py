@@ -1,0 +1,282 @@
+"""`qcode sessions`: list, show, export, delete and import the sessions of a folder.
+
+Sessions are exported to a new file or to standard output. Those of other programs are imported from files that are
+only read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qcode.agent.context.project import find_project_root
+from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
+from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.terminal import Left, ask, put, say, short, working_folder
+from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings
+from qcode.protocol.errors import ExitCode, InputError, QcodeError
+from qcode.safety.redaction import Redactor, named_secrets
+from qcode.text.clean import clean, single_spaced
+from qcode.text.json import JsonObject
+from qcode.text.numbers import age_text, bytes_text, count_text
+
+if TYPE_CHECKING:
+    from qcode.agent.imports.foreign import ForeignSession
+    from qcode.agent.imports.migration import Imported
+    from qcode.agent.imports.sources import FoundSession
+
+_USE = {
+    "list": "use: qcode sessions list [WORDS] [--json], show ID, export ID, import [PATH...], or delete ID",
+    "export": "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
+    "import": "use: qcode sessions import [PATH...] [--all] [--yes] [--json]",
+}
+_FLAGS = {
+    "list": {"json"},
+    "export": {"format", "turns", "no_tools", "output"},
+    "import": {"all", "yes", "json"},
+}
+
+
+def run_sessions(rest: Sequence[str], paths: ConfigPaths, settings: Callable[[ConfigPaths], Settings]) -> int:
+    """Run `qcode sessions`; `settings` reads the settings of this folder when they are needed."""
+    action = next((word for word in rest if word in _USE), "list")
+    _, words, given = parse_subcommand("sessions", rest, _USE[action])
+    root = find_project_root(working_folder(None))
+    store = SessionStore(paths.state_dir, root)
+    match words or ["list"]:
+        case ["list", *wanted] if given.keys() <= _FLAGS["list"]:
+            days = settings(paths).sessions.retention_days
+            return _list(store, " ".join(wanted), days, is_json="json" in given)
+        case ["export", wanted] if given.keys() <= _FLAGS["export"]:
+            return _export(store, wanted, given, settings(paths))
+        case ["import", *places] if given.keys() <= _FLAGS["import"]:
+            return _import(paths.state_dir, root, [Path(place) for place in places], given)
+        case ["show", wanted] if not given:
+            return _show(store, wanted)
+        case ["delete", wanted] if not given:
+            put(f"deleted {store.delete(wanted)}\n")
+            return 0
+        case _:
+            raise CommandLineError(_USE[action])
+
+
+def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:
+    """Print all sessions, or those that contain all words."""
+    wanted = store.search(words) if words else None
+    found = [one for one in store.summaries() if wanted is None or one.session_id in wanted]
+    expiries = [one.updated + timedelta(days=retention_days) if retention_days else None for one in found]
+    if is_json:
+        rows = [_as_json(one, expiry) for one, expiry in zip(found, expiries, strict=True)]
+        put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+    elif not found:
+        none = (
+            f'no session of this folder mentions "{single_spaced(words)}"'
+            if words
+            else "no sessions of this folder yet"
+        )
+        put(f"{none}\n")
+    else:
+        now = datetime.now(UTC)
+        put(_table([_row(one, expiry, now) for one, expiry in zip(found, expiries, strict=True)]))
+    return 0
+
+
+def _as_json(one: SessionSummary, expiry: datetime | None) -> JsonObject:
+    return {
+        "session_id": one.session_id,
+        "title": one.title,
+        "model": one.model,
+        "created": one.created,
+        "updated": one.updated.isoformat(timespec="seconds"),
+        "messages": one.messages,
+        "size_bytes": one.size,
+        "expires": expiry.isoformat(timespec="seconds") if expiry else None,
+    }
+
+
+def _row(one: SessionSummary, expiry: datetime | None, now: datetime) -> tuple[str, ...]:
+    updated = f"{one.updated.astimezone():%Y-%m-%d %H:%M}"
+    size = (count_text(one.messages, "message"), bytes_text(one.size))
+    kept = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
+    return (one.session_id, updated, *size, *kept, single_spaced(one.title))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows with aligned columns; the last one, which is free text, is as long as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    lines = ("  ".join((*map(str.ljust, row, widths), row[-1])).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _show(store: SessionStore, wanted: str) -> int:
+    loaded = store.load(wanted)
+    for notice in loaded.notices:
+        say(notice)
+    put("".join(f"{message.role}: {_shown(message.text)}\n" for message in loaded.messages if message.text))
+    return 0
+
+
+def _shown(text: str) -> str:
+    """Return foreign text unchanged for a file or a program, and without control sequences for a terminal."""
+    return clean(text) if os.isatty(1) else text
+
+
+def _export(store: SessionStore, wanted: str, given: Mapping[str, Any], settings: Settings) -> int:
+    """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
+    from qcode.agent.models.client import price_of
+    from qcode.agent.sessions.export import About, ExportRequest, exported, form_of, save_export
+    from qcode.agent.sessions.turns import session_turns
+
+    path: Path | None = given.get("output")
+    form = given.get("format") or form_of(str(path or ""))
+    loaded = store.load(wanted)
+    for notice in loaded.notices:
+        say(notice)
+    title = loaded.title or first_words(entry.message for entry in loaded.all_entries())
+    redact = Redactor(named_secrets(os.environ)).redact
+    turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
+    request = ExportRequest(form, turns=given.get("turns", ""), has_tools="no_tools" not in given)
+    try:
+        text = exported(turns, About(loaded.session_id, redact(title), loaded.model), request)
+        if path is None:
+            put(text)
+        else:
+            say(f"exported to {save_export(Path.cwd(), str(path), text)}")
+    except ValueError as refusal:
+        raise InputError(str(refusal)) from None
+    return 0
+
+
+def _import(state_dir: Path, root: Path, places: Sequence[Path], given: Mapping[str, Any]) -> int:
+    """Import sessions of other programs: those in `places`, by default those found on this machine."""
+    from qcode.agent.imports.sources import find, sessions_in
+
+    is_everywhere, is_json = "all" in given, "json" in given
+    if places:
+        found = [one for place in places for one in sessions_in(place)]
+    else:
+        found = find(os.environ, None if is_everywhere else root)
+    if not found:
+        where = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
+        where = f" in {', '.join(map(str, places))}" if places else where
+        say(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{where}")
+        put("[]\n" if is_json else "")
+        return 0
+    is_chosen = "yes" in given or (bool(places) and not any(place.is_dir() for place in places))
+    chosen = found if is_chosen else _chosen(found, is_json=is_json)
+    # The oldest first, so that `-c` continues the newest.
+    done = [_imported(state_dir, root, one, is_everywhere=is_everywhere, is_json=is_json) for one in reversed(chosen)]
+    if is_json and chosen:
+        put(json.dumps([row for row, _ in done], ensure_ascii=False, indent=2) + "\n")
+    return max((code for _, code in done), default=0)
+
+
+def _chosen(found: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
+    """List what was found and ask which to import; without a terminal only list it."""
+    from qcode.agent.imports.sources import PROGRAMS
+
+    if is_json:
+        rows: list[JsonObject] = [
+            {
+                "path": str(one.path),
+                "program": one.head.program,
+                "cwd": one.head.cwd,
+                "title": _title(one.head),
+                "updated": datetime.fromtimestamp(one.written, UTC).isoformat(timespec="seconds"),
+                "size_bytes": one.size,
+            }
+            for one in found
+        ]
+        put(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        return []
+    rows_shown = [
+        (
+            str(number),
+            PROGRAMS[one.head.program],
+            f"{datetime.fromtimestamp(one.written, UTC).astimezone():%Y-%m-%d %H:%M}",
+            bytes_text(one.size),
+            single_spaced(_title(one.head)) or str(one.path),
+        )
+        for number, one in enumerate(found, start=1)
+    ]
+    put(_table(rows_shown))
+    if not (os.isatty(0) and os.isatty(1)):
+        say("nothing was imported: name a file, or add --yes to import all of these")
+        return []
+    try:
+        answer = ask("Which sessions? (1, 2-4 or all; Enter for none) ")
+    except Left:
+        return []
+    return [found[number - 1] for number in chosen_numbers(answer, len(found))]
+
+
+def chosen_numbers(answer: str, count: int) -> list[int]:
+    """Return the numbers in `1,3-5 7`, each once; `all` means all. Raise `InputError` for anything else."""
+    if answer.casefold() == "all":
+        return list(range(1, count + 1))
+    numbers: dict[int, None] = {}
+    for word in answer.replace(",", " ").split():
+        first, dash, last = word.partition("-")
+        ends = (first, last if dash else first)
+        if not all(end.isascii() and end.isdigit() and len(end) < 7 and 1 <= int(end) <= count for end in ends):
+            raise InputError(f'"{word}" is not a number from 1 to {count}, a range such as 2-4, or all')
+        numbers |= dict.fromkeys(range(int(ends[0]), int(ends[1]) + 1))
+    return list(numbers)
+
+
+def _imported(
+    state_dir: Path, root: Path, found: FoundSession, *, is_everywhere: bool, is_json: bool
+) -> tuple[JsonObject, int]:
+    """Import one session; return a row about it and an exit code. A failure does not stop the others."""
+    from qcode.agent.imports.migration import Migration
+    from qcode.agent.imports.sources import read_file
+
+    target = root
+    try:
+        foreign = read_file(found.path)
+        own = Path(foreign.cwd) if foreign.cwd else root
+        if is_everywhere and own.is_dir():
+            target = find_project_root(own)
+        done = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
+    except (QcodeError, OSError) as error:
+        say(f"{found.path}: {error}")
+        code = error.exit_code if isinstance(error, QcodeError) else ExitCode.FAILED
+        return {"path": str(found.path), "status": "failed", "error": str(error)}, code
+    if not is_json:
+        put(_report(foreign, done, "" if target == root else f" in {short(target)}"))
+    return {
+        "path": str(found.path),
+        "program": foreign.program,
+        "status": done.status,
+        "session_id": done.session_id,
+        "folder": str(target),
+        "title": _title(foreign),
+        "messages": len(foreign.messages),
+        "added": done.added,
+        "left_out": dict(foreign.left_out),
+        "bookkeeping": dict(foreign.bookkeeping),
+    }, 0
+
+
+def _report(foreign: ForeignSession, done: Imported, where: str) -> str:
+    """Return lines about what was imported, and what was left out of it."""
+    title = single_spaced(_title(foreign))
+    said = {
+        "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{where}  {title}",
+        "updated": f"{done.session_id}  added {count_text(done.added, 'new message')}{where}  {title}",
+        "unchanged": f"{done.session_id}  already imported{where}  {title}",
+        "changed": f"{done.session_id}  not imported again: both programs continued it{where}; "
+        f"qcode sessions delete {done.session_id} makes room for the other one",
+    }[done.status]
+    left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(foreign.left_out.items()) if count]
+    is_written = done.status in ("imported", "updated")
+    return f"{said}\n  left out: {', '.join(left_out)}\n" if is_written and left_out else f"{said}\n"
+
+
+def _title(foreign: ForeignSession) -> str:
+    return foreign.title or first_words(one.message for one in foreign.messages if one.is_own)

@@ -1,0 +1,123 @@
+"""Background jobs for the user: a notice at each end, the number in the status line, and `/jobs` as text.
+
+`JobWatch` serves the app and the linear mode. The screens of `/jobs` are in `screens.jobs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from qcode.protocol.events import Level
+from qcode.text.clean import clean, cut, shown_line
+from qcode.text.numbers import age_text, count_text
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
+    from qcode.tools.jobs import Job
+
+NO_JOBS = "No background jobs. The model starts them, or Ctrl+B moves a running command to the background."
+_COMMAND_CELLS = 60
+
+
+class JobWatch:
+    """The background jobs of a session. `clock` returns seconds, `say` shows a notice.
+
+    `show_count` gets the number of running jobs after each start and end.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        clock: Callable[[], float],
+        *,
+        say: Callable[[Level, str], None],
+        show_count: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        self._jobs = agent.toolbox.jobs
+        self._conversation = agent.conversation
+        self._clock = clock
+        self._say = say
+        self._show_count = show_count
+        self._began: dict[int, float] = {}
+        self._sent: dict[int, int] = {}
+
+    @property
+    def all(self) -> tuple[Job, ...]:
+        return self._jobs.all
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        return self._jobs.running
+
+    def change(self, job: Job) -> None:
+        """Show that `job` started or ended. Called in the event loop."""
+        self._show_count(len(self.running))
+        if job.is_running:
+            self._began[job.number] = self._clock()
+            return
+        is_fine = job.problem == "stopped" or (job.ended is not None and job.ended.exit_code == 0)
+        text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
+        self._say("info" if is_fine else "warning", text)
+
+    def find(self, number: str) -> Job:
+        """Return the job with this number; raise `ValueError` with one line if there is none."""
+        found = next((job for job in self.all if str(job.number) == number), None)
+        if found is None:
+            known = ", ".join(str(job.number) for job in self.all)
+            raise ValueError(f"There is no job {number}. Jobs: {known}." if known else NO_JOBS)
+        return found
+
+    async def stop(self, job: Job) -> None:
+        """Stop a job; its end is reported as any other."""
+        if job.is_running:
+            await self._jobs.stop(job)
+        else:
+            self._say("info", f"Job {job.number} has ended already ({job.state}).")
+
+    def send(self, job: Job) -> str:
+        """Attach the latest output of a job to the next message to the model; return what was done."""
+        if not job.recent.strip():
+            return f"Job {job.number} has no output yet."
+        if self._sent.get(job.number) == job.total:
+            return f"Job {job.number} has no new output since you attached it."
+        from qcode.agent.context.attachments import job_block
+
+        self._sent[job.number] = job.total
+        self._conversation.attach((job_block(job),))
+        size = count_text(job.recent.rstrip("\n").count("\n") + 1, "line")
+        return f"Attached the output of job {job.number} ({size}) to your next message."
+
+    def state_of(self, job: Job) -> str:
+        """Return the state of a job, and how long it has been running: `running 3 min`."""
+        if not job.is_running or job.number not in self._began:
+            return job.state
+        return f"running {age_text(self._clock() - self._began[job.number])}"
+
+    def listing(self) -> str:
+        """Return all jobs as text, one line each."""
+        if not self.all:
+            return NO_JOBS
+        rows = [f"{job.number}  {self.state_of(job)}  {command_of(job)}" for job in self.all]
+        how = "/jobs NUMBER shows the output, /jobs stop NUMBER stops it, /jobs send NUMBER sends it to the model."
+        return "\n".join([*rows, "", how])
+
+    def details(self, job: Job) -> str:
+        """Return a job with its latest output as text."""
+        output = clean(job.latest()).strip("\n")
+        return f"{self.state_of(job)}: {command_of(job)}\n\n{output or '(no output yet)'}"
+
+
+def command_of(job: Job) -> str:
+    """Return the command of a job in one line, with everything visible."""
+    return shown_line(job.command, _COMMAND_CELLS)
+
+
+def leaving_question(running: Sequence[Job]) -> str:
+    """Return the question before qcode leaves, which stops `running`."""
+    return f"Quit and stop {count_text(len(running), 'background job')}?"
+
+
+def commands_of(running: Sequence[Job]) -> str:
+    """Return the commands of jobs in one line."""
+    return cut(", ".join(command_of(job) for job in running), 4 * _COMMAND_CELLS)

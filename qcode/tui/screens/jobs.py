@@ -1,0 +1,159 @@
+"""The screens of `/jobs`: the list with live output, the whole output of one job, and the question before quitting.
+
+Both read the output of a job a few times a second while they are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from qcode.text.clean import shown_line
+from qcode.tui.panels.jobs import NO_JOBS, JobWatch, command_of, commands_of, leaving_question
+from qcode.tui.panels.preview import Rows
+from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.screens.picker import Column, ListScreen, Picker, PickerRow
+from qcode.tui.transcript.ansi import output_rows
+from qcode.tui.transcript.line import Line, ink
+
+if TYPE_CHECKING:
+    from qcode.tools.jobs import Job
+
+_REFRESH_S = 0.25
+_PREVIEW_ROWS = 6
+_MIN_HEIGHT = 14
+_STOP_AND_SEND: tuple[tuple[str, str], ...] = (("Ctrl+X", "stop"), ("Ctrl+S", "send to the model"))
+_BINDINGS: list[BindingType] = [
+    Binding("ctrl+x", "stop", "Stop", priority=True, show=False),
+    Binding("ctrl+s", "send", "Send to the model", priority=True, show=False),
+]
+
+
+class JobsScreen(ListScreen[None]):
+    """The jobs of the session, the last one first, with the end of the highlighted job's output."""
+
+    ENTER = "show output"
+    KEYS = _STOP_AND_SEND
+    BINDINGS: ClassVar[list[BindingType]] = _BINDINGS
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", is_number=False),)
+
+    def __init__(self, jobs: JobWatch) -> None:
+        self._jobs = jobs
+        self._shown: tuple[object, ...] = ()
+        self._note = ""
+        super().__init__("Background jobs", self._read(), empty=NO_JOBS)
+
+    def compose_more(self) -> ComposeResult:
+        yield Static(id="job-output", markup=False)
+
+    def on_mount(self) -> None:
+        self.set_interval(_REFRESH_S, self._refresh)
+
+    def show_row(self, row: PickerRow | None) -> None:
+        self._note = ""
+        self._paint()
+
+    def take(self, row: PickerRow) -> None:
+        self.app.push_screen(JobOutput(self._jobs, self._jobs.find(row.id)))
+
+    async def action_stop(self) -> None:
+        if (job := self._job()) is not None:
+            await self._jobs.stop(job)
+            self._refresh()
+
+    def action_send(self) -> None:
+        if (job := self._job()) is not None:
+            self._note = self._jobs.send(job)
+            self._paint()
+
+    def _job(self) -> Job | None:
+        return self._jobs.find(self.row.id) if self.row is not None else None
+
+    def _refresh(self) -> None:
+        rows, job = self._read(), self._job()
+        shown = (rows, job.total if job is not None else 0)
+        if shown != self._shown:
+            self._shown = shown
+            self.set_rows(rows)
+            self._paint()
+
+    def _read(self) -> tuple[PickerRow, ...]:
+        return tuple(
+            PickerRow(str(job.number), f"{job.number}  {shown_line(job.command)}", cells=(self._jobs.state_of(job),))
+            for job in reversed(self._jobs.all)
+        )
+
+    def _paint(self) -> None:
+        output, job = self.query_one("#job-output", Static), self._job()
+        if self._note:
+            output.update(Content.styled(self._note, "$text-success"))
+        elif job is None or self.size.height < _MIN_HEIGHT:
+            output.update("")
+        else:
+            output.update(Rows(output_lines(job, max(1, self.size.width - 4))[-_PREVIEW_ROWS:], output))
+
+
+class JobOutput(PagerScreen):
+    """The latest output of one job. It follows the end until the user scrolls up."""
+
+    KEYS = _STOP_AND_SEND
+    BINDINGS: ClassVar[list[BindingType]] = _BINDINGS
+
+    def __init__(self, jobs: JobWatch, job: Job) -> None:
+        super().__init__("", lambda width: output_lines(job, width))
+        self._jobs = jobs
+        self._job = job
+        self._shown: tuple[object, ...] = ()
+        self._note = ""
+        self._end = 0
+
+    def on_mount(self) -> None:
+        self.set_interval(_REFRESH_S, self._refresh)
+        self.call_after_refresh(self._refresh)
+
+    async def action_stop(self) -> None:
+        await self._jobs.stop(self._job)
+        self._refresh()
+
+    def action_send(self) -> None:
+        self._note = self._jobs.send(self._job)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        job, state = self._job, self._jobs.state_of(self._job)
+        shown = (job.total, state, self._note)
+        if shown != self._shown:
+            self._shown = shown
+            self.show_title(f"Job {job.number}  {state}  {command_of(job)}", self._note)
+            scroll = self.query_one("#pager-scroll", VerticalScroll)
+            follows = scroll.scroll_y >= min(self._end, scroll.max_scroll_y)
+            self.show_lines()
+            if follows:
+                self.call_after_refresh(self._scroll_to_end, scroll)
+
+    def _scroll_to_end(self, scroll: VerticalScroll) -> None:
+        self._end = scroll.max_scroll_y
+        scroll.scroll_to(y=self._end, animate=False)
+
+
+def output_lines(job: Job, width: int) -> list[Line]:
+    """Return the latest output of a job in rows."""
+    text = job.latest().rstrip("\n")
+    return output_rows(text, width) if text else [Line((("(no output yet)", ink("dim")),))]
+
+
+class QuitPicker(Picker):
+    """Asks before quitting stops the jobs in `running`: `quit` or `stay`."""
+
+    def __init__(self, running: Sequence[Job]) -> None:
+        rows = [
+            PickerRow("quit", "Stop and quit", commands_of(running)),
+            PickerRow("stay", "Stay"),
+        ]
+        super().__init__(leaving_question(running), rows)

@@ -1,0 +1,304 @@
+"""Turns as the client sees them: text, cards, stop reasons, cancellation, and the order of messages."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.options import Options
+from qcode.protocol.reply import StopReason
+from tests.acp.conftest import Connect
+from tests.acp.editor import CANCELLED, Editor, select
+from tests.fakes.turns import Call, Faults, Refusal, Turn
+
+FIRST, SECOND = "The change touches the parser, ", "and nothing else in the project."
+
+
+def call(name: str, **arguments: object) -> Call:
+    return Call(name, json.dumps(arguments))
+
+
+def test_text_arrives_in_order_before_the_answer(connect: Connect, work: Path) -> None:
+    with connect([Turn(text=("Hel", "lo ", "there."), reasoning=("Hmm.",))]) as editor:
+        session_id = editor.open(work)
+        result = editor.prompt(session_id, "hi")
+        last = editor.messages[-1]
+    assert result["stopReason"] == "end_turn"
+    assert editor.text() == "Hello there."
+    assert editor.text("agent_thought_chunk") == "Hmm."
+    ids = {one["messageId"] for one in editor.updates("agent_message_chunk")}
+    assert len(ids) == 1
+    assert {one["messageId"] for one in editor.updates("agent_thought_chunk")} == {f"{ids.pop()}t"}
+    assert last.get("method") != "session/update" or last["params"]["update"]["sessionUpdate"] == "session_info_update"
+
+
+def test_answer_carries_the_raw_reason_and_the_usage(connect: Connect, work: Path) -> None:
+    with connect([Turn(text="Hi.")]) as editor:
+        facts = editor.prompt(editor.open(work), "hi")["_meta"]["qcode"]
+    assert facts["rawStopReason"] == "stop"
+    assert (facts["provider"], facts["model"]) == ("openai", "some-model")
+    assert facts["usage"]["inputTokens"] == 10
+    assert (facts["apiCalls"], facts["numTurns"], facts["denials"]) == (1, 1, [])
+
+
+def test_session_is_answered_before_its_updates(connect: Connect, work: Path) -> None:
+    with connect() as editor:
+        editor.open(work)
+        editor.wait(lambda: editor.updates("available_commands_update"))
+        kinds = ["answer" if "result" in one else one["method"] for one in editor.messages]
+    assert kinds[:3] == ["answer", "answer", "session/update"]
+
+
+def test_truncated_text_is_continued_and_never_taken_back(connect: Connect, work: Path) -> None:
+    script = [Turn(text=FIRST, stop=StopReason.MAX_TOKENS), Turn(text=SECOND)]
+    with connect(script) as editor:
+        result = editor.prompt(editor.open(work), "tell me")
+        chunks = editor.updates("agent_message_chunk")
+    assert result["stopReason"] == "end_turn"
+    assert editor.text() == FIRST + SECOND
+    assert len({one["messageId"] for one in chunks}) == 1
+    assert [one["_meta"]["qcode"] for one in chunks if "_meta" in one] == [{"continuation": 1}]
+
+
+def test_reply_that_stays_truncated_says_so(connect: Connect, work: Path) -> None:
+    script = [Turn(text=f"Part {number}, ", stop=StopReason.MAX_TOKENS) for number in range(4)]
+    with connect(script) as editor:
+        result = editor.prompt(editor.open(work), "tell me")
+    assert result["stopReason"] == "max_tokens"
+    assert result["_meta"]["qcode"]["rawStopReason"] == "length"
+    assert editor.text() == "Part 0, Part 1, Part 2, Part 3, "
+
+
+def test_truncated_call_after_text_is_sent_again_and_never_asks(connect: Connect, work: Path) -> None:
+    cut = Call("shell", '{"command": "touch lo')
+    script = [
+        Turn(text="Now.", calls=(cut,), stop=StopReason.MAX_TOKENS),
+        Turn(calls=(call("shell", command="touch whole"),)),
+        Turn(text="Done."),
+    ]
+    with connect(script) as editor:
+        editor.prompt(editor.open(work), "do it")
+        assert editor.server is not None
+        caps = editor.server.caps
+        asked = [one["params"]["toolCall"]["rawInput"] for one in editor.asked]
+        first, second = editor.cards()
+    assert caps[1] is not None
+    assert caps[0] is not None
+    assert caps[1] > caps[0]
+    assert asked == [{"command": "touch whole"}]
+    assert (first["status"], second["status"]) == ("failed", "completed")
+    assert [path.name for path in work.iterdir()] == ["whole"]
+
+
+def test_truncated_call_without_text_keeps_its_card_for_the_next_attempt(connect: Connect, work: Path) -> None:
+    cut = Call("shell", '{"command": "touch lo')
+    script = [
+        Turn(calls=(cut,), stop=StopReason.MAX_TOKENS),
+        Turn(calls=(call("shell", command="touch whole"),)),
+        Turn(text="Done."),
+    ]
+    with connect(script) as editor:
+        editor.prompt(editor.open(work), "do it")
+        (card,) = editor.cards()
+    assert card["statuses"] == ["pending", "in_progress", "completed"]
+    assert card["title"] == "Run touch whole"
+
+
+def test_edit_shows_the_whole_texts_before_and_after(connect: Connect, work: Path) -> None:
+    (work / "a.txt").write_text("one\ntwo\n")
+    script = [
+        Turn(calls=(call("read", path="a.txt"),)),
+        Turn(calls=(call("edit", path="a.txt", old_text="two", new_text="three"),)),
+        Turn(text="Edited."),
+    ]
+    with connect(script) as editor:
+        editor.prompt(editor.open(work), "edit it")
+        read, edit = editor.cards()
+        (asked,) = [one["params"] for one in editor.asked]
+    diff = {"type": "diff", "path": str(work / "a.txt"), "oldText": "one\ntwo\n", "newText": "one\nthree\n"}
+    assert asked["toolCall"]["content"][0] == diff
+    assert edit["content"] == [diff]
+    assert edit["locations"] == [{"path": str(work / "a.txt"), "line": 2}]
+    assert (read["kind"], edit["kind"], edit["name"]) == ("read", "edit", "edit")
+    assert edit["title"] == "Edit a.txt"
+    assert isinstance(edit["rawOutput"], dict)
+    assert (work / "a.txt").read_text() == "one\nthree\n"
+
+
+def test_denied_call_does_not_run_and_its_card_fails(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="touch b.txt"),)), Turn(text="Then not.")]
+    with connect(script, choose=lambda _: select("deny")) as editor:
+        result = editor.prompt(editor.open(work), "make a file")
+        (card,) = editor.cards()
+    assert result["stopReason"] == "end_turn"
+    assert card["status"] == "failed"
+    assert not (work / "b.txt").exists()
+    assert [one["tool"] for one in result["_meta"]["qcode"]["denials"]] == ["shell"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [select("made-up"), {}, {"outcome": "once"}, {"outcome": {"outcome": "selected"}}, RuntimeError("no dialog")],
+)
+def test_answer_that_was_not_offered_denies(answer: object, connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="touch b.txt"),)), Turn(text="Then not.")]
+    with connect(script, choose=lambda _: answer) as editor:
+        assert editor.prompt(editor.open(work), "make a file")["stopReason"] == "end_turn"
+    assert not (work / "b.txt").exists()
+
+
+def test_cancelled_permission_request_ends_the_turn(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="touch b.txt"),)), Turn(text="Never.")]
+    with connect(script, choose=lambda _: CANCELLED) as editor:
+        assert editor.prompt(editor.open(work), "make a file")["stopReason"] == "cancelled"
+    assert not (work / "b.txt").exists()
+    assert editor.text() == ""
+
+
+def _cancelled_within_a_second(editor: Editor, session_id: str, running: int) -> None:
+    began = time.monotonic()
+    editor.notify("session/cancel", sessionId=session_id)
+    answer = editor.answer(running)
+    assert answer["result"]["stopReason"] == "cancelled"
+    assert time.monotonic() - began < 1.0
+
+
+def test_cancel_while_the_model_is_silent(connect: Connect, work: Path) -> None:
+    script = [Turn(text=("Working", " on it"), faults=Faults(stall_after=2)), Turn(text="Again.")]
+    with connect(script) as editor:
+        session_id = editor.open(work)
+        running = editor.start_prompt(session_id, "work")
+        editor.wait(editor.text)
+        _cancelled_within_a_second(editor, session_id, running)
+        assert editor.server is not None
+        editor.server.release()
+        assert editor.prompt(session_id, "again")["stopReason"] == "end_turn"
+    assert editor.text().endswith("Again.")
+
+
+def test_cancel_while_a_permission_request_is_open(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="touch b.txt"),)), Turn(text="Next.")]
+    with connect(script, choose=lambda _: None) as editor:
+        session_id = editor.open(work)
+        running = editor.start_prompt(session_id, "make a file")
+        (asked,) = [editor.wait(lambda: editor.asked)]
+        _cancelled_within_a_second(editor, session_id, running)
+        assert isinstance(asked, list)
+        # The answer comes too late and allows nothing.
+        editor.send({"jsonrpc": "2.0", "id": asked[0]["id"], "result": select("once")})
+        assert editor.prompt(session_id, "next")["stopReason"] == "end_turn"
+    assert not (work / "b.txt").exists()
+
+
+def test_cancel_while_a_command_runs_kills_it(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="echo begun; sleep 60; touch late"),))]
+    with connect(script) as editor:
+        session_id = editor.open(work)
+        running = editor.start_prompt(session_id, "wait")
+        editor.wait(lambda: any(one.get("status") == "in_progress" for one in editor.updates("tool_call_update")))
+        _cancelled_within_a_second(editor, session_id, running)
+    assert not (work / "late").exists()
+
+
+def test_waiting_prompts_run_in_order_and_are_cancelled_together(connect: Connect, work: Path) -> None:
+    script = [Turn(text="One."), Turn(text="Two."), Turn(text="Three", faults=Faults(stall_after=2))]
+    with connect(script) as editor:
+        session_id = editor.open(work)
+        both = [editor.start_prompt(session_id, word) for word in ("one", "two")]
+        assert [editor.answer(one)["result"]["stopReason"] for one in both] == ["end_turn", "end_turn"]
+        assert editor.text() == "One.Two."
+        first, second = (editor.start_prompt(session_id, word) for word in ("three", "four"))
+        editor.wait(lambda: "Three" in editor.text())
+        _cancelled_within_a_second(editor, session_id, first)
+        assert editor.answer(second)["result"]["stopReason"] == "cancelled"
+        assert editor.server is not None
+        editor.server.release()
+
+
+def test_cancelled_request_of_a_prompt_is_answered_as_cancelled(connect: Connect, work: Path) -> None:
+    with connect([Turn(text=("Working", " on it"), faults=Faults(stall_after=2))]) as editor:
+        running = editor.start_prompt(editor.open(work), "work")
+        editor.wait(editor.text)
+        editor.notify("$/cancel_request", requestId=running)
+        assert editor.answer(running)["result"]["stopReason"] == "cancelled"
+        assert editor.server is not None
+        editor.server.release()
+
+
+def test_cancel_without_a_turn_is_ignored(connect: Connect, work: Path) -> None:
+    with connect([Turn(text="Hi.")]) as editor:
+        session_id = editor.open(work)
+        editor.notify("session/cancel", sessionId=session_id)
+        editor.notify("session/cancel", sessionId="unknown")
+        assert editor.prompt(session_id, "hi")["stopReason"] == "end_turn"
+
+
+def test_limit_of_replies_is_its_own_stop_reason(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("ls", path="."),)), Turn(text="Never.")]
+    with connect(script, options=Options(trust=True, max_turns=1)) as editor:
+        assert editor.prompt(editor.open(work), "look")["stopReason"] == "max_turn_requests"
+
+
+def test_refused_turn_is_left_out_of_the_next_request(connect: Connect, work: Path) -> None:
+    script = [Turn(text="I", stop=StopReason.REFUSAL), Turn(text="Hello.")]
+    with connect(script) as editor:
+        session_id = editor.open(work)
+        assert editor.prompt(session_id, "something bad")["stopReason"] == "refusal"
+        assert editor.prompt(session_id, "something good")["stopReason"] == "end_turn"
+        assert editor.server is not None
+        last = editor.server.requests[-1]
+    assert "something bad" not in str(last.messages)
+    assert "something good" in str(last.messages)
+
+
+def test_rejected_key_is_an_error_of_authentication(connect: Connect, work: Path) -> None:
+    with connect([Turn(refusal=Refusal(401, "no such key"))]) as editor:
+        error = editor.refused("session/prompt", sessionId=editor.open(work), prompt=[{"type": "text", "text": "hi"}])
+    assert error["code"] == -32000
+    assert "\n" not in error["message"]
+    assert error["data"]["kind"] == "auth"
+
+
+def test_failure_of_the_provider_is_an_error_in_its_words(connect: Connect, work: Path) -> None:
+    with connect([Turn(refusal=Refusal(400, "the model is tired"))]) as editor:
+        error = editor.refused("session/prompt", sessionId=editor.open(work), prompt=[{"type": "text", "text": "hi"}])
+    assert error["code"] == -32603
+    assert "the model is tired" in error["message"]
+    assert error["data"]["details"] == error["message"]
+    assert (error["data"]["status"], error["data"]["retryable"]) == (400, False)
+
+
+def test_todo_list_is_a_plan_and_no_card(connect: Connect, work: Path) -> None:
+    items = [{"task": "read", "state": "done"}, {"task": "write", "state": "in_progress"}]
+    with connect([Turn(calls=(call("todo", items=items),)), Turn(text="Planned.")]) as editor:
+        editor.prompt(editor.open(work), "plan")
+        (plan,) = editor.updates("plan")
+        assert editor.cards() == []
+    assert [(one["content"], one["status"]) for one in plan["entries"]] == [
+        ("read", "completed"),
+        ("write", "in_progress"),
+    ]
+
+
+def test_output_of_a_command_streams_into_a_terminal_if_the_client_has_one(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="echo one; exit 3"),)), Turn(text="Done.")]
+    with connect(script, capabilities={"_meta": {"terminal_output": True}}) as editor:
+        editor.prompt(editor.open(work), "run")
+        (card_id,) = [one["toolCallId"] for one in editor.updates("tool_call")]
+        updates = [one for one in editor.updates() if one.get("toolCallId") == card_id]
+    metas = [one["_meta"] for one in updates if "_meta" in one]
+    assert metas[0]["terminal_info"] == {"terminal_id": card_id, "cwd": str(work)}
+    assert "".join(one["terminal_output"]["data"] for one in metas if "terminal_output" in one) == "one\n"
+    assert metas[-1]["terminal_exit"] == {"terminal_id": card_id, "exit_code": 3, "signal": None}
+    assert [one["content"] for one in updates if "content" in one] == [[{"type": "terminal", "terminalId": card_id}]]
+
+
+def test_output_of_a_command_is_text_for_other_clients(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="printf '\\033[31mred\\n'"),)), Turn(text="Done.")]
+    with connect(script) as editor:
+        editor.prompt(editor.open(work), "run")
+        (card,) = editor.cards()
+    assert card["content"] == [{"type": "content", "content": {"type": "text", "text": "red\n"}}]

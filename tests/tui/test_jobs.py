@@ -1,0 +1,266 @@
+"""Background jobs for the user: counted, listed, stopped, sent to the model, and asked about before leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.context.attachments import Attachment, job_block, split_attached
+from qcode.protocol.messages import Message, Text, assistant
+from qcode.protocol.tools import Launch
+from qcode.tools.jobs import Job, Jobs
+from qcode.tui.screens.jobs import JobOutput, JobsScreen, QuitPicker
+from tests.tui.harness import Running, drive, make_agent
+from tests.tui.scripted import ScriptedConversation, says
+from tests.tui.stage import StagedAgent
+from tests.tui.test_linear import Typed, linear
+
+
+def start(jobs: Jobs, command: str, folder: Path) -> Job:
+    """Start a real command."""
+    return jobs.start(
+        Launch(("/bin/sh", "-c", command)),
+        command,
+        cwd=folder,
+        environment=dict(os.environ),
+        scratch=folder,
+        limit=2_000,
+    )
+
+
+WAITING = "echo begun; read line < pipe; echo got $line; exit 3"
+"""Prints, then waits until a line is written to the pipe in its folder."""
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+async def begun(run: Running, command: str, folder: Path) -> Job:
+    """Start a command and wait for its first output."""
+    job = start(run.app.agent.toolbox.jobs, command, folder)
+    await run.until(lambda: bool(job.recent))
+    return job
+
+
+async def pressed(run: Running, *keys: str) -> None:
+    await run.pilot.press(*keys)
+    await run.pilot.pause()
+
+
+def test_running_jobs_are_counted_and_each_end_is_reported(pipe: Path) -> None:
+    async def test(run: Running) -> None:
+        assert "job" not in run.status
+        await begun(run, WAITING, pipe.parent)
+        other = start(run.app.agent.toolbox.jobs, "exit 0", pipe.parent)
+        await run.until(lambda: not other.is_running and "1 job " in run.status)
+        assert "• Job 2 ended (exit 0): exit 0. /jobs 2 shows its output." in run.text
+        pipe.write_text("it\n")
+        await run.until(lambda: "job" not in run.status)
+        assert "! Job 1 ended (exit 3): echo begun; read line" in " ".join(run.text.split())
+
+    drive(test)
+
+
+def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> None:
+    async def test(run: Running) -> None:
+        first = await begun(run, WAITING, pipe.parent)
+        run.clock.now += 125
+        await run.send("/jobs")
+        await run.until(lambda: isinstance(run.app.screen, JobsScreen))
+        await run.until(lambda: "begun" in run.screen)
+        assert "running 2 min" in run.screen
+        assert "Enter show output  ·  Esc close  ·  Ctrl+X stop  ·  Ctrl+S send to the model" in run.screen
+        first.take(b"\x1b[31mmore\x1b[0m \x07output")
+        await run.until(lambda: "more output" in run.screen)
+        await pressed(run, "ctrl+x")
+        await run.until(lambda: "stopped" in run.screen)
+        assert first.state == "stopped"
+        await pressed(run, "ctrl+x", "escape")
+        assert "Job 1 ended (stopped)" in run.text
+        assert "Job 1 has ended already (stopped)." in run.text
+
+    drive(test)
+
+
+def test_whole_output_follows_its_end_and_closes_with_escape(pipe: Path) -> None:
+    async def test(run: Running) -> None:
+        job = await begun(run, "seq 60; read line < pipe; seq 100 130", pipe.parent)
+        await run.send("/jobs 1")
+        await run.until(lambda: isinstance(run.app.screen, JobOutput) and "\n 60" in run.screen)
+        assert "Job 1  running 0 s  seq 60" in run.screen
+        assert " 12\n" not in run.screen
+        pipe.write_text("\n")
+        await run.until(lambda: "130" in run.screen and "exit 0" in run.screen)
+        await pressed(run, "home")
+        await run.until(lambda: run.screen.split("\n")[1].strip() == "1")
+        job.take(b"late\n")
+        await pressed(run, "ctrl+s")
+        await run.until(lambda: "Attached the output of job 1" in run.screen)
+        assert "late" not in run.screen
+        await pressed(run, "escape")
+        assert not isinstance(run.app.screen, JobOutput)
+
+    drive(test)
+
+
+def test_sent_output_is_attached_to_the_next_message_once(pipe: Path) -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        job = await begun(run, WAITING, pipe.parent)
+        assert job.read()  # the model has read it, which must not hide it from the user
+        await run.send("/jobs send 1")
+        await run.until(lambda: "Attached the output of job 1 (1 line) to your next message." in run.text)
+        await run.send("/jobs send 1")
+        await run.until(lambda: "Job 1 has no new output since you attached it." in run.text)
+        (block,) = conversation.kept
+        assert isinstance(block, Text)
+        assert split_attached(block.text) == Attachment("job", WAITING, "begun\n", "job 1: running")
+        await run.send("/jobs stop 1")
+        await run.until(lambda: "Job 1 ended (stopped)" in run.text)
+
+    drive(test, conversation)
+
+
+def test_long_output_is_sent_with_its_end_and_says_what_was_left_out(tmp_path: Path) -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        job = await begun(run, "seq 2000", tmp_path)
+        await run.until(lambda: not job.is_running)
+        await run.send("/jobs send 1")
+        await run.until(lambda: bool(conversation.kept))
+        (block,) = conversation.kept
+        assert isinstance(block, Text)
+        assert "characters omitted; all of it is in" in block.text
+        assert block.text.endswith("1999\n2000\n\n</job>")
+        assert len(block.text) < 2_500
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("/jobs 7", "There is no job 7. Jobs: 1."),
+        ("/jobs stop it", "There is no job it. Jobs: 1."),
+        ("/jobs halt 1", "Unknown action 'halt'."),
+    ],
+)
+def test_wrong_argument_of_jobs_names_what_there_is(tmp_path: Path, typed: str, answer: str) -> None:
+    async def test(run: Running) -> None:
+        start(run.app.agent.toolbox.jobs, "true", tmp_path)
+        await run.send(typed)
+        await run.until(lambda: answer in run.text)
+
+    drive(test)
+
+
+def test_without_jobs_the_command_says_how_to_get_one() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/jobs")
+        await run.until(lambda: "No background jobs." in run.screen)
+        await run.send("/jobs 1")
+        await run.until(lambda: "No background jobs." in run.text)
+
+    drive(test)
+
+
+@pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+c", "ctrl+c"), ("/", "e", "x", "i", "t", "enter")])
+def test_leaving_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple[str, ...]) -> None:
+    async def test(run: Running) -> None:
+        job = await begun(run, WAITING, pipe.parent)
+        await pressed(run, *keys)
+        await run.until(lambda: isinstance(run.app.screen, QuitPicker))
+        assert "Quit and stop 1 background job?" in run.screen
+        assert "echo begun" in run.screen
+        await pressed(run, "escape")
+        assert run.app.return_value is None
+        assert job.is_running
+        await pressed(run, *keys)
+        await run.until(lambda: isinstance(run.app.screen, QuitPicker))
+        await pressed(run, "enter")
+        await run.until(lambda: run.app.return_value is not None)
+        run.app.agent.toolbox.jobs.end_all()
+
+    drive(test)
+
+
+def test_leaving_does_not_ask_after_the_last_job_ended(tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        job = start(run.app.agent.toolbox.jobs, "true", tmp_path)
+        await run.until(lambda: not job.is_running)
+        await pressed(run, "ctrl+d")
+        await run.until(lambda: run.app.return_value is not None)
+
+    drive(test)
+
+
+class Typing(Typed):
+    """Types each line when `agent` is ready for it: a callable before a line is run first."""
+
+    def __init__(self, agent: StagedAgent, folder: Path, lines: list[str]) -> None:
+        super().__init__(lines)
+        self._jobs = agent.toolbox.jobs
+        self._folder = folder
+
+    async def ask(self, label: str) -> str | None:
+        line = await super().ask(label)
+        if line == "START":
+            job = start(self._jobs, WAITING, self._folder)
+            while not job.recent:
+                await job.changed.wait()
+            return ""
+        if line == "END":
+            job = self._jobs.all[-1]
+            (self._folder / "pipe").write_text("it\n")
+            assert job.task is not None
+            await asyncio.wait({job.task})
+            return ""
+        return line
+
+
+def talk(folder: Path, *lines: str) -> str:
+    """Return all lines that the linear mode printed."""
+    conversation = ScriptedConversation([*says("ok")])
+    agent = make_agent(conversation)
+    typed = Typing(agent, folder, list(lines))
+    assert asyncio.run(linear(agent, typed).run()) == 0
+    return "\n".join(typed.said)
+
+
+def test_linear_mode_lists_shows_sends_and_reports_the_end(pipe: Path) -> None:
+    said = talk(pipe.parent, "START", "/jobs", "/jobs 1", "/jobs send 1", "END", "/quit")
+    assert "Background jobs:\n1  running 0 s  echo begun; read line < pipe; echo got $line; exit 3" in said
+    assert "/jobs NUMBER shows the output" in said
+    assert "Job 1:\nrunning 0 s: echo begun" in said
+    assert "\n\nbegun" in said
+    assert "Note: Attached the output of job 1 (1 line) to your next message." in said
+    assert "Warning: Job 1 ended (exit 3)" in said
+    assert "Quit and stop" not in said
+
+
+def test_linear_mode_asks_before_leaving_stops_a_job(pipe: Path) -> None:
+    said = talk(pipe.parent, "START", "/quit", "n", "/jobs", "/quit", "y", "never read")
+    assert said.count("Quit and stop 1 background job?") == 2
+    assert "1  running" in said
+    assert said.endswith("(y/n): ")
+
+
+def test_resumed_session_shows_sent_output_as_a_card() -> None:
+    conversation = ScriptedConversation()
+    block = job_block(Job(2, "make watch", None, 100, recent="built\n", total=6))
+    conversation.messages = (Message("user", (block, Text("look at this"))), assistant(Text("I see.")))
+
+    async def test(run: Running) -> None:
+        await run.until(lambda: "I see." in run.text)
+        assert "Jobs   make watch  job 2: running" in run.text
+        assert "<job" not in run.text
+
+    drive(test, conversation)

@@ -1,0 +1,150 @@
+"""Plans: shown whole once they are approved, brought back by /plan show, also after a resume."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.sessions.history import HistoryEntry, ShownResult, StoredMessage
+from qcode.agent.sessions.replay import plans_in
+from qcode.protocol.approvals import AcceptPlan, ApprovalMode, PlanApproval
+from qcode.protocol.events import ApprovalRequested, ToolFinished
+from qcode.protocol.messages import Message, assistant
+from qcode.protocol.tools import ToolOutcome
+from qcode.tui.presenter import replay
+from qcode.tui.screens.pager import PagerScreen
+from tests.agent.test_plan_mode import planning, play
+from tests.fakes.conversation import talk
+from tests.fakes.scripted import call_reply, text_reply
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Script, ScriptedConversation, call, ended, reply
+from tests.tui.test_linear import talk as linear
+from tests.tui.test_presenter import Recorder
+
+STEPS = "\n".join(f"{number}. step {number}" for number in range(1, 31))
+PLAN = f"# Cache\n\nThe index is **slow**.\n\n{STEPS}"
+CALL = call("exit_plan_mode", json.dumps({"plan": PLAN}))
+APPROVED = "Plan approved · asks before each change"
+DONE = ToolFinished(CALL, ToolOutcome("The user approved the plan.", summary=APPROVED), "done")
+SCRIPT: Script = [
+    reply("", CALL),
+    ApprovalRequested(PlanApproval(CALL, "Carry out this plan?", PLAN)),
+    DONE,
+    ended(),
+]
+
+
+class Planned(ScriptedConversation):
+    """A conversation with stored plans, as states of their calls."""
+
+    def __init__(self, *plans: tuple[str, str, str]) -> None:
+        super().__init__([])
+        self.plans = plans
+
+    @property
+    def stored(self) -> tuple[StoredMessage, ...]:
+        found = []
+        for text, state, summary in self.plans:
+            asks = call("exit_plan_mode", json.dumps({"plan": text}))
+            one = StoredMessage(HistoryEntry(Message("assistant", assistant(asks).blocks)), False)
+            one.shown_results[asks.call_id] = ShownResult(state, summary)  # type: ignore[arg-type]  # a state
+            found.append(one)
+        return tuple(found)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_an_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: int) -> None:
+    async def test(run: Running) -> None:
+        await run.send("plan it")
+        await run.until_idle()
+        rows = run.text.split("\n")
+        at = next(index for index, row in enumerate(rows) if row.startswith("✓ Plan approved"))
+        assert " ".join(rows[at : at + 2]).startswith("✓ Plan approved · asks before each")
+        assert "  Cache" in rows
+        assert "The index is slow." in run.text
+        assert all(f"{number}. step {number}" in run.text for number in range(1, 31))
+        assert "more" not in run.text
+
+    drive(test, ScriptedConversation(SCRIPT), size=(width, 24))
+
+
+def test_a_plan_that_was_not_approved_is_folded() -> None:
+    script: Script = [reply("", CALL), ToolFinished(CALL, ToolOutcome("Denied", is_error=True), "denied"), ended()]
+
+    async def test(run: Running) -> None:
+        await run.send("plan it")
+        await run.until_idle()
+        assert "approved" not in run.text
+        assert "step 15" not in run.text
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: "step 15" in run.text)
+
+    drive(test, ScriptedConversation(script))
+
+
+@pytest.mark.parametrize(
+    ("mode", "heading"),
+    [("default", APPROVED), ("accept-edits", "Plan approved · edits run without asking")],
+)
+def test_the_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
+    tmp_path: Path, mode: ApprovalMode, heading: str
+) -> None:
+    it = planning(tmp_path, call_reply("exit_plan_mode", {"plan": PLAN}), text_reply("Done."))
+    _, events = play(it, AcceptPlan(mode))
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert finished.outcome.summary == heading
+    session = it.conversation.session_id
+    it.conversation.release()
+    again = talk(tmp_path, text_reply("x"), resumes=session)
+    assert [(plan.text, plan.is_settled, plan.summary) for plan in plans_in(again.conversation.stored)] == [
+        (PLAN, True, heading)
+    ]
+    seen = Recorder()
+    replay(again.conversation, seen, lambda: 0.0)
+    (update,) = [one[2] for one in seen.calls if one[0] == "update" and "plan" in one[2]]
+    assert (update["plan"], update["summary"]) == (PLAN, heading)
+    again.conversation.release()
+
+
+@pytest.mark.parametrize(
+    ("plans", "heading", "text"),
+    [
+        ((("# Old", "done", APPROVED), ("# New", "denied", "")), "Plan approved", "Old"),
+        ((("# Old", "denied", ""), ("# New", "denied", "")), "Plan, not approved", "New"),
+    ],
+)
+def test_plan_show_opens_the_last_approved_plan(
+    plans: tuple[tuple[str, str, str], ...], heading: str, text: str
+) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/plan show")
+        await run.until(lambda: isinstance(run.app.screen, PagerScreen))
+        await run.pilot.pause()
+        assert heading in run.screen
+        assert text in run.screen
+        assert "#" not in run.screen
+        assert run.app.agent.conversation.mode == "default"
+        await run.pilot.press("escape")
+        await run.until(lambda: not isinstance(run.app.screen, PagerScreen))
+
+    drive(test, Planned(*plans))
+
+
+def test_plan_show_without_a_plan_says_so() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/plan show")
+        await run.until(lambda: "No plan in this session yet." in run.text)
+
+    drive(test)
+
+
+def test_linear_mode_prints_the_whole_plan_and_brings_it_back() -> None:
+    lines = linear(ScriptedConversation([reply("", CALL), DONE, ended()]), "go")
+    at = lines.index(APPROVED)
+    assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  The index is **slow**.", "  "]
+    assert "  15. step 15" in lines
+    lines = linear(Planned(("# Old", "done", APPROVED)), "/plan show")
+    assert f"{APPROVED}:" in lines
+    assert "# Old" in lines

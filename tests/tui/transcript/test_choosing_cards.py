@@ -1,0 +1,167 @@
+"""Choosing a card by key: the mark moves from card to card, Enter unfolds one, Esc and typing return to the prompt."""
+
+from __future__ import annotations
+
+import re
+
+from textual import events
+
+from qcode.protocol.approvals import ToolApproval
+from qcode.protocol.events import ApprovalRequested, ToolFinished
+from qcode.protocol.reply import StopReason
+from qcode.protocol.tools import ToolOutcome
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, reply, says
+
+CALLS = tuple(call("read", f'{{"path": "{name}.py"}}', name) for name in ("one", "two", "three"))
+READS: Script = [
+    reply("I read.", *CALLS, stop=StopReason.TOOL_USE),
+    *(ToolFinished(one, ToolOutcome(f"text of {one.call_id}\n", summary="1 line"), "done") for one in CALLS),
+]
+
+
+def marked(run: Running) -> list[str]:
+    return re.findall(r"✓›Read +(\w+)\.py", run.screen)
+
+
+async def begin(run: Running) -> None:
+    await run.send("look")
+    await run.until_idle()
+    await run.pilot.press("alt+o")
+    await run.pilot.pause()
+
+
+def test_keys_move_the_mark_and_stop_at_the_ends() -> None:
+    async def test(run: Running) -> None:
+        await begin(run)
+        seen = [marked(run)]
+        for key in ("j", "k", "up", "k", "down", "G", "g", "end", "home"):
+            await run.pilot.press(key)
+            await run.pilot.pause()
+            seen.append(marked(run))
+        names = ["three", "three", "two", "one", "one", "two", "three", "one", "three", "one"]
+        assert seen == [[name] for name in names]
+        assert "j k move · Enter unfold · Esc close" in run.status
+
+    drive(test, ScriptedConversation([*READS, ended()]))
+
+
+def test_enter_unfolds_the_marked_card_only_and_folds_it_again() -> None:
+    async def test(run: Running) -> None:
+        await begin(run)
+        await run.pilot.press("k", "enter")
+        await run.until(lambda: "text of two" in run.screen)
+        assert "text of one" not in run.screen
+        assert "text of three" not in run.screen
+        assert marked(run) == ["two"]
+        await run.pilot.press("enter")
+        await run.until(lambda: "text of two" not in run.screen)
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: all(f"text of {name}" in run.screen for name in ("one", "two", "three")))
+
+    drive(test, ScriptedConversation([*READS, ended()]))
+
+
+def test_escape_returns_to_the_prompt_and_does_not_interrupt() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([*READS, gate, *says("Done."), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("look")
+        await gate.reached.wait()
+        await run.pilot.press("alt+o")
+        await run.until(lambda: bool(marked(run)))
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+        assert marked(run) == []
+        assert run.app.focused is run.app.parts.prompt
+        assert "Esc close" not in run.status
+        assert conversation.cancels == 0
+        gate.open()
+        await run.until_idle()
+        assert "Done." in run.screen, "the view follows the end again"
+
+    drive(test, conversation)
+
+
+def test_typing_and_pasting_return_to_the_prompt_with_the_text() -> None:
+    async def test(run: Running) -> None:
+        await begin(run)
+        await run.pilot.press("h", "e", "j")
+        assert run.app.parts.prompt.text == "hej"
+        assert marked(run) == []
+        await run.pilot.press("alt+o")
+        run.app.parts.transcript.post_message(events.Paste(" two words"))
+        await run.until(lambda: run.app.parts.prompt.text == "hej two words")
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test, ScriptedConversation([*READS, ended()]))
+
+
+def test_a_question_that_opens_takes_the_focus() -> None:
+    gate = Gate()
+    asked = ApprovalRequested(ToolApproval(call(), "Run it?", "ls"))
+    conversation = ScriptedConversation([*READS, gate, asked, Gate()])
+
+    async def test(run: Running) -> None:
+        await run.send("look")
+        await gate.reached.wait()
+        await run.pilot.press("alt+o")
+        gate.open()
+        await run.until(lambda: run.app.parts.approval.request is not None)
+        await run.until(lambda: run.app.focused is run.app.parts.approval)
+        assert marked(run) == []
+        await run.pilot.press("alt+o", "k")
+        await run.until(lambda: bool(marked(run)))
+        await run.pilot.press("escape")
+        await run.until(lambda: run.app.focused is run.app.parts.approval)
+        assert conversation.answers == []
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_the_mark_survives_the_loss_of_the_terminals_focus_and_a_resize() -> None:
+    async def test(run: Running) -> None:
+        await begin(run)
+        await run.pilot.press("k")
+        run.app.post_message(events.AppBlur())
+        await run.pilot.pause()
+        run.app.post_message(events.AppFocus())
+        await run.pilot.pause()
+        await run.pilot.resize_terminal(40, 20)
+        await run.until(lambda: marked(run) == ["two"])
+        await run.pilot.press("j")
+        await run.until(lambda: marked(run) == ["three"])
+
+    drive(test, ScriptedConversation([*READS, ended()]))
+
+
+def test_without_a_card_a_hint_says_so() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("alt+o")
+        assert "no cards yet" in run.status
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test)
+
+
+def test_a_new_session_ends_choosing() -> None:
+    async def test(run: Running) -> None:
+        await begin(run)
+        run.app.parts.transcript.clear()
+        await run.pilot.press("j", "x")
+        assert run.app.parts.prompt.text == "jx"
+
+    drive(test, ScriptedConversation([*READS, ended()]))
+
+
+def test_a_click_still_unfolds_a_card_while_choosing() -> None:
+    async def test(run: Running) -> None:
+        await begin(run)
+        row = next(index for index, line in enumerate(run.screen.split("\n")) if "one.py" in line)
+        await run.pilot.click(offset=(4, row))
+        await run.until(lambda: "text of one" in run.screen)
+
+    drive(test, ScriptedConversation([*READS, ended()]))
