@@ -68,6 +68,7 @@ def run_context(
     has_bell: bool | None = False,
     show_thinking: Literal["folded", "expanded", "hidden"] = "folded",
     partial_redraw: bool = True,
+    vim: bool = False,
     folder: Path = NOWHERE,
     config_dir: Path = NOWHERE,
 ) -> RunContext:
@@ -79,6 +80,7 @@ def run_context(
         show_thinking=show_thinking,
         partial_redraw=partial_redraw,
         keys=keys or {},
+        vim=vim,
     )
     return RunContext(
         Options(prompt=prompt, no_session=True),
