@@ -32,7 +32,6 @@ from qcode.tui.status import Status, cost_total_text
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
-from qcode.tui.terminal.painter import Painter, erases_color
 from qcode.tui.terminal.textual_internals import (
     guard_handlers,
     is_closing,
@@ -171,7 +170,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._selection = selection
         ui, state_dir = context.settings.ui, context.paths.state_dir
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
-        self.painter = Painter(erases_color=erases_color(os.environ)) if ui.partial_redraw else None
+        self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
         driver.teach_alt_keys()
         driver.read_pastes_whole()
         guard_handlers()
@@ -337,8 +336,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if not self.is_headless:
             driver.on_signals(self._leave_at)
         self.terminal_title.begin()
-        # After Ctrl+Z and `fg` the terminal's screen is empty.
-        self.app_resume_signal.subscribe(self, lambda _: self.redraw())
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)

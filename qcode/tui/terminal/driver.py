@@ -23,6 +23,7 @@ from textual.driver import Driver
 from qcode.protocol.errors import ExitCode
 from qcode.text.clean import one_line
 from qcode.tui.terminal.input import ReportParser
+from qcode.tui.terminal.painter import Painter, erases_color
 from qcode.tui.terminal.textual_internals import PaintingApp, add_key_sequence, driver_of, use_parser, wrap_file
 from qcode.tui.transcript.line import shorten
 
@@ -101,6 +102,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         """Whether the terminal has only its palette of 16 colors."""
         return self.console.color_system in ("standard", "windows")
 
+    def on_mount(self) -> None:
+        # After Ctrl+Z and `fg` the terminal's screen is empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.redraw())
+
     def redraw(self) -> None:
         """Write the whole screen again, whatever the terminal shows."""
         if self.painter is not None:
@@ -177,6 +182,11 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         driver = driver_of(self)
         if sequence and driver is not None and not self.is_headless and not self._is_lent:
             driver.write(sequence)
+
+
+def new_painter(environ: Mapping[str, str]) -> Painter:
+    """Return a painter for the terminal of `environ`."""
+    return Painter(erases_color=erases_color(environ))
 
 
 class HangupSafeFile:

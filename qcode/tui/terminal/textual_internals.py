@@ -171,7 +171,7 @@ class _PaintedUpdate(CompositorUpdate):
 def _parts(update: LayoutUpdate | ChopsUpdate) -> list[Part]:
     """Return what Textual would write for `update`, as `render_segments` of both classes does it.
 
-    Of a part of which only some columns are to be written, all are returned; it was rendered as a whole.
+    A part is returned whole even if only some of its columns changed, because it was rendered whole.
     """
     if isinstance(update, ChopsUpdate):
         return [
