@@ -7,6 +7,7 @@ does not end.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -21,7 +22,7 @@ from qcode.acp.settings import SessionSettings
 from qcode.acp.updates import ClientFeatures, TurnView, chunk, replay, usage_update
 from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, Answer, Wire, WireError
 from qcode.agent.agent import Agent
-from qcode.agent.outcomes import shortfall
+from qcode.agent.outcomes import shortfall, summary
 from qcode.agent.permissions import why_not_read
 from qcode.agent.sessions.replay import ReplayItem, UserSaid, replayed
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
@@ -352,6 +353,8 @@ class EditorSession:
 
     def _answer(self, ended: TurnEnded, note: str, notices: list[str]) -> JsonObject | WireError:
         model = self.agent.conversation.model
+        if self.agent.context.options.verbose:
+            sys.stderr.write(f"qcode: {self.session_id}: {ended.outcome}, {summary(ended)}\n")
         if ended.outcome is Outcome.ERROR:
             return _failure(ended.error, shortfall(ended, note))
         provider, _, name = model.partition("/")
@@ -374,6 +377,8 @@ class EditorSession:
                 for denial in ended.denials[:100]
             ],
         }
+        if ended.signals:
+            facts["signals"] = [{"name": one.name, "arguments": one.arguments} for one in ended.signals]
         why = shortfall(ended, note)
         if why:
             facts["shortfall"] = one_line(why, 1_000)

@@ -86,6 +86,7 @@ class TurnView:
         self._has_text = False
         self._continuation = 0
         self._compactions = 0
+        self._is_compacting = False
         self._usage: UsageUpdated | None = None
         self._usage_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -143,6 +144,9 @@ class TurnView:
         self._live.clear()
         for card in self._cards.unfinished():
             self._drop(card, "cancelled")
+        if self._is_compacting:
+            self._is_compacting = False
+            self._compaction("failed")
         if self._usage is not None:
             self._send_usage(self._usage)
             self._usage = None
@@ -338,8 +342,10 @@ class TurnView:
                 self._notice(level, text)
             case CompactionStarted():
                 self._compactions += 1
+                self._is_compacting = True
                 self._compaction("in_progress")
             case Compacted():
+                self._is_compacting = False
                 self._compaction("completed")
             case Waiting(seconds=seconds, why=why):
                 self._notice("info", f"{why}; retrying in {seconds:.0f} s")
