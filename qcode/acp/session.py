@@ -51,7 +51,7 @@ CANCEL_S = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What a session needs of the client."""
+    """The connection of a session, and the features of its client."""
 
     wire: Wire
     features: ClientFeatures
@@ -82,7 +82,7 @@ class EditorSession:
     def __init__(
         self, agent: Agent, client: Client, settings: SessionSettings, complaints: tuple[str, ...] = ()
     ) -> None:
-        """`complaints` are lines about what the client named and what is left out."""
+        """`complaints` are lines about tool servers that are left out."""
         self.agent = agent
         self.settings = settings
         self.folder = agent.context.folder
@@ -110,11 +110,11 @@ class EditorSession:
     # Opening
 
     def opened(self) -> JsonObject:
-        """Return what the client is told of an open session."""
+        """Return the modes and the options, for the response."""
         return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
 
     def announce(self) -> None:
-        """Send what follows the response to an opened session."""
+        """Send the updates that follow the response: commands, usage, title."""
         self.send(self.commands.update())
         conversation = self.agent.conversation
         spent = self._spent()
@@ -410,7 +410,7 @@ class EditorSession:
         self.send({"sessionUpdate": "config_option_update", "configOptions": self.settings.options()})
 
     def changed_by_client(self, change: Callable[[], None]) -> Callable[[], None]:
-        """Make a change that the client asked for; return what to send after the response."""
+        """Make a change that the client asked for; return the updates to send after the response."""
         change()
         return self._sync
 

@@ -177,7 +177,7 @@ def check_seen(seen: dict[str, Any]) -> None:
     assert {"agent_message_chunk", "tool_call", "tool_call_update", "available_commands_update"} <= set(seen["kinds"])
 
 
-# What they sent
+# Their recorded messages
 
 
 @pytest.mark.parametrize("name", ["python_sdk", "typescript_sdk", "acpx"])
