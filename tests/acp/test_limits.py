@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
+from qcode.streams import MAX_LINE_BYTES
 from tests.acp.conftest import Connect
 from tests.acp.editor import Editor, InProcess, select
 from tests.fakes.server import FakeServer
@@ -76,9 +77,7 @@ class SlowEditor(Editor):
 
 def test_message_that_is_too_long_is_refused_and_the_next_one_is_served(connect: Connect) -> None:
     with connect() as editor:
-        editor.send_line(
-            b'{"jsonrpc":"2.0","id":99,"method":"initialize","params":{"x":"' + b"x" * MAX_LINE_BYTES + b'"}}'
-        )
+        editor.send_line(b'{"jsonrpc":"2.0","id":99,"method":"initialize","params":"' + b"x" * MAX_LINE_BYTES + b'"}')
         editor.wait(lambda: any("error" in one for one in editor.messages))
         assert editor.messages[-1]["error"]["code"] == -32600
         assert editor.request("session/list")["sessions"] == []
