@@ -306,7 +306,7 @@ def _is_fault(ended: object) -> bool:
 
 
 class SharedLimits:
-    """The rate limits that several agents share: where one is refused, all wait before their next request."""
+    """The rate limits that several agents share: once one is refused, all wait before their next request."""
 
     def __init__(self) -> None:
         self._ends = 0.0
