@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from qcode.agent.programs.own_tools import FunctionTool
     from qcode.agent.telemetry import Observer
     from qcode.agent.telemetry.tracing import Tracing
+    from qcode.protocol.provider import Provider
     from qcode.tools.web_search import SearchService, WebSearch
 
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -56,6 +57,7 @@ class AgentParts:
         selection: Selection,
         own_tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
+        wrap: Callable[[Provider], Provider] | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
         self.context = context
@@ -74,7 +76,8 @@ class AgentParts:
         )
         self.prompts = self._prompts()
         recording = self._recording(selection.name)
-        self.clients = clients = Clients(context, self.prompts, self._secrets, self._observer(), recording)
+        log = self._observer()
+        self.clients = clients = Clients(context, self.prompts, self._secrets, log, recording, wrap)
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
