@@ -151,7 +151,7 @@ _ABOUT: Mapping[str, _About] = {
     "kimi": _About("Moonshot Kimi", "Kimi models", "https://platform.moonshot.ai/console/api-keys"),
     "glm": _About("Z.AI", "GLM models", "https://z.ai/manage-apikey/apikey-list"),
 }
-"""What the user sees of each provider. The key pages are those that the providers' documentation names."""
+"""The description of each provider for the user. Its documentation names the key page."""
 _POPULAR = ("anthropic", "openai", "gemini", "openrouter")
 _GROUPS: tuple[Group, ...] = ("popular", "local", "other")
 
