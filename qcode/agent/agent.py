@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.models.asides import Asides
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
     from qcode.agent.offered_tools import OfferedTool
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from qcode.protocol.events import Notice
     from qcode.protocol.messages import Message
     from qcode.protocol.provider import Provider
+    from qcode.tools.buffers import BufferSource
 
 OutputT = TypeVar("OutputT")
 Approve: TypeAlias = "Callable[[Approval], Awaitable[Decision]]"
@@ -82,6 +84,7 @@ class Agent:
         self.toolbox = parts.toolbox
         self.conversation = parts.conversation
         self.notices = parts.notices
+        self.redact = parts.redact
         self._own_tools = tuple(own_tools)
         self._store = parts.store
         self._clients = parts.clients
@@ -231,6 +234,12 @@ class Agent:
         store = self._store if not self.context.options.no_session else None
         return Library(self.conversation, store, self.context.folder, self._clients)
 
+    @cached_property
+    def asides(self) -> Asides:
+        from qcode.agent.models.asides import Asides
+
+        return Asides(self.conversation, self.context.options.budget_usd)
+
     @property
     def servers(self) -> Servers | None:
         return self.toolbox.servers
@@ -280,6 +289,12 @@ class Agent:
     def report_file_texts(self) -> None:
         """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""
         self.toolbox.workspace.has_file_texts = True
+
+    def use_buffers(self, source: BufferSource) -> None:
+        """Let the tools see the unsaved texts of an editor, and change them there."""
+        from qcode.tools.buffers import Buffers
+
+        self.toolbox.workspace.buffers = Buffers(source)
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qcode.agent.keys.keys import Keys
     from qcode.agent.programs.answer_schema import AnswerSchema
     from qcode.config.paths import ConfigPaths
-    from qcode.config.settings import Settings
+    from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
 
 LATEST = "latest"
@@ -80,13 +80,14 @@ class Options:
     settings: PathText | Mapping[str, object] | None = None
     """A further configuration file, or its content as nested mappings."""
     user_config: bool = True
-    """False: the user's rules, also those kept for this folder, tool servers, commands, agents and instructions do not apply.
+    """False: the user's rules, tool servers, commands, agents and instructions do not apply.
 
-    Providers, models, network and output limits of the user's configuration still do.
+    Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's configuration still do.
     """
     mcp_config: Sequence[PathText] = ()
     json_schema: str | None = None
     debug_log: PathText | None = None
+    record: PathText | None = None
     prompt: str | None = None
     """The first prompt. This field and those below are for the front ends of qcode itself."""
     print: bool = False
@@ -237,6 +238,8 @@ class RunContext:
     added: tuple[Path, ...] = ()
     """The further folders that the tools may work in."""
     schema: AnswerSchema | None = None
+    client_servers: Mapping[str, McpServer] = field(default_factory=dict)
+    """Tool servers that the program names itself, such as an editor. Their texts are used as they are."""
 
     @property
     def user_folder(self) -> Path | None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from textual.app import App
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets.text_area import Selection
 
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
@@ -30,6 +29,7 @@ from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
+from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.choices import asked_by
 from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
@@ -126,10 +126,9 @@ class AppView:
         self._agent = agent
         self._shell = shell
         self._leave = leave
-        self.jobs: JobWatch = JobWatch(
-            agent, clock, say=self.say, show_count=lambda count: widgets.status.change(jobs=count)
-        )
+        self.jobs: JobWatch = JobWatch(agent, clock, say=self.say, show_count=self._count_jobs)
         agent.toolbox.jobs.watcher = self._watch_job
+        self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_beside(used.usage, used.cost))
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.say)
         self.session_name: SessionName = session_name
@@ -138,7 +137,8 @@ class AppView:
         self._session_id = agent.conversation.session_id
         self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
-        self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
+        widgets.prompt.use_vim(agent.context.settings.ui.vim)
+        self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
         self._external = ExternalInput(app, widgets.prompt, attachments, say=self.say, hint=self.hint, lend=lend)
 
     @property
@@ -179,10 +179,30 @@ class AppView:
 
         self.open_screen(QuitPicker(running), lambda answer: self._leave() if answer == "quit" else None)
 
+    def _count_jobs(self, count: int) -> None:
+        self._widgets.status.change(jobs=count)
+
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
         if is_mounted(self._app) and not is_closing(self._app):
             self._app.call_later(self.jobs.change, job)
+
+    def ask_aside(self, question: str) -> None:
+        """Ask an aside in its panel; an earlier one is cancelled."""
+        self._widgets.help.close()
+        presenter = self._widgets.aside.presenter(question, self._agent.context.settings.output.max_continuations)
+        self.run_later(self.aside.ask(question, presenter))
+
+    def close_aside(self) -> bool:
+        """Close the panel of the aside and cancel its request; return False if it is not visible."""
+        if not self._widgets.aside.close():
+            return False
+        self.aside.stop()
+        return True
+
+    @property
+    def can_add_aside(self) -> bool:
+        return self._widgets.aside.is_open and self.aside.has_answer
 
     def start_shell(self, line: str) -> None:
         """Run a line in the shell."""
@@ -368,10 +388,13 @@ class AppView:
         self._app.refresh(repaint=True, layout=True)
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript; page keys scroll an open help panel instead."""
+        """Scroll the transcript; page keys scroll an open panel instead."""
         panel, transcript = self._widgets.help, self._widgets.transcript
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
+            return
+        if self._widgets.aside.is_open and to in ("page_up", "page_down"):
+            self._widgets.aside.scroll_page(-1 if to == "page_up" else 1)
             return
         match to:
             case "page_up":
@@ -440,6 +463,7 @@ class AppView:
 
 
 _AGAIN_SECONDS = 2.0
+_HABIT_SECONDS = 0.5
 
 
 class CancelKeys:
@@ -452,18 +476,20 @@ class CancelKeys:
         turns: Turns,
         shell: ShellLines,
         servers: ServerWatch,
-        *,
         clock: Callable[[], float],
         copy: Callable[[str], str],
+        close_aside: Callable[[], bool],
     ) -> None:
         self._app = app
         self._widgets = widgets
         self._turns = turns
         self._shell = shell
         self._servers = servers
+        self._close_aside = close_aside
         self._clock = clock
         self._copy = copy
         self._again: tuple[str, float] | None = None
+        self._vim_escaped = float("-inf")
         self._forgetting: Timer | None = None
 
     def escape(self, rewind: Callable[[], None] | None) -> None:
@@ -471,9 +497,11 @@ class CancelKeys:
         widgets = self._widgets
         if (
             widgets.help.close()
+            or self._close_aside()
             or widgets.transcript.leave_cards()
             or widgets.search.close(is_going_back=True)
             or widgets.prompt.leave_search()
+            or self._escape_vim()
             or widgets.prompt.close_menu()
             or widgets.approval.leave_telling()
             or self._shell.stop()
@@ -482,11 +510,19 @@ class CancelKeys:
         ):
             return
         if not widgets.prompt.is_empty:
-            if self._is_pressed_again("Esc", "clear the prompt"):
+            # In vim mode Esc is pressed without a thought, so it never clears.
+            if not widgets.prompt.has_vim and self._is_pressed_again("Esc", "clear the prompt"):
                 widgets.prompt.stash()
             return
         if rewind is not None and self._is_pressed_again("Esc", "rewind"):
             rewind()
+
+    def _escape_vim(self) -> bool:
+        """Let vim have Esc. Right after it, Esc has no effect: a second one out of habit must not interrupt."""
+        if self._widgets.prompt.escape_vim():
+            self._vim_escaped = self._clock()
+            return True
+        return self._widgets.prompt.has_vim and self._clock() - self._vim_escaped < _HABIT_SECONDS
 
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
@@ -495,7 +531,7 @@ class CancelKeys:
         if selected:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
-            prompt.selection = Selection.cursor(prompt.cursor_location)
+            prompt.end_selection()
         elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
             return
         elif not prompt.is_empty:
@@ -529,7 +565,7 @@ class CancelKeys:
 def apply_setting(
     setting: Setting,
     terminal_title: TerminalTitle,
-    transcript: Transcript,
+    widgets: Widgets,
     *,
     show_theme: Callable[[str], None],
     use_mode: Callable[[ApprovalMode], None],
@@ -544,7 +580,9 @@ def apply_setting(
         case "ui.title":
             terminal_title.use_title(value is True)
         case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
-            transcript.show_thinking(value)
+            widgets.transcript.show_thinking(value)
+        case "ui.vim":
+            widgets.prompt.use_vim(value is True)
         case "permissions.mode" if any(value == mode for mode in MODES):
             use_mode(next(mode for mode in MODES if mode == value))
         case _:

@@ -241,6 +241,11 @@ def _is_writing_prompt(context: CommandContext) -> bool:
     return context.screen.is_writing
 
 
+def _is_typing_prompt(context: CommandContext) -> bool:
+    """Whether keys are typed into the prompt: not in normal mode of vim, whose Ctrl+R is redo."""
+    return context.screen.is_writing and not context.screen.prompt.is_commanding
+
+
 def _is_editable(context: CommandContext) -> bool:
     return context.screen.is_writing or context.screen.is_asking_about_draft
 
@@ -262,7 +267,7 @@ PROMPT: tuple[Command, ...] = (
         "Search earlier prompts. Again: the next older match.",
         lambda context, _: context.screen.prompt.search_history(),
         keys=("ctrl+r",),
-        when=_is_writing_prompt,
+        when=_is_typing_prompt,
         needs_screen=True,
     ),
     Command(
@@ -297,6 +302,18 @@ def _background(context: CommandContext, _argument: str) -> None:
         context.agent.conversation.background.move(running[-1])
     except ValueError as refusal:
         context.view.say("warning", str(refusal))
+
+
+def _btw(context: CommandContext, question: str) -> None:
+    if question:
+        context.view.ask_aside(question)
+    else:
+        context.view.say("info", context.view.aside.add())
+
+
+def _add_aside(context: CommandContext, _argument: str) -> None:
+    context.view.say("info", context.view.aside.add())
+    context.screen.close_aside()
 
 
 def _jobs(context: CommandContext, argument: str) -> None:
@@ -353,6 +370,23 @@ TODOS: tuple[Command, ...] = (
         "[all]",
         lambda _: ("all",),
         keys=("ctrl+t",),
+    ),
+    Command(
+        "btw",
+        "Ask an aside",
+        "Ask about the conversation without adding to it, at any time. Without a question: add the last answer.",
+        _btw,
+        ("btw",),
+        "[question]",
+    ),
+    Command(
+        "add-aside",
+        "Add the aside",
+        "Add the shown aside to the conversation, with your next message.",
+        _add_aside,
+        keys=("ctrl+s",),
+        when=lambda context: context.screen.can_add_aside,
+        needs_screen=True,
     ),
     Command(
         "background",
