@@ -48,7 +48,7 @@ class Options:
     """
 
     model: str | Provider | None = None
-    """A name, or a provider that is already connected, which is used under its own name."""
+    """A name, or a provider that is already connected, which is used under its own name and not closed."""
     base_url: str | None = None
     fallback_model: Sequence[str] = ()
     reasoning_effort: Effort | None = None
@@ -82,7 +82,8 @@ class Options:
     user_config: bool = True
     """False: the user's rules, tool servers, commands, agents and instructions do not apply.
 
-    Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's configuration still do.
+    Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's
+    configuration still do.
     """
     mcp_config: Sequence[PathText] = ()
     json_schema: str | None = None
@@ -111,12 +112,11 @@ class Options:
             object.__setattr__(self, name, tuple(given))
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")
-        for field in dataclasses.fields(self):
-            kind = _KINDS.get(str(field.type))
-            given = getattr(self, field.name)
+        for option in dataclasses.fields(self):
+            kind, given = _KINDS.get(str(option.type)), getattr(self, option.name)
             # A text such as "false" would count as true.
             if kind is not None and (not isinstance(given, kind) or (isinstance(given, bool) and bool not in kind)):
-                raise TypeError(f"Options({field.name}=...) takes {_WORDS[kind[0]]}, not {type(given).__name__}")
+                raise TypeError(f"Options({option.name}=...) takes {_WORDS[kind[0]]}, not {type(given).__name__}")
 
     @property
     def model_name(self) -> str:
@@ -372,7 +372,7 @@ def checked_limits(given: Mapping[str, object]) -> None:
     if money is None:
         return
     is_number = isinstance(money, int | float | Decimal) and not isinstance(money, bool)
-    if not is_number or not 0 < float(money) < float("inf"):
+    if not is_number or not 0 < float(str(money)) < float("inf"):
         raise UsageError(f"max_budget_usd must be an amount in USD greater than 0, not {money!r}")
 
 
