@@ -29,6 +29,7 @@ from qcode.protocol.approvals import (
     CallApproval,
     Decision,
     Deny,
+    Revise,
     TurnOptions,
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
@@ -479,9 +480,9 @@ class TurnStream:
                 raise
             return self._failed_approval("approve: CancelledError")  # something that the callback waited for
         match decision:
-            case Allow() | Deny(message=str()) | Answer(text=str()) | AcceptPlan():
+            case Allow() | Deny(message=str()) | Answer(text=str()) | AcceptPlan() | Revise(text=str()):
                 return decision
-            case Deny() | Answer():
+            case Deny() | Answer() | Revise():
                 return self._failed_approval(f"approve returned {type(decision).__name__} without a text")
             case _:
                 return self._failed_approval(f"approve returned {type(decision).__name__} and not a decision")
