@@ -385,20 +385,19 @@ def test_closing_the_agent_ends_its_turn_and_begins_no_other(tmp_path: Path) -> 
     started = tmp_path / "work/started"
     tasks: list[asyncio.Task[Any]] = []
 
-    async def work(agent: Agent) -> Agent:
+    async def work(agent: Agent) -> None:
         tasks.append(asyncio.ensure_future(agent.run("go")))
         while not (started.exists() and started.read_text().strip()):
             await asyncio.sleep(0.01)
         await agent.close()
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(started.read_text()), 0)
         with pytest.raises(TurnCancelledError):
             await tasks[0]
         with pytest.raises(UsageError, match="is closed"):
             await agent.run("more")
-        return agent
 
     use(tmp_path, [Call("shell", command="echo $$ > started; sleep 60"), "never"], work, yes)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
 
 
 def test_turn_that_was_left_without_a_block_ends_with_the_agent(tmp_path: Path) -> None:
