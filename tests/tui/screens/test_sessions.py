@@ -15,6 +15,7 @@ from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
+from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
@@ -73,15 +74,56 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
 def test_diff_shows_what_the_session_changed(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, PagerScreen))
         shown = run.app.export_screenshot().replace("&#160;", " ")
         assert "Changed in this session: 1 file" in shown
         assert "a.txt" in shown
-        await run.pilot.press("escape")
+        await run.pilot.press("escape", "escape")
         await run.pilot.pause()
         assert len(run.app.screen_stack) == 1
 
     played(tmp_path, test)
+
+
+def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        written = (it.work / "a.txt").read_bytes()
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        screen = run.app.screen
+        assert isinstance(screen, ChangesScreen)
+        assert [row.label for row in screen.rows] == ["Everything since the start", "a.txt"]
+        assert screen.rows[1].group == "1. write it"
+        assert "1. write it" in run.screen
+        await run.pilot.press("ctrl+x")
+        await run.until(lambda: "Select a file or a hunk" in run.screen)
+        await run.pilot.press("down")
+        await run.until(lambda: "+" in run.screen)
+        await run.pilot.press("ctrl+x")
+        await run.until(lambda: "/redo reverts this" in run.screen)
+        assert not (it.work / "a.txt").exists()
+        assert [row.label for row in screen.rows] == ["Everything since the start"]
+        await run.pilot.press("escape")
+        assert "Written." in run.text, "the conversation stays"
+        await run.send("/redo")
+        await run.until(lambda: "Redone" in run.text)
+        assert (it.work / "a.txt").read_bytes() == written
+
+    played(tmp_path, test)
+
+
+def test_undo_in_diff_is_refused_with_its_reason_after_a_later_change(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("mine\n")
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.pilot.press("down", "ctrl+x")
+        await run.until(lambda: "a.txt was not changed" in run.screen)
+        assert (it.work / "a.txt").read_text() == "mine\n"
+
+    played(tmp_path, test, size=(40, 20))
 
 
 def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> None:
