@@ -48,7 +48,7 @@ class ChangePart:
 
 @dataclass(frozen=True, slots=True)
 class ChangesSource:
-    """What the screen can do.
+    """The operations of the screen.
 
     undo  undo a part and return a line about it; raise `ValueError` with the reason if it was refused
     read  return the changes of the session and those of each turn, oldest first
