@@ -92,8 +92,14 @@ class SessionStore:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(session_id, file, self._clock, self._redact, blobs=blobs, partial=partial)
-        root = str(self._root)
-        session.begin(model=model, cwd=str(cwd), root=root, forked_from=forked_from, imported=imported)
+        session.begin(
+            model=model,
+            cwd=str(cwd),
+            root=str(self._root),
+            forked_from=forked_from,
+            branch=read_head(self._root).branch if is_kept and imported is None else "",
+            imported=imported,
+        )
         return session
 
     def find(self, text: str) -> str:
