@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,53 @@ def test_undo_in_diff_is_refused_with_its_reason_after_a_later_change(tmp_path: 
         assert (it.work / "a.txt").read_text() == "mine\n"
 
     played(tmp_path, test, size=(40, 20))
+
+
+def test_sessions_are_found_by_their_content(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("another")
+        await run.until_idle()
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.until(lambda: len(screen.rows) == 2)
+        await run.pilot.press(*"written")
+        await run.until(lambda: [row.id for row in screen.rows] == [first])
+        await run.until(lambda: "found: Written." in run.screen)
+        await run.pilot.press(*" nowhere")
+        await run.until(lambda: "No match." in run.screen)
+        await run.pilot.press("escape")
+        await run.until(lambda: len(screen.rows) == 2)
+
+    played(tmp_path, test)
+
+
+def test_slow_search_blocks_neither_typing_nor_leaving(tmp_path: Path) -> None:
+    is_done = threading.Event()
+
+    async def test(run: Running, it: Talk) -> None:
+        def passages(text: str, session_ids: Iterable[str]) -> dict[str, str]:
+            is_done.wait(20)
+            return {}
+
+        it.sessions.passages = passages  # type: ignore[method-assign]  # a slow disk
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.until(lambda: len(screen.rows) == 1)
+        await run.pilot.press(*"write")
+        await run.until(lambda: "searching" in run.screen)
+        assert screen.finder.typed == "write"
+        assert len(screen.rows) == 1, "titles match at once"
+        await run.pilot.press("escape", "escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        is_done.set()
+
+    played(tmp_path, test)
 
 
 def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> None:
