@@ -36,6 +36,7 @@ WORDS = {
     "ui.bell": "Bell and notification",
     "ui.title": "Title of the terminal",
     "ui.mouse": "Mouse",
+    "ui.partial_redraw": "Write only changed cells",
     "ui.linear": "Lines instead of a screen",
     "ui.keep_last_reply": "Last reply after leaving",
     "permissions.mode": "Mode at the start",
