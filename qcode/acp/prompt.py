@@ -61,7 +61,7 @@ class PromptBlocks:
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """A prompt for the conversation. `notices` are lines about what was not attached."""
+    """A prompt for the conversation. `notices` are lines about files that were not attached."""
 
     text: str
     attached: tuple[Block, ...]

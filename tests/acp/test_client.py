@@ -1,4 +1,4 @@
-"""What the client brings: images, resources, unsaved texts, tool servers, forms; and the limits of a hostile one."""
+"""Parts that the client brings: images, resources, unsaved texts, tool servers, forms. Limits of a hostile client."""
 
 from __future__ import annotations
 
