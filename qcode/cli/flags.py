@@ -207,7 +207,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--completion SHELL", "choice", "print the completion script for {choices}", choices=("bash", "zsh", "fish")
         ),
-        Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does"),
+        Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does", field=""),
         Flag("--version", "shown", "print the version"),
         Flag("-h, --help", "shown", "print this text"),
     ),

@@ -216,6 +216,31 @@ def test_nothing_moves_while_a_reply_is_written_anew(up: int) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("width", [33, 24, 95])
+def test_a_resize_keeps_the_text_in_view_while_a_reply_is_written_anew(width: int) -> None:
+    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+        shown = stage.transcript
+        fill(shown, 5)
+        shown.append_text(" ".join(f"w{number:03}" for number in range(700)))
+        await settle(stage, pilot)
+        shown.scroll_to(y=stage.top - 24)
+        await pilot.pause()
+        shown.restart("again")
+        shown.append_text(" ".join(f"n{number:03}" for number in range(60)))
+        await settle(stage, pilot)
+        first = stage.view()[0].split()[0]
+        assert first.startswith("w")
+        for columns in (width, 60, width + 7):
+            await pilot.resize_terminal(columns, 12)
+            await settle(stage, pilot)
+            assert first in stage.view()[0].split()
+            shown.append_text(" n")
+            await settle(stage, pilot)
+            assert first in stage.view()[0].split()
+
+    play(scene)
+
+
 def test_a_second_restart_holds_what_is_on_screen() -> None:
     async def scene(stage: Stage, pilot: Pilot[None]) -> None:
         shown = stage.transcript
