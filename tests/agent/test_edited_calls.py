@@ -39,7 +39,7 @@ def result_of(it: Talk) -> str:
     return results[-1].content
 
 
-def test_edited_content_is_written_shown_again_and_told_to_the_model(tmp_path: Path) -> None:
+def test_edited_content_is_written_shown_again_and_reported_to_the_model(tmp_path: Path) -> None:
     it = talk(tmp_path, WRITE, text_reply("Done."))
     revised = CONTENT.replace("second", "2nd")
     asked, (finished,) = asked_in(it, deciding(it, Revise(revised), Allow()))
@@ -60,7 +60,7 @@ def test_edited_content_is_written_shown_again_and_told_to_the_model(tmp_path: P
     assert told.endswith(f"The result:\n{finished.outcome.shown}")
 
 
-def test_edited_command_runs_and_the_model_is_told_it(tmp_path: Path) -> None:
+def test_edited_command_runs_and_is_reported_to_the_model(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("touch two"), Allow()))
     assert [one.detail for one in asked] == ["touch one", "touch two"]
@@ -118,7 +118,7 @@ def test_edited_call_can_be_denied_and_edited_twice(tmp_path: Path) -> None:
     assert result_of(it) == "Denied: stop it"
 
 
-def test_rule_kept_with_an_edited_call_is_about_what_ran(tmp_path: Path) -> None:
+def test_rule_stored_with_an_edited_call_covers_the_edited_call(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked_in(it, deciding(it, Revise("touch two"), Allow("session")))
     assert [rule.text for rule in it.conversation.permissions.rules()] == ["shell(touch two)"]
@@ -152,7 +152,7 @@ def test_plan_mode_refuses_a_call_that_is_being_edited(tmp_path: Path) -> None:
     assert not (it.work / "a.txt").exists()
 
 
-def test_session_holds_what_ran_and_replays_it(tmp_path: Path) -> None:
+def test_session_stores_and_replays_the_edited_call(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked_in(it, deciding(it, Revise("touch two"), Allow()))
     session = it.conversation.session_id
@@ -183,13 +183,13 @@ def spec(**given: Any) -> ToolSpec:
         (spec(), {"ü": [1]}, Draft('{\n  "ü": [\n    1\n  ]\n}', "arguments.json")),
     ],
 )
-def test_what_can_be_edited_is_the_text_of_a_call_or_its_arguments(
+def test_editable_part_is_the_text_of_a_call_or_its_arguments(
     of: ToolSpec, arguments: JsonObject, draft: Draft | None
 ) -> None:
     assert draft_of(of, arguments) == (draft or Draft(json.dumps(arguments, indent=2), "arguments.json"))
 
 
-def test_edited_json_is_an_object_and_everything_else_of_a_call_stays() -> None:
+def test_edited_json_is_an_object_and_the_rest_of_the_call_stays() -> None:
     assert revised_arguments(spec(), {"a": 1}, '{"a": 2}') == {"a": 2}
     assert revised_arguments(Shell.spec, {"command": "ls", "background": True}, "pwd") == {
         "command": "pwd",

@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     return place
 
 
-def test_file_is_imported_and_says_what_was_left_out(place: Place) -> None:
+def test_file_is_imported_and_left_out_parts_are_reported(place: Place) -> None:
     claude = Claude(str(place.work))
     claude.records = claude_records(str(place.work))
     claude.user("aside", isSidechain=True)
@@ -121,7 +121,7 @@ def test_one_bad_file_does_not_stop_the_others(place: Place, monkeypatch: pytest
     session.close()
 
 
-def test_nothing_found_says_where_it_looked(place: Place) -> None:
+def test_empty_search_names_the_searched_folders(place: Place) -> None:
     assert "--all looks in all folders" in place("sessions", "import")[1]
     assert place("sessions", "import", "--all")[1].endswith("qwen-code or Gemini CLI\n")
 
@@ -145,7 +145,7 @@ def test_flags_of_one_action_are_refused_by_another(place: Place) -> None:
         assert "use: qcode sessions" in place("sessions", *argv, code=2)[1]
 
 
-def test_list_shows_size_date_and_what_is_left_of_the_retention(place: Place) -> None:
+def test_list_shows_size_date_and_remaining_retention(place: Place) -> None:
     store = SessionStore(place.state, place.work)
     session = store.create("demo/demo", place.work)
     session.append(user("hello you"))

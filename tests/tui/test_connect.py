@@ -47,7 +47,7 @@ def painted(run: Running) -> str:
     return "\n".join("".join(segment.text for segment in strip) for strip in run.app.screen._compositor.render_strips())
 
 
-def test_a_pasted_key_is_checked_stored_and_its_model_used() -> None:
+def test_pasted_key_is_checked_stored_and_its_model_used() -> None:
     connecting = ScriptedConnecting()
     conversation = ScriptedConversation()
 
@@ -71,7 +71,7 @@ def test_a_pasted_key_is_checked_stored_and_its_model_used() -> None:
     drive(test, conversation, connect=connecting)
 
 
-def test_a_refused_key_can_be_tried_again() -> None:
+def test_refused_key_can_be_tried_again() -> None:
     connecting = ScriptedConnecting()
 
     async def test(run: Running) -> None:
@@ -93,7 +93,7 @@ def test_a_refused_key_can_be_tried_again() -> None:
     drive(test, connect=connecting)
 
 
-def test_a_check_is_shown_and_can_be_cancelled() -> None:
+def test_running_key_check_is_shown_and_can_be_cancelled() -> None:
     connecting = ScriptedConnecting(waits=True)
 
     async def test(run: Running) -> None:
@@ -130,7 +130,7 @@ def test_enter_uses_an_existing_key() -> None:
     drive(test, conversation, connect=connecting)
 
 
-def test_a_provider_that_takes_no_key_shows_no_field() -> None:
+def test_provider_that_takes_no_key_shows_no_field() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect bedrock")
         await at(run, "key")
@@ -142,7 +142,7 @@ def test_a_provider_that_takes_no_key_shows_no_field() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_a_key_for_the_provider_in_use_keeps_its_model() -> None:
+def test_key_for_the_provider_in_use_keeps_its_model() -> None:
     conversation = ScriptedConversation(model="anthropic/chosen")
 
     async def test(run: Running) -> None:
@@ -186,7 +186,7 @@ def test_connect_without_models_explains_how_to_name_one() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_the_first_start_opens_it_and_esc_skips_every_step(tmp_path: Path) -> None:
+def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
@@ -236,7 +236,7 @@ def test_esc_in_a_running_session_returns_without_asking_for_a_theme() -> None:
     drive(test, connect=ScriptedConnecting(wants_theme=True))
 
 
-def test_a_theme_is_tried_on_and_kept(tmp_path: Path) -> None:
+def test_theme_is_previewed_and_kept(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
@@ -253,7 +253,7 @@ def test_a_theme_is_tried_on_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "ctrl+d"])
-def test_leaving_at_once_leaves_the_app_open(key: str) -> None:
+def test_closing_connect_at_once_keeps_the_app_open(key: str) -> None:
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
@@ -268,7 +268,7 @@ def test_leaving_at_once_leaves_the_app_open(key: str) -> None:
     drive(test, connect=connecting)
 
 
-def test_a_key_can_neither_be_copied_nor_cut_out_of_the_field() -> None:
+def test_key_cannot_be_copied_or_cut_from_the_field() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect anthropic")
         await at(run, "key")
@@ -282,7 +282,7 @@ def test_a_key_can_neither_be_copied_nor_cut_out_of_the_field() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_an_unknown_provider_names_the_nearest_and_nothing_opens() -> None:
+def test_unknown_provider_names_the_nearest_and_opens_no_screen() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect antropic")
         await run.pilot.pause()
@@ -314,7 +314,7 @@ def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_at_forty_columns_everything_asked_is_readable() -> None:
+def test_connect_screen_is_readable_at_forty_columns() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
         shown = await at(run, "provider")
