@@ -18,7 +18,7 @@ ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in
 
 
 class Recording(Picker):
-    """Notes which rows it was told of."""
+    """Records the rows that are reported as highlighted."""
 
     def __init__(self, rows: tuple[PickerRow, ...] = ROWS, empty: str = "Nothing yet.") -> None:
         super().__init__("Things", rows, empty=empty)
