@@ -1,3 +1,55 @@
-"""qcode: a coding assistant that lives in the terminal."""
+"""qcode: a coding assistant that lives in the terminal, and a library: `qcode.run`, `Agent` and what they use.
+
+`__all__` is the public API. A name loads its module when it is first used, so importing the package costs nothing.
+"""
+
+from __future__ import annotations
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "qcode.agent.agent": ("Agent", "Opening", "run"),
+    "qcode.agent.options": ("Options",),
+    "qcode.agent.programs.own_tools": ("FunctionTool", "ToolContext", "ToolResult", "tool"),
+    "qcode.agent.programs.turns": (
+        "DeniedError", "File", "IncompleteError", "LimitError", "ModelError", "RefusedError", "Result", "SchemaError",
+        "TurnCancelledError", "TurnError", "TurnFields", "TurnStream",
+    ),
+    "qcode.protocol.approvals": (
+        "AcceptPlan", "Allow", "Answer", "Approval", "Choice", "Decision", "Deny", "ImpossibleCall", "PlanApproval",
+        "Question", "RepeatedCall", "ServerApproval", "ToolApproval",
+    ),
+    "qcode.protocol.errors": (
+        "ConfigError", "CredentialError", "ErrorInfo", "ErrorKind", "ExitCode", "InputError", "ProviderError",
+        "QcodeError", "SessionError", "UsageError",
+    ),
+    "qcode.protocol.events": (
+        "AgentEvent", "ApiCalls", "ApprovalRequested", "AttemptRecord", "Compacted", "CompactionStarted",
+        "ContinuationAttempt", "ContinuationTerminated", "Denial", "LimitReached", "ModelFellBack", "Notice",
+        "OutputEscalated", "PartialRestored", "ReplyFinished", "ResultsCommitted", "Retry", "Signal", "SteeringAdded",
+        "StepStarted", "StopReasonObserved", "ToolCallProgress", "ToolFinished", "ToolOutput", "ToolPayloadRepair",
+        "ToolStarted", "TurnEnded", "TurnEvent", "TurnStarted", "UsageUpdated", "Waiting",
+    ),
+    "qcode.protocol.messages": ("Image", "Message", "Reasoning", "Text", "ToolCall"),
+    "qcode.protocol.reply": ("Limit", "Outcome", "ReasoningDelta", "StopReason", "TextDelta", "WebSearched"),
+    "qcode.protocol.tools": ("ToolOutcome",),
+    "qcode.protocol.usage": ("Usage",),
+    "qcode.text.diff": ("FileDiff",),
+}  # fmt: skip
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_MODULES)]  # all are texts
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'qcode' has no attribute {name!r}")
+    from importlib import import_module
+
+    found: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,113 +6,194 @@ stdout. If it fails, it raises `QcodeError`.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
 import sys
-import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
 
-from qcode.agent.context.environment import read_environment
-from qcode.agent.context.memory import Memory
-from qcode.agent.context.system_prompt import Prompts
-from qcode.agent.conversation import Conversation
-from qcode.agent.models.client import Clients
-from qcode.agent.models.selection import Selection, begin_with, provider_failures
-from qcode.agent.options import LATEST, Options, RunContext
-from qcode.agent.permissions import Permissions, origins_of, policy_of
-from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.sessions.session import Session
-from qcode.agent.sessions.store import SessionStore
-from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
-from qcode.agent.toolbox import FetchGate, Toolbox, search_key
-from qcode.agent.trust import TrustService
-from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
-from qcode.config.settings import Settings
-from qcode.protocol.errors import ExitCode, InputError, QcodeError
-from qcode.protocol.events import Notice
-from qcode.protocol.messages import Message
-from qcode.safety.paths import SandboxScope
-from qcode.safety.policy import Policy
-from qcode.tools.workspace import Scratch, sweep_scratch
+from qcode.agent.options import Options, RunContext
+from qcode.protocol.errors import UsageError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from qcode.agent.context.clipboard import Clip
     from qcode.agent.context.file_index import FileIndex
+    from qcode.agent.context.memory import Memory
     from qcode.agent.context.pictures import Picture
+    from qcode.agent.context.system_prompt import Prompts
+    from qcode.agent.conversation import Conversation
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.offered import ModelsService
+    from qcode.agent.models.selection import Selection
     from qcode.agent.offered_tools import OfferedTool
+    from qcode.agent.permissions import Permissions
+    from qcode.agent.programs.own_tools import FunctionTool
+    from qcode.agent.programs.turns import Prompt, Result, TurnFields, Turns, TurnStream
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
-    from qcode.agent.telemetry import DebugLog
+    from qcode.agent.toolbox import Toolbox
+    from qcode.agent.trust import TrustService
     from qcode.config.definitions import CustomCommands
-    from qcode.tools.web_search import SearchService, WebSearch
+    from qcode.protocol.approvals import Approval, Decision
+    from qcode.protocol.events import Notice
+    from qcode.protocol.messages import Message
+    from qcode.protocol.provider import Provider
 
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+OutputT = TypeVar("OutputT")
+Approve: TypeAlias = "Callable[[Approval], Awaitable[Decision]]"
+"""Decides the approvals of a program's turns."""
 
 
 class Agent:
-    """A conversation and everything that it needs, owned until `close` or `release`."""
+    """A conversation and everything that it needs, owned until `close` or `release`.
 
-    def __init__(self, context: RunContext, selection: Selection) -> None:
-        """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
+    `approve` decides the approvals of `run` and `stream`; without it, what asks is denied. A front end that reads the
+    events of the `conversation` answers them itself.
+    """
+
+    conversation: Conversation
+    permissions: Permissions
+    toolbox: Toolbox
+    approve: Approve | None = None
+
+    def __init__(
+        self,
+        context: RunContext,
+        selection: Selection,
+        *,
+        own_tools: Sequence[FunctionTool] = (),
+        history: Sequence[Message] = (),
+    ) -> None:
+        """Raise `QcodeError`, or `ProviderError` if the model cannot be connected.
+
+        `history` are the messages that a new session begins with; it is not kept.
+        """
+        from qcode.agent.opening import AgentParts  # loads most of the library
+
+        parts = AgentParts(context, selection, own_tools, history)
         self.context = context
         self.selection = selection
-        self._secrets = _header_secrets(context.settings)
-        self._store = SessionStore(context.paths.state_dir, context.root, redact=self._redact)
-        scratch, search = Scratch(), search_key(context.settings, context.env)
-        policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
-        self.permissions = Permissions(policy, origins_of(context))
-        self.memory = Memory(
-            context.folder,
-            context.root,
-            context.user_folder,
-            lambda: self.permissions.is_trusted,
-            self._may_import,
-        )
-        self.prompts = self._prompts()
-        self._clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log())
-        client = clients.connect(selection)
-        clients.check_budget(client)
-        self.provider = client.provider
-        kinds, problems = kinds_of(context)
-        session, messages, notices = self._session(client.name)
-        self._prune(session.session_id)
-        # Removing may take long, and nothing waits for it.
-        threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
-        self.toolbox = self._toolbox(scratch, sandbox, search, kinds)
-        self.conversation = Conversation(
-            context, clients, client, self.toolbox, self.permissions, self._store, session, messages, kinds
-        )
-        self.notices = problems + notices
+        self.permissions = parts.permissions
+        self.memory: Memory = parts.memory
+        self.prompts: Prompts = parts.prompts
+        self.provider: Provider = parts.provider
+        self.toolbox = parts.toolbox
+        self.conversation = parts.conversation
+        self.notices = parts.notices
+        self._own_tools = tuple(own_tools)
+        self._store = parts.store
+        self._clients = parts.clients
 
     @classmethod
-    def begin(cls, options: Options | RunContext, selection: Selection | None = None) -> Agent:
+    def begin(
+        cls,
+        options: Options | RunContext,
+        selection: Selection | None = None,
+        *,
+        approve: Approve | None = None,
+        tools: Sequence[FunctionTool] = (),
+        history: Sequence[Message] = (),
+    ) -> Agent:
         """Open an agent on the model of `selection`, by default the one that the options and settings choose.
 
         Raise `QcodeError`. This blocks: use `open` in a running event loop.
         """
-        context = options if isinstance(options, RunContext) else RunContext.read(options, dict(os.environ))
+        from qcode.agent.models.selection import begin_with, provider_failures
+
+        context = options
+        if isinstance(context, Options):
+            context = RunContext.read(context, dict(os.environ), is_attended=approve is not None)
         with provider_failures(context.keys):
-            return cls(context, selection or begin_with(context))
+            agent = cls(context, selection or begin_with(context), own_tools=tools, history=history)
+        agent.approve = approve
+        if approve is not None:
+            agent.report_file_texts()
+        return agent
 
     @classmethod
-    @asynccontextmanager
-    async def open(cls, options: Options | RunContext, selection: Selection | None = None) -> AsyncIterator[Agent]:
-        """Open an agent as `begin` does, in a thread, and close it at the end."""
-        agent = await asyncio.to_thread(cls.begin, options, selection)
-        try:
-            yield agent
-        finally:
-            await agent.close()
+    def open(
+        cls,
+        options: Options | RunContext | None = None,
+        selection: Selection | None = None,
+        *,
+        approve: Approve | None = None,
+        tools: Sequence[FunctionTool] = (),
+    ) -> Opening:
+        """Open an agent as `begin` does, in a thread: `async with` closes it at the end, `await` leaves that to you.
+
+        `approve` is called for each call that needs an approval. `tools` are functions made to tools by `tool`.
+        """
+        return Opening(partial(cls.begin, options or Options(), selection, approve=approve, tools=tools))
+
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: type[OutputT], check: bool = True, **turn: Unpack[TurnFields]
+    ) -> Result[OutputT]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: dict[str, Any], check: bool = True, **turn: Unpack[TurnFields]
+    ) -> Result[Any]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: None = None, check: bool = True, **turn: Unpack[TurnFields]
+    ) -> Result[None]: ...
+    async def run(
+        self, prompt: Prompt, *, output: Any = None, check: bool = True, **turn: Unpack[TurnFields]
+    ) -> Result[Any]:
+        """Run a turn to its end and return its result; raise a `TurnError` if it fell short, unless `check` is False.
+
+        `output` is the type of the answer: a dataclass, a `TypedDict`, a JSON Schema, or a class with
+        `model_json_schema` and `model_validate`. Cancelling the task cancels the turn.
+        """
+        stream = self._turns.stream(prompt, output, turn, append_only=False)
+        async with stream:
+            async for _ in stream:
+                pass
+        if check:
+            stream.raise_shortfall()
+        return stream.result
+
+    def stream(
+        self, prompt: Prompt, *, output: object = None, append_only: bool = True, **turn: Unpack[TurnFields]
+    ) -> TurnStream:
+        """Begin a turn and return its events; use it in `async with`.
+
+        By default a delta is final: a loop that prints them is right. Without `append_only` a truncated reply may start
+        over: `Retry` takes back the deltas of its reply, and `PartialRestored` replaces them.
+        """
+        return self._turns.stream(prompt, output, turn, append_only=append_only)
+
+    @cached_property
+    def _turns(self) -> Turns:
+        from qcode.agent.programs.turns import Turns
+
+        return Turns(self.conversation, self.toolbox, self.context.folder, self.approve)
+
+    def cancel(self) -> None:
+        """Cancel the running turn; the text so far is kept."""
+        self._turns.cancel()
+
+    def fork(self) -> Opening:
+        """Open an agent that continues a copy of this conversation, with the same model and mode."""
+        conversation, options = self.conversation, self.context.options
+        model = conversation.model if options.model is None or isinstance(options.model, str) else options.model
+        is_kept = bool(conversation.messages) and not options.no_session
+        options = replace(
+            options,
+            model=model,
+            resume=conversation.session_id if is_kept else None,
+            fork_session=is_kept,
+        )
+        context = replace(self.context, options=options, is_trusted=self.permissions.is_trusted)
+        history = () if is_kept else conversation.messages
+        return Opening(
+            partial(Agent.begin, context, approve=self.approve, tools=self._own_tools, history=history),
+            prepare=lambda agent: agent.conversation.set_mode(conversation.mode),
+        )
 
     @cached_property
     def models(self) -> ModelsService:
@@ -134,6 +215,8 @@ class Agent:
 
     @cached_property
     def trust(self) -> TrustService:
+        from qcode.agent.trust import TrustService
+
         conversation, context = self.conversation, self.context
         return TrustService(
             context.root, context.paths.state_dir, lambda: conversation.policy.is_trusted, conversation.trust_folder
@@ -160,6 +243,8 @@ class Agent:
 
     def start_notices(self) -> tuple[Notice, ...]:
         """Return what the user should know before the first prompt: ignored settings, unreadable keys, lost trust."""
+        from qcode.protocol.events import Notice
+
         context = self.context
         texts = (
             *context.settings.warnings,
@@ -224,176 +309,74 @@ class Agent:
         """Release all files, for a process that exits now; safe to call twice."""
         self.conversation.release()
 
-    def _prompts(self) -> Prompts:
-        context, options = self.context, self.context.options
-        environment = read_environment(
-            context.folder,
-            context.root,
-            context.env,
-            datetime.now().astimezone().date(),
-            is_trusted=context.is_trusted,
-            added_folders=context.added,
-        )
-        return Prompts(
-            environment,
-            self.memory,
-            is_attended=context.is_attended,
-            replacement=options.system_prompt or "",
-            addition=options.append_system_prompt or "",
-        )
 
-    def _may_import(self, path: Path) -> bool:
-        """Return whether a project's instruction file may be or import `path`: the model may read it without asking."""
-        policy = self.permissions.policy
-        verdict = policy.judge_file(str(path), "read")
-        if path.is_relative_to(policy.root.resolve()):
-            return verdict.is_allowed
-        # Instruction files may be anywhere in the project, also above the folder that the session works in.
-        project = replace(policy, root=self.context.root)
-        return verdict.verdict != "deny" and project.judge_file(str(path), "read").is_allowed
+class Opening:
+    """An agent that is being opened: enter it with `async with`, which closes the agent, or `await` it."""
 
-    def _toolbox(
-        self,
-        scratch: Scratch,
-        sandbox: SessionSandbox,
-        search: tuple[SearchService, str] | None,
-        kinds: tuple[SubagentKind, ...],
-    ) -> Toolbox:
-        """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
-        context, permissions = self.context, self.permissions
-        gate = FetchGate(lambda: permissions.policy)
-        return Toolbox(
-            context.folder,
-            context.added,
-            context.settings.tools,
-            context.env,
-            judge=lambda path, access: permissions.policy.judge_file(path, access),
-            scratch=scratch,
-            one_way=context.exit_tools,
-            servers=self._servers(),
-            shell_settings=lambda command: _git_overrides() if permissions.policy.only_reads(command) else {},
-            sandbox=sandbox,
-            gate=gate,
-            search=None if search is None else _web_search(search, gate),
-            is_offered=context.options.offers,
-            agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
-        )
+    def __init__(self, begin: Callable[[], Agent], *, prepare: Callable[[Agent], None] = lambda agent: None) -> None:
+        """`prepare` changes the agent once it is open."""
+        self._begin = begin
+        self._prepare = prepare
+        self._agent: Agent | None = None
 
-    def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
-        """Return the policy for searches with this service, and register the key of the service as a secret."""
-        if search is None:
-            return policy
-        service, key = search
-        self._secrets.add(key)
-        return replace(policy, search_url=service.url)
+    def __await__(self) -> Generator[Any, None, Agent]:
+        return self._open().__await__()
 
-    def _servers(self) -> Servers | None:
-        """Return the tool servers of this run, not started; None if there are neither servers nor complaints."""
-        context = self.context
-        files = tuple(map(Path, context.options.mcp_config))
-        in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
-        if not (context.settings.mcp_servers or files or in_project):
-            return None
-        from qcode.agent.mcp.identity import ServerContext
-        from qcode.agent.mcp.pins import Pins
-        from qcode.agent.mcp.servers import Servers
-        from qcode.agent.mcp.spec import header_values, named_servers
+    async def __aenter__(self) -> Agent:
+        self._agent = await self._open()
+        return self._agent
 
-        named = named_servers(context.settings, files, context.root, is_trusted=context.is_trusted)
-        if not named.specs and not named.complaints:
-            return None
-        self._secrets.update(value for value in header_values(named.specs, context.env) if value)
-        return Servers(
-            named.specs,
-            Pins(context.paths.state_dir),
-            ServerContext(context.folder, context.env, roots=(context.root, *context.added)),
-            is_trusted=context.is_trusted,
-            complaints=named.complaints,
-        )
+    async def __aexit__(self, *exception: object) -> None:
+        if self._agent is not None:
+            await self._agent.close()
 
-    def _prune(self, open_id: str) -> None:
-        """Remove sessions that are older than the user wants to keep."""
-        days = self.context.settings.sessions.retention_days
-        if days and not self.context.options.no_session:
-            self._store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
+    async def _open(self) -> Agent:
+        import asyncio  # takes longer to load than this module
 
-    def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
-        options, folder = self.context.options, self.context.folder
-        wanted = options.resume
-        notices: tuple[str, ...] = ()
-        if wanted == LATEST:
-            wanted = self._store.latest()
-            if wanted is None:
-                notices = ("no session to resume in this folder; starting a new one",)
-        if wanted is None:
-            return self._store.create(model, folder, is_kept=not options.no_session), (), notices
-        if options.no_session:
-            loaded = self._store.load(wanted)
-            return self._store.create(model, folder, is_kept=False), loaded.messages, loaded.notices
-        if options.fork_session:
-            session, loaded = self._store.fork(wanted, cwd=folder)
-        else:
-            session, loaded = self._store.resume(wanted)
-        return session, loaded.messages, loaded.notices
-
-    def _debug_log(self) -> DebugLog | None:
-        path = self.context.options.debug_log
-        if path is None:
-            return None
-        from qcode.agent.telemetry import DebugLog
-
+        opening = asyncio.ensure_future(asyncio.to_thread(self._begin))
         try:
-            return DebugLog(Path(path), self._redact)
-        except OSError as error:
-            raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
-
-    def _confined(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
-        """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
-        settings, home = self.context.settings, self.context.env.get("HOME", "")
-        at_home = Path(home) if home else None
-        scope = SandboxScope(policy.root, policy.added, scratch.path, at_home, policy.own, policy.search_path)
-        sandbox = SessionSandbox(settings.tools.sandbox, scope)
-        if settings.tools.sandbox == "required" and sandbox.sandbox is None:
-            where = settings.origin("tools.sandbox")
-            text = f'{where}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
-            raise QcodeError(text, ExitCode.BAD_CONFIG)
-        probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.look())
-        return replace(policy, read_only=(scratch.path,), probes=probes), sandbox
-
-    def _redact(self, text: str) -> str:
-        from qcode.safety.redaction import Redactor
-
-        return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
+            agent = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_release)  # the thread cannot be stopped
+            raise
+        self._prepare(agent)
+        return agent
 
 
-def _header_secrets(settings: Settings) -> set[str]:
-    """Return the values of the configured headers that carry a key, by their names."""
-    headers = (item for provider in settings.providers.values() for item in provider.headers.items())
-    secret = [value for name, value in headers if _SECRET_HEADER.search(name)]
-    return {part for value in secret for part in (value, value.split()[-1])}
+def _release(opening: asyncio.Future[Agent]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().release()
 
 
-def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:
-    from qcode.tools.web_search import WebSearch  # few users have a key for a search service
+def run(
+    prompt: Prompt,
+    *,
+    output: Any = None,  # noqa: ANN401  # a type that only the caller knows
+    check: bool = True,
+    approve: Approve | None = None,
+    tools: Sequence[FunctionTool] = (),
+    **options: Any,  # noqa: ANN401  # checked by `Options`
+) -> Result[Any]:
+    """Open an agent, run one turn, close the agent and return the result; `options` are the fields of `Options`.
 
-    return WebSearch(*search, gate)
+    Raise `UsageError` inside a running event loop, and everything that `Agent.open` and `Agent.run` raise.
+    """
+    import asyncio
 
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise UsageError("qcode.run was called inside a running event loop: use `await agent.run(...)` there")
+    try:
+        wanted = Options(**options)
+    except TypeError as error:
+        raise UsageError(f"qcode.run: {str(error).removeprefix('Options.__init__() ')}") from None
 
-def _git_overrides() -> dict[str, str]:
-    from qcode.safety.git_repository import overrides  # loads with the first command
+    async def work() -> Result[Any]:
+        async with Agent.open(wanted, approve=approve, tools=tools) as agent:
+            result: Result[Any] = await agent.run(prompt, output=output, check=check)
+            return result
 
-    return overrides()
-
-
-def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds of sub-agents, and a line for each file that cannot be used."""
-    if not context.settings.tools.agents:
-        return (), ()
-    folders = (context.user_folder, context.root / PROJECT_FOLDER if context.is_trusted else None)
-    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders if folder is not None):
-        return KINDS, ()
-    from qcode.config.definitions import load_custom_agents
-
-    taken = tuple(kind.name for kind in KINDS)
-    found = load_custom_agents(context.user_folder, context.root, is_trusted=context.is_trusted, taken=taken)
-    return (*KINDS, *map(own_kind, found.agents)), found.problems
+    return asyncio.run(work())

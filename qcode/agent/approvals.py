@@ -236,14 +236,14 @@ class PendingCalls:
                 return ApprovalAnswered(call_id, is_allowed=True)
             case ImpossibleCall(), Allow():
                 return ApprovalAnswered(call_id, is_allowed=True)
-            case ImpossibleCall(), Deny(reason=reason):
+            case ImpossibleCall(), Deny(message=reason):
                 return ApprovalAnswered(call_id, is_allowed=False, reason=reason)
             case ((RepeatedCall() | Question()), Answer(text=text)):
                 self._permissions.note(approval.call, "answered", text)
                 return ApprovalAnswered(call_id, is_allowed=True, text=text)
             case PlanApproval(), AcceptPlan(mode=mode):
                 return self._plan_accepted(approval.call, mode)
-            case _, Deny(reason=reason):
+            case _, Deny(message=reason):
                 return self._denied(approval, reason)
             case _:
                 self._warnings.append(misfit(approval, decision))

@@ -81,8 +81,6 @@ if TYPE_CHECKING:
     from qcode.agent.models.fallback import FallbackModels
     from qcode.agent.subagents import Agents
 
-MAX_TURNS_UNATTENDED = 100
-
 
 class Conversation:
     """One session with one model, one turn at a time. Owns its session file and provider until `close`.
@@ -204,6 +202,7 @@ class Conversation:
             borrowed, opening = self._fallback.for_turn(borrowed)
         self._own = self._client if borrowed is not self._client else None
         self._use(borrowed)
+        self._turn_options = options
         message = Message("user", (*self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
@@ -483,7 +482,7 @@ class Conversation:
 
     def _mentioned(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
-        if not self._context.is_attended:
+        if not self._context.is_attended or not self._turn_options.finds_files:
             return (), ()
         from qcode.agent.context.attachments import mentions
 
@@ -532,22 +531,19 @@ class Conversation:
         self._transcript.session.switch_model(client.name)
 
     def _turn_settings(self, writer: ModelClient | None, options: TurnOptions) -> TurnSettings:
-        client, context, run = self._client, self._context, self._context.options
-        is_limited = run.max_turns is None and not context.is_attended
+        client, context = self._client, self._context
+        schema_check = None if context.schema is None else context.schema.complaint
         return TurnSettings(
             client.system(self.mode),
             self.tools,
             self.effort,
             replace(self._clients.output_of(client, options.output), is_append_only=options.is_append_only),
             client.retries,
-            max_turns=MAX_TURNS_UNATTENDED if is_limited else run.max_turns,
-            tells_turns=run.max_turns is not None,
-            max_tool_calls=run.max_tool_calls,
-            max_budget_usd=run.budget_usd,
-            has_strict_tools=run.strict_tools,
+            **context.limits(options),
+            has_strict_tools=context.options.strict_tools,
             compaction=CompactionSettings(None if writer is None else writer.model),
             fallback=None if self._fallback is None else self._fallback.settings,
-            check=context.schema.complaint if context.schema is not None else None,
+            check=options.check or schema_check,
         )
 
 

@@ -14,21 +14,19 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
-from qcode.agent.context.project import find_project_root
-from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
-from qcode.config.load import flag_layer, load
-from qcode.config.paths import ConfigPaths
-from qcode.config.settings import Settings
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import Effort
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.answer_schema import AnswerSchema
+    from qcode.agent.keys.keys import Keys
+    from qcode.agent.programs.answer_schema import AnswerSchema
+    from qcode.config.paths import ConfigPaths
+    from qcode.config.settings import Settings
     from qcode.protocol.provider import Provider
 
 LATEST = "latest"
@@ -177,6 +175,18 @@ def _kind_of(spec: ToolSpec) -> str:
             return ""
 
 
+MAX_TURNS_UNATTENDED = 100
+
+
+class Limits(TypedDict):
+    """Limits of one turn, as in the engine's `TurnSettings`."""
+
+    max_turns: int | None
+    tells_turns: bool
+    max_tool_calls: int | None
+    max_budget_usd: Decimal | None
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """The folder that a run works in, and the options, settings and keys that apply there."""
@@ -200,6 +210,17 @@ class RunContext:
         """The folder with the user's commands, agents and instructions; None if they do not apply to this run."""
         return self.paths.config_dir if self.options.user_config else None
 
+    def limits(self, turn: TurnOptions) -> Limits:
+        """Return the limits of a turn: its own, where it has one, and those of the run."""
+        options = self.options
+        max_turns = options.max_turns if turn.max_turns is None else turn.max_turns
+        return {
+            "max_turns": MAX_TURNS_UNATTENDED if max_turns is None and not self.is_attended else max_turns,
+            "tells_turns": max_turns is not None,
+            "max_tool_calls": options.max_tool_calls if turn.max_tool_calls is None else turn.max_tool_calls,
+            "max_budget_usd": options.budget_usd if turn.max_budget_usd is None else turn.max_budget_usd,
+        }
+
     @classmethod
     def read(
         cls,
@@ -215,13 +236,13 @@ class RunContext:
         `judge_trust` returns whether a folder (given with its project and the state folder) is trusted: it may ask the
         user. Without it, only folders trusted in an earlier run are. `on_wait` is called if the keyring takes long.
         """
-        schema = None
-        if options.json_schema is not None:
-            from qcode.agent.answer_schema import read_schema
+        # A program that only names the options loads none of this.
+        from qcode.agent.context.project import find_project_root
+        from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+        from qcode.config.load import load
+        from qcode.config.paths import ConfigPaths
 
-            schema = read_schema(options.json_schema)
-            told = "\n\n".join(text for text in (options.append_system_prompt, schema.instructions) if text)
-            options = replace(options, append_system_prompt=told)
+        schema, options = _with_schema(options)
         folder = Path.cwd() if options.cwd is None else Path(options.cwd).absolute()
         root = find_project_root(folder)
         added = tuple(_added(Path(path)) for path in options.add_dir)
@@ -250,8 +271,21 @@ class RunContext:
         )
 
 
+def _with_schema(options: Options) -> tuple[AnswerSchema | None, Options]:
+    """Return the schema of the answer, and the options with a system prompt that asks for it."""
+    if options.json_schema is None:
+        return None, options
+    from qcode.agent.programs.answer_schema import read_schema
+
+    schema = read_schema(options.json_schema)
+    told = "\n\n".join(text for text in (options.append_system_prompt, schema.instructions) if text)
+    return schema, replace(options, append_system_prompt=told)
+
+
 def _check_flags(options: Options) -> None:
     """Raise `QcodeError` for a flag with an invalid value: a usage error, unlike the same value in a config file."""
+    from qcode.config.load import flag_layer
+
     if options.allowed_tools or options.disallowed_tools:
         from qcode.safety.rules import parse_rule
     _check_tool_names("--tools", options.builtin_tools or ())

@@ -1,7 +1,8 @@
 """How a turn ended: its exit code, the `subtype` of its result, and sentences for stderr and for the app.
 
 Scripts rely on the tables of exit codes and subtypes. Each line for stderr says what happened and, if something can
-be done, what: why the turn fell short, and how denied calls could have run.
+be done, what: why the turn fell short, and how denied calls could have run. `AnswerSoFar` collects the answer from
+events, as the turn does, for a turn that is left before its end.
 """
 
 from __future__ import annotations
@@ -11,10 +12,32 @@ import time
 from collections.abc import Mapping
 from typing import assert_never
 
-from qcode.protocol.approvals import LimitApproval
+from qcode.protocol.approvals import (
+    Answer,
+    CallApproval,
+    Decision,
+    Deny,
+    ImpossibleCall,
+    LimitApproval,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+)
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
-from qcode.protocol.events import ApiCalls, LimitReached, ModelFellBack, Notice, Retry, TurnEnded
-from qcode.protocol.reply import Limit, Outcome, WebSearched
+from qcode.protocol.events import (
+    ApiCalls,
+    LimitReached,
+    ModelFellBack,
+    Notice,
+    PartialRestored,
+    ReplyFinished,
+    Retry,
+    StepStarted,
+    TurnEnded,
+    TurnEvent,
+)
+from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta, WebSearched
 from qcode.text.clean import one_line, single_spaced, visible
 from qcode.text.numbers import count_text, duration_text
 
@@ -109,6 +132,20 @@ CHANGE_APPROACH = (
     "in your answer what blocks you."
 )
 """The result of a repeated call, in a run without a user."""
+
+
+def decision_without_user(approval: CallApproval) -> Decision:
+    """Return the decision for an approval in a run without a user."""
+    match approval:
+        case Question():
+            return Answer(UNANSWERED)
+        case RepeatedCall():
+            return Answer(CHANGE_APPROACH)
+        case ImpossibleCall():
+            return Deny()
+        case ToolApproval() | PlanApproval():
+            return Deny(UNAPPROVED)
+
 
 _LIMITS = {
     Limit.TURNS: ("--max-turns", "limit of model replies"),
@@ -338,6 +375,60 @@ def answer_shortfall(ended: TurnEnded) -> str:
             return "it was cancelled."
         case Outcome.ERROR:
             return single_spaced(ended.error.message) if ended.error is not None else "it failed."
+
+
+class AnswerSoFar:
+    """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._settled = ""
+        self._paused = ""
+        self._set_aside = ""
+        self._live: list[str] = []
+
+    def handle(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._live.append(text)
+            case Retry(is_continuation=False):
+                self._set_aside = self._reply_text()
+                self._live = []
+            case PartialRestored(text=text):
+                self._set_aside, self._live = "", [text]
+            case ReplyFinished(message=message):
+                text = self._paused + (message.text if message else "")
+                self._said = self._ended_replies
+                if text.strip():
+                    self._said.append(text)
+                    self._settled = text
+                self._paused = text if event.stop is StopReason.PAUSED else ""
+                self._set_aside, self._live = "", []
+            case StepStarted():
+                self._settled = self.text
+                self._set_aside, self._live = "", []
+            case _:
+                pass
+
+    @property
+    def text(self) -> str:
+        text = self._paused + self._reply_text()
+        return text if text.strip() else self._settled
+
+    @property
+    def whole_text(self) -> str:
+        """All replies of the turn so far, joined with blank lines."""
+        live = self._paused + self._reply_text()
+        return "\n\n".join([*self._ended_replies, live] if live.strip() else self._ended_replies)
+
+    @property
+    def _ended_replies(self) -> list[str]:
+        """The replies before the current one, which may continue after a pause."""
+        return self._said[:-1] if self._paused else self._said
+
+    def _reply_text(self) -> str:
+        live = "".join(self._live)
+        return live if len(live) > len(self._set_aside) else self._set_aside
 
 
 _MAX_SOURCES = 20

@@ -57,7 +57,8 @@ class Toolbox:
     `one_way` are tools that are offered and never run, `servers` the tool servers of the session. `shell_settings` add
     variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
-    service. `is_offered` returns whether a model may be offered a tool.
+    service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
+    the agent; they are always offered.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Toolbox:
         agent: SubagentTool | None = None,
         search: WebSearch | None = None,
         is_offered: Callable[[ToolSpec], bool] = lambda _: True,
+        own: tuple[Tool, ...] = (),
     ) -> None:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
@@ -87,7 +89,8 @@ class Toolbox:
             *(() if search is None else (search,)),
             *(() if agent is None else (agent,)),
         )
-        self._tools |= {tool.spec.name: tool for tool in self._further}
+        self._own = own
+        self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
         self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
@@ -103,7 +106,7 @@ class Toolbox:
         if self.servers is not None:
             taken = {spec.name for spec in specs}
             specs = (*specs, *(spec for spec in self.servers.specs() if spec.name not in taken))
-        return tuple(filter(self.is_offered, specs))
+        return (*filter(self.is_offered, specs), *(tool.spec for tool in self._own))
 
     def spec(self, name: str) -> ToolSpec:
         """Return the trusted description of a tool: only the name if it is unknown or comes from a server."""

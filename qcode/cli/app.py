@@ -30,7 +30,7 @@ def run_app(arguments: Options) -> int:
     folder = working_folder(arguments.cwd)
     try:
         context = with_chosen_session(run_context(arguments, folder, is_attended=True))
-        selection = begin_with(context)
+        selection = begin_with(context, has_demo=True)
     except Left:
         return LEFT
     welcome = _welcome(context, selection)

@@ -17,7 +17,7 @@ from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
-from qcode.protocol.errors import CredentialError, ExitCode, KeyringError, QcodeError, UsageError
+from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeError, UsageError
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
@@ -177,7 +177,7 @@ def _decoded(line: bytes) -> str:
 def _logout(context: AuthContext, spec: ProviderSpec) -> int:
     name = registry.key_name(spec)
     if context.keys.store is None:
-        raise CredentialError("keys cannot be stored here")
+        raise KeyStoreError("keys cannot be stored here")
     try:
         places = context.keys.store.remove(name)
     except KeyringError as error:

@@ -6,7 +6,6 @@ given function (for example, against a JSON schema) and counts the attempts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 from decimal import Decimal
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import AttemptRecord, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest, RetrySettings
-from qcode.protocol.reply import ReplyEvent
+from qcode.protocol.reply import AnswerCheck, InvalidAnswer, ReplyEvent
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
@@ -223,18 +222,6 @@ Effect: TypeAlias = (
 
 
 MAX_ANSWER_TRIES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class InvalidAnswer:
-    """Why an answer is invalid: `reason` is one line for the user, `request` is the message to the model."""
-
-    reason: str
-    request: str
-
-
-AnswerCheck: TypeAlias = Callable[[str], InvalidAnswer | None]
-"""Checks a complete final answer; returns None if it is valid. Pure."""
 
 
 class Review:

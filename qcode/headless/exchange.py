@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from qcode.agent import outcomes
 from qcode.agent.context.attachments import MAX_IMAGE_BYTES
-from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import encode, line_without_turn
-from qcode.headless.run import RESULT_TIMEOUT_S, Run, RunOutput
+from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.messages import Block, Image, Text

@@ -19,8 +19,8 @@ from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.answer_schema import AnswerSchema, StructuredAnswer
     from qcode.agent.options import OutputFormat
+    from qcode.agent.programs.answer_schema import AnswerSchema, StructuredAnswer
 
 # Readers that split at more than LF would split a line at these characters; JSON allows them escaped.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}

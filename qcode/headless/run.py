@@ -1,8 +1,7 @@
 """Runs one turn of a conversation and writes its output.
 
-`lines` defines the JSON lines, `agent.outcomes` the exit codes and messages, `interrupts` the handling of Ctrl+C.
-`AnswerSoFar` collects the answer from events, as the turn does, to print it if the turn is interrupted. The prompt is
-the piped input, limited in size, followed by the typed text.
+`lines` defines the JSON lines, `agent.outcomes` the exit codes and messages, `Interrupts` the handling of Ctrl+C.
+The prompt is the piped input, limited in size, followed by the typed text.
 """
 
 from __future__ import annotations
@@ -12,16 +11,17 @@ import contextlib
 import json
 import os
 import select
+import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from qcode import __version__
 from qcode.agent import outcomes
-from qcode.agent.outcomes import CHANGE_APPROACH, UNANSWERED, UNAPPROVED, denial_line, shortfall, summary
-from qcode.headless.interrupts import Interrupts
+from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user, denial_line, shortfall, summary
 from qcode.headless.lines import (
     InitFacts,
     encode,
@@ -34,14 +34,9 @@ from qcode.headless.lines import (
 from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
     NO_OPTIONS,
-    Answer,
     CallApproval,
     Decision,
-    Deny,
-    ImpossibleCall,
     PlanApproval,
-    Question,
-    RepeatedCall,
     ToolApproval,
     TurnOptions,
 )
@@ -50,17 +45,14 @@ from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     Denial,
-    PartialRestored,
     ReplyFinished,
-    Retry,
-    StepStarted,
     TurnEnded,
     TurnEvent,
     TurnStarted,
     UsageUpdated,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.reply import Outcome, StopReason, TextDelta
+from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean
@@ -280,16 +272,9 @@ class Run:
 
     def _decision(self, approval: CallApproval) -> Decision:
         """Return the decision for an approval without a user, and record the denied calls."""
-        match approval:
-            case Question():
-                return Answer(UNANSWERED)
-            case RepeatedCall():
-                return Answer(CHANGE_APPROACH)
-            case ImpossibleCall():
-                return Deny()
-            case ToolApproval() | PlanApproval():
-                self._denied.append(approval.call)
-                return Deny(UNAPPROVED)
+        if isinstance(approval, (ToolApproval, PlanApproval)):
+            self._denied.append(approval.call)
+        return decision_without_user(approval)
 
     async def _tell(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
@@ -406,58 +391,69 @@ def _utf8(text: str) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-class AnswerSoFar:
-    """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
+GRACE_S = 0.5
+"""Seconds for a turn to end after the first signal; including the final writes, the program exits within a second."""
 
-    def __init__(self) -> None:
-        self._said: list[str] = []
-        self._settled = ""
-        self._paused = ""
-        self._set_aside = ""
-        self._live: list[str] = []
+FORCED_EXIT_S = 0.75
+"""Seconds until the program exits after the second signal; processes of tools are killed in that time."""
 
-    def handle(self, event: TurnEvent) -> None:
-        match event:
-            case TextDelta(text=text):
-                self._live.append(text)
-            case Retry(is_continuation=False):
-                self._set_aside = self._reply_text()
-                self._live = []
-            case PartialRestored(text=text):
-                self._set_aside, self._live = "", [text]
-            case ReplyFinished(message=message):
-                text = self._paused + (message.text if message else "")
-                self._said = self._ended_replies
-                if text.strip():
-                    self._said.append(text)
-                    self._settled = text
-                self._paused = text if event.stop is StopReason.PAUSED else ""
-                self._set_aside, self._live = "", []
-            case StepStarted():
-                self._settled = self.text
-                self._set_aside, self._live = "", []
-            case _:
-                pass
 
-    @property
-    def text(self) -> str:
-        text = self._paused + self._reply_text()
-        return text if text.strip() else self._settled
+class Interrupts:
+    """Handles SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first signal received.
 
-    @property
-    def whole_text(self) -> str:
-        """All replies of the turn so far, joined with blank lines."""
-        live = self._paused + self._reply_text()
-        return "\n\n".join([*self._ended_replies, live] if live.strip() else self._ended_replies)
+    `ask` cancels the turn; `force` ends it after `GRACE_S` or on the second signal; `flush` writes without blocking
+    before a third signal, or `FORCED_EXIT_S`, exits. A signal that was ignored at startup (nohup) stays ignored.
+    """
 
-    @property
-    def _ended_replies(self) -> list[str]:
-        """The replies before the current one, which may continue after a pause."""
-        return self._said[:-1] if self._paused else self._said
+    def __init__(self, *, ask: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
+        self.number: int | None = None
+        self._ask = ask
+        self._force = force
+        self._flush = flush
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_hurried = False
 
-    def _reply_text(self) -> str:
-        live = "".join(self._live)
-        return live if len(live) > len(self._set_aside) else self._set_aside
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        before: dict[signal.Signals, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            previous = signal.getsignal(number)
+            if previous is signal.SIG_IGN:
+                continue
+            try:
+                loop.add_signal_handler(number, self._seen, number)
+            except (ValueError, RuntimeError, NotImplementedError):
+                # Only the main thread can handle signals; in other threads the caller cancels the task.
+                continue
+            before[number] = previous
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for number, previous in before.items():
+                loop.remove_signal_handler(number)
+                if callable(previous):
+                    signal.signal(number, previous)
+
+    def _seen(self, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        if self.number is None:
+            self.number = number
+            self._timer = loop.call_later(GRACE_S, self._force)
+            self._ask()
+        elif not self._is_hurried and self._timer is not None:
+            self._is_hurried = True
+            self._timer.cancel()
+            self._timer = loop.call_later(FORCED_EXIT_S, self._exit)
+            self._force()
+        else:
+            self._exit()
+
+    def _exit(self) -> None:
+        self._flush()
+        os._exit(outcomes.signal_code(self.number or signal.SIGINT))
 
 
 SILENCE_S = 3.0

@@ -11,12 +11,15 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
     from qcode.protocol.messages import ToolCall
+    from qcode.protocol.reply import AnswerCheck
     from qcode.protocol.tools import ChangedFile
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
@@ -75,6 +78,20 @@ class ToolApproval:
     @property
     def id(self) -> str:
         return self.call.call_id
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool."""
+        return self.call.name
+
+    @property
+    def input(self) -> JsonObject:
+        """The arguments of the call."""
+        return parse_object(self.call.arguments) or {}
+
+    @property
+    def preview(self) -> str:
+        return self.detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +154,11 @@ class Question:
     def id(self) -> str:
         return self.call.call_id
 
+    @property
+    def text(self) -> str:
+        """The whole question."""
+        return f"{self.question}\n\n{self.detail}" if self.detail else self.question
+
 
 @dataclass(frozen=True, slots=True)
 class PlanApproval:
@@ -149,6 +171,10 @@ class PlanApproval:
     @property
     def id(self) -> str:
         return self.call.call_id
+
+    @property
+    def plan(self) -> str:
+        return self.detail
 
 
 LIMIT_ID = "limit"
@@ -195,9 +221,9 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """No. `reason` goes to the model. The app and the linear mode end the turn at a denial without one."""
+    """No. `message` goes to the model. The app and the linear mode end the turn at a denial without one."""
 
-    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +267,8 @@ class TurnOptions:
     start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
     the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
     `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
+    `finds_files`: `@path` in the prompt attaches a file. `check` checks the answer, and the limits apply, in place of
+    those of the run.
     """
 
     model: str = ""
@@ -248,6 +276,11 @@ class TurnOptions:
     foreign: Spans = ()
     shown: str = ""
     is_append_only: bool = False
+    finds_files: bool = True
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_budget_usd: Decimal | None = None
+    check: AnswerCheck | None = None
 
 
 NO_OPTIONS = TurnOptions()

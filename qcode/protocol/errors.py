@@ -187,6 +187,12 @@ class InputError(QcodeError):
 
 
 class CredentialError(QcodeError):
+    """There is no key for the model, or its host refuses it."""
+
+    exit_code = ExitCode.NO_CREDENTIAL
+
+
+class KeyStoreError(QcodeError):
     """The key file cannot be used; the text never contains a key."""
 
 
@@ -194,10 +200,8 @@ class KeyringError(QcodeError):
     """The system keyring cannot be used; the text completes the sentence "the keyring …"."""
 
 
-class SessionError(QcodeError):
+class SessionError(InputError):
     """A session cannot be used."""
-
-    exit_code = ExitCode.BAD_INPUT
 
 
 class SessionNotFound(SessionError):  # noqa: N818  # named for what happened

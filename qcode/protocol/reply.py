@@ -9,6 +9,7 @@ qcode.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -145,3 +146,15 @@ class Limit(StrEnum):
     TURNS = "max_turns"
     TOOL_CALLS = "max_tool_calls"
     COST = "max_budget_usd"
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidAnswer:
+    """Why an answer is invalid: `reason` is one line for the user, `request` is the message to the model."""
+
+    reason: str
+    request: str
+
+
+AnswerCheck: TypeAlias = Callable[[str], InvalidAnswer | None]
+"""Checks a complete final answer; returns None if it is valid. Pure."""

@@ -141,6 +141,50 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
             old, new, old_left, new_left = old + 1, new + 1, old_left - 1, new_left - 1
 
 
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """The part of a unified diff about one file, with its added and removed lines. A deleted file has its old path."""
+
+    path: str
+    added: int
+    removed: int
+    diff: str
+
+
+def file_diffs(diffs: Iterable[str]) -> tuple[FileDiff, ...]:
+    """Return the changes of several unified diffs, one value for each file, in the order of their first change."""
+    found: dict[str, FileDiff] = {}
+    for diff in diffs:
+        for part in _split_at_files(diff):
+            path = next((name for name in map(_named_file, reversed(part[:2])) if name), "")
+            kinds = [line.kind for line in part]
+            before = found.get(path, FileDiff(path, 0, 0, ""))
+            text = before.diff + "".join(f"{line.text}\n" for line in part)
+            added, removed = before.added + kinds.count("add"), before.removed + kinds.count("remove")
+            found[path] = FileDiff(path, added, removed, text)
+    return tuple(found.values())
+
+
+def _split_at_files(diff: str) -> Iterator[list[DiffLine]]:
+    """Yield the lines of each file, from its `---` line on."""
+    part: list[DiffLine] = []
+    for line in diff_lines(diff.splitlines()):
+        if line.kind == "outside" and line.text.startswith("--- "):
+            if part:
+                yield part
+            part = []
+        if part or line.text.startswith("--- "):
+            part.append(line)
+    if part:
+        yield part
+
+
+def _named_file(line: DiffLine) -> str:
+    """Return the path in a `---` or `+++` line, empty for `/dev/null`."""
+    name = line.text[4:].split("\t")[0]
+    return "" if name == "/dev/null" else name.partition("/")[2]
+
+
 def count_changes(diff: str) -> str:
     """Return the number of lines that a diff adds and removes, as in `+3 -1 lines`."""
     kinds = [line.kind for line in diff_lines(diff.split("\n"))]

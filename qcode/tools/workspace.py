@@ -422,7 +422,7 @@ def _difference(packed: bytes | None, now: bytes, shown: str) -> str:
     return ". Changes:\n" + "\n".join(line[:300] for line in lines[:_SHOWN_DIFF]) + more
 
 
-SCRATCH_PREFIX = "qcode-"
+SCRATCH_PREFIX = "qcode-scratch-"
 MIN_SCRATCH_AGE_S = 60.0
 """A younger folder is left alone, because its process may not have locked it yet."""
 

@@ -35,7 +35,7 @@ MAX_ONE_SHOT_MODULES = 150
 ON_FIRST_USE = tuple(
     f"qcode.{name}"
     for name in (
-        "agent.answer_schema", "agent.checkpoints.blobs", "agent.checkpoints.rewind", "agent.checkpoints.watch",
+        "agent.programs", "agent.checkpoints.blobs", "agent.checkpoints.rewind", "agent.checkpoints.watch",
         "agent.choices", "agent.context.attachments", "agent.crash", "agent.keys.connect", "agent.keys.ring",
         "agent.keys.store", "agent.mcp", "agent.sessions.library", "agent.sessions.loader", "agent.settings",
         "agent.subagents", "agent.telemetry", "config.definitions", "config.edit", "config.lines", "engine.compactor",
@@ -72,6 +72,14 @@ def test_version_and_help_load_only_their_text(flag: str) -> None:
         "qcode.cli.flags",
     }
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", "asyncio", "argparse") == set()
+
+
+def test_package_loads_nothing_until_a_name_is_used() -> None:
+    assert among(loaded_after("import qcode"), "qcode") == {"qcode"}
+    loaded = loaded_after("from qcode import Agent, Options, Allow, Deny, TextDelta")
+    unwanted = ("asyncio", "textual", "rich", "qcode.engine", "qcode.providers", "qcode.safety", "qcode.tools")
+    assert among(loaded, *SDKS, *HEAVY, *unwanted) == set()
+    assert len(among(loaded, "qcode")) <= 20
 
 
 def test_app_loads_no_engine_provider_or_sdk_before_first_paint() -> None:

@@ -22,9 +22,7 @@ from tests.e2e.warm import of_the_machine, warm
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs" / "guide").glob("*.md")),
-    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+    *(page for name in ("", "guide", "how-to") for page in sorted((ROOT / "docs" / name).glob("*.md"))),
 ]
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CLIENT = """\

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from qcode.engine.effects import MAX_ANSWER_TRIES, InvalidAnswer, Review
+from qcode.engine.effects import MAX_ANSWER_TRIES, Review
 from qcode.protocol.errors import ErrorKind
+from qcode.protocol.reply import InvalidAnswer
 
 
 def check(answer: str) -> InvalidAnswer | None:

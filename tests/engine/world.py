@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import pairwise
 
+from qcode.agent.outcomes import AnswerSoFar
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
@@ -35,7 +36,6 @@ from qcode.engine.effects import (
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply.phase import Backoff, NeedsRoom, Streaming
 from qcode.engine.turn import Calling, Compacting, Ended, Idle, Replying, ResumeReply, Turn, TurnPhase
-from qcode.headless.run import AnswerSoFar
 from qcode.protocol import events as ev
 from qcode.protocol.messages import Message, ToolResult, user
 from qcode.protocol.model import ModelRequest

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.outcomes import AnswerSoFar
 from qcode.headless.lines import result_line
-from qcode.headless.run import AnswerSoFar
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, Retry, StepStarted, TurnEvent
 from qcode.protocol.messages import Text, assistant

@@ -17,7 +17,7 @@ def test_call_that_needs_approval_is_denied_with_a_reason_for_the_model() -> Non
     ran = run(conversation)
     decision = conversation.answers["c1"]
     assert isinstance(decision, Deny)
-    assert "no rule allows it" in decision.reason
+    assert "no rule allows it" in decision.message
     assert (ran.code, ran.stdout) == (0, b"an answer anyway\n")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.answer_schema import AnswerSchema, SchemaError
+from qcode.agent.programs.answer_schema import AnswerSchema, SchemaError
 
 COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TREE = {

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.headless.run import AnswerSoFar, _utf8
+from qcode.agent.outcomes import AnswerSoFar
+from qcode.headless.run import _utf8
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.reply import Limit, Outcome, TextDelta

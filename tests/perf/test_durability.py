@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions.partial import PartialReply
-from qcode.headless.run import AnswerSoFar
 from qcode.protocol.reply import TextDelta
 from qcode.safety.redaction import Redactor
 from tests.fakes.conversation import open_conversation

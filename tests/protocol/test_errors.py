@@ -6,10 +6,10 @@ import pytest
 
 from qcode.protocol.errors import (
     ConfigError,
-    CredentialError,
     ExitCode,
     InputError,
     KeyringError,
+    KeyStoreError,
     QcodeError,
     SessionBusy,
     SessionNotFound,
@@ -27,7 +27,7 @@ from qcode.protocol.errors import (
         (SessionNotFound("x"), 42, "bad_input"),
         (SessionBusy("x"), 42, "bad_input"),
         (ConfigError("x", file=Path("c.toml"), line=3), 52, "bad_config"),
-        (CredentialError("x"), 1, "internal"),
+        (KeyStoreError("x"), 1, "internal"),
         (KeyringError("x"), 1, "internal"),
     ],
 )

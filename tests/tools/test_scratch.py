@@ -64,3 +64,10 @@ def test_sweep_leaves_links_files_and_open_folders_of_others_alone(tmp_path: Pat
     (tmp_path / "qcode-shared").chmod(0o755)
     assert sweep_scratch(later) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "qcode-file", "qcode-link", "qcode-shared"]
+
+
+def test_other_private_folders_of_qcode_are_kept(tmp_path: Path, later: float) -> None:
+    draft = Path(tempfile.mkdtemp(prefix="qcode-")) / "prompt.md"
+    draft.write_text("a draft that is open in an editor")
+    assert sweep_scratch(later) == 0
+    assert draft.exists()

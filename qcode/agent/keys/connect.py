@@ -19,7 +19,7 @@ from qcode.agent.keys.store import Place, StoredKey
 from qcode.agent.models.selection import Selection, address_of, default_of, known_specs, needs_key, source_words
 from qcode.agent.options import RunContext
 from qcode.config.settings import Settings
-from qcode.protocol.errors import CredentialError, ErrorKind, ProviderError, QcodeError
+from qcode.protocol.errors import ErrorKind, KeyStoreError, ProviderError, QcodeError
 from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
@@ -309,9 +309,9 @@ async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret 
 
 
 def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
-    """Store the key; raise `CredentialError` if neither the keyring nor the file works."""
+    """Store the key; raise `KeyStoreError` if neither the keyring nor the file works."""
     if keys.store is None:
-        raise CredentialError("keys cannot be stored here")
+        raise KeyStoreError("keys cannot be stored here")
     return keys.store.put(registry.key_name(spec), key)
 
 
@@ -366,7 +366,7 @@ class KeysService:
             return ()
         try:
             stored = await run_aside(lambda: store(keys, spec, key))
-        except CredentialError as error:
+        except KeyStoreError as error:
             raise ValueError(str(error)) from None
         return login_lines(keys, spec, stored, checked.note, is_accepted=checked.is_accepted)
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qcode.protocol.errors import CredentialError, KeyringError
+from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
@@ -90,7 +90,7 @@ class Keys:
     def _places(self) -> Mapping[str, Place]:
         try:
             return self.store.places() if self.store is not None else {}
-        except CredentialError as error:
+        except KeyStoreError as error:
             self._complaints[str(error)] = None
             return {}
 
@@ -103,7 +103,7 @@ class Keys:
             command = registry.login_command(spec)
             self._complaints[f"cannot read the key of {spec.name}: the keyring {error} ({command})"] = None
             return None
-        except CredentialError as error:
+        except KeyStoreError as error:
             self._complaints[str(error)] = None
             return None
         if key is not None:

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 
 from qcode.agent.keys.ring import Keyring
 from qcode.config import state_file
-from qcode.protocol.errors import CredentialError, KeyringError
+from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.safety.secret import Secret
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
@@ -47,11 +47,11 @@ class KeyStore:
         self._seen: set[Secret] | None = None
 
     def places(self) -> dict[str, Place]:
-        """Return the place of each stored key, without using the keyring; raise `CredentialError`."""
+        """Return the place of each stored key, without using the keyring; raise `KeyStoreError`."""
         return {name: "keyring" if key is None else "file" for name, key in self.file.read().items()}
 
     def get(self, name: str) -> Secret | None:
-        """Return the key, None if none is stored; raise `CredentialError`, or `KeyringError` if the keyring fails."""
+        """Return the key, None if none is stored; raise `KeyStoreError`, or `KeyringError` if the keyring fails."""
         rows = self.file.read()
         if name not in rows:
             self._read.pop(name, None)
@@ -77,7 +77,7 @@ class KeyStore:
         self._note(key)
 
     def put(self, name: str, key: Secret) -> StoredKey:
-        """Store or replace a key; raise `CredentialError` if neither the keyring nor the file works."""
+        """Store or replace a key; raise `KeyStoreError` if neither the keyring nor the file works."""
         self._note(key)
         reason = ""
         try:
@@ -118,7 +118,7 @@ class KeyStore:
         if self._seen is None:
             try:
                 self._seen = {key for key in self.file.read().values() if key is not None}
-            except CredentialError:
+            except KeyStoreError:
                 self._seen = set()
         self._seen.update(keys)
         return self._seen
@@ -163,7 +163,7 @@ class KeyFile:
         return self.folder / FILE_NAME
 
     def read(self) -> Rows:
-        """Return the stored keys, empty without a file; raise `CredentialError` if the file cannot be trusted.
+        """Return the stored keys, empty without a file; raise `KeyStoreError` if the file cannot be trusted.
 
         If other users could read the file or the folder, their permissions are removed first.
         """
@@ -182,7 +182,7 @@ class KeyFile:
     def changing(self) -> Iterator[Rows]:
         """Yield the stored keys to change, and write them after the block, under a lock against other processes.
 
-        An invalid file counts as empty and is replaced. If writing fails, raise `CredentialError` and leave the old
+        An invalid file counts as empty and is replaced. If writing fails, raise `KeyStoreError` and leave the old
         file unchanged.
         """
         try:
@@ -205,7 +205,7 @@ class KeyFile:
         handle = os.open(self.folder, _FOLDER)
         try:
             _close_to_others(handle, self.folder, 0o700)
-        except (OSError, CredentialError):
+        except (OSError, KeyStoreError):
             os.close(handle)
             raise
         return handle
@@ -218,7 +218,7 @@ class KeyFile:
                 return
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise CredentialError(f"{self.folder} is in use by another qcode; try again") from None
+                    raise KeyStoreError(f"{self.folder} is in use by another qcode; try again") from None
                 time.sleep(_AGAIN_S)
             except OSError as error:
                 if error.errno in _UNSUPPORTED:
@@ -239,9 +239,7 @@ class KeyFile:
             except OSError as error:
                 raise _unusable(self.path, error) from None
         if found is None and not is_lenient:
-            raise CredentialError(
-                f"{self.path} is corrupted and was ignored; store the keys again with qcode auth login"
-            )
+            raise KeyStoreError(f"{self.path} is corrupted and was ignored; store the keys again with qcode auth login")
         return found or {}
 
     def _write(self, folder: int, rows: Mapping[str, Secret | None]) -> None:
@@ -291,20 +289,20 @@ def _parsed(content: bytes) -> Rows | None:
 
 
 def _close_to_others(handle: int, path: Path, mode: int) -> None:
-    """Remove the permissions of all other users; raise `CredentialError` if this user may not."""
+    """Remove the permissions of all other users; raise `KeyStoreError` if this user may not."""
     state = os.fstat(handle)
     if not stat.S_ISDIR(state.st_mode) and not stat.S_ISREG(state.st_mode):
-        raise CredentialError(f"{path} is not a regular file and was ignored; remove it")
+        raise KeyStoreError(f"{path} is not a regular file and was ignored; remove it")
     if state.st_uid != os.geteuid():
-        raise CredentialError(f"{path} belongs to another user and was ignored; remove it")
+        raise KeyStoreError(f"{path} belongs to another user and was ignored; remove it")
     if stat.S_IMODE(state.st_mode) != mode:
         try:
             os.fchmod(handle, mode)
         except OSError as error:
-            raise CredentialError(f"cannot make {path} private: {error.strerror}") from None
+            raise KeyStoreError(f"cannot make {path} private: {error.strerror}") from None
 
 
-def _unusable(path: Path, error: OSError) -> CredentialError:
+def _unusable(path: Path, error: OSError) -> KeyStoreError:
     if path.is_symlink():
-        return CredentialError(f"{path} is a symbolic link, which is not followed; remove it")
-    return CredentialError(f"cannot use {path}: {error.strerror or error}")
+        return KeyStoreError(f"{path} is a symbolic link, which is not followed; remove it")
+    return KeyStoreError(f"cannot use {path}: {error.strerror or error}")

@@ -13,7 +13,7 @@ from typing import cast
 from qcode.agent.keys.keys import Keys
 from qcode.agent.options import RunContext
 from qcode.config.settings import ProviderSettings, Settings
-from qcode.protocol.errors import ErrorKind, ExitCode, ProviderError, QcodeError, UsageError
+from qcode.protocol.errors import CredentialError, ErrorKind, ExitCode, ProviderError, QcodeError, UsageError
 from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import is_command, is_local
@@ -184,10 +184,10 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
     return spec.needs_key and not is_local(address_of(spec, settings, env)[0])
 
 
-def begin_with(context: RunContext, *, has_demo: bool | None = None) -> Selection:
+def begin_with(context: RunContext, *, has_demo: bool = False) -> Selection:
     """Return the selection by the flags, settings and keys of this run; raise `QcodeError` if there is none.
 
-    `has_demo`: the demo model may be the last resort; None: if a user is present.
+    `has_demo`: without a key it is the demo model.
     """
     options, connected = context.options, ""
     if options.model is not None and not isinstance(options.model, str):
@@ -204,7 +204,7 @@ def begin_with(context: RunContext, *, has_demo: bool | None = None) -> Selectio
             context.keys,
             options.model_name or None,
             options.base_url,
-            has_demo=context.is_attended if has_demo is None else has_demo,
+            has_demo=has_demo,
             connected=connected,
         )
 
@@ -216,5 +216,5 @@ def provider_failures(keys: Keys) -> Iterator[None]:
         yield
     except ProviderError as error:
         if error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH):
-            raise QcodeError("\n".join((error.message, *keys.complaints)), ExitCode.NO_CREDENTIAL) from None
+            raise CredentialError("\n".join((error.message, *keys.complaints))) from None
         raise UsageError(error.message) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.keys.store import KeyFile
-from qcode.protocol.errors import CredentialError
+from qcode.protocol.errors import KeyStoreError
 from qcode.safety.secret import Secret
 
 KEY = Secret("sk-canary-0123456789abcdef")
@@ -52,9 +52,9 @@ def test_linked_key_file_is_not_followed(tmp_path: Path) -> None:
     file.path.rename(other)
     file.path.symlink_to(other)
     before = other.read_bytes()
-    with pytest.raises(CredentialError, match="link"):
+    with pytest.raises(KeyStoreError, match="link"):
         file.read()
-    with pytest.raises(CredentialError, match="link"):
+    with pytest.raises(KeyStoreError, match="link"):
         put(tmp_path, "gemini")
     assert other.read_bytes() == before
 
@@ -65,9 +65,9 @@ def test_linked_folder_is_not_followed(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     (state / "credentials").symlink_to(elsewhere / "credentials")
-    with pytest.raises(CredentialError, match="link"):
+    with pytest.raises(KeyStoreError, match="link"):
         KeyFile(state).read()
-    with pytest.raises(CredentialError, match="link"):
+    with pytest.raises(KeyStoreError, match="link"):
         put(state, "gemini")
     assert list(KeyFile(elsewhere).read()) == ["openai"]
 
@@ -76,7 +76,7 @@ def test_special_file_is_refused_without_blocking(tmp_path: Path) -> None:
     file = put(tmp_path)
     file.path.unlink()
     os.mkfifo(file.path)
-    with pytest.raises(CredentialError, match="not a regular file"):
+    with pytest.raises(KeyStoreError, match="not a regular file"):
         file.read()
 
 
@@ -87,7 +87,7 @@ def test_special_file_is_refused_without_blocking(tmp_path: Path) -> None:
 def test_damaged_file_is_reported_and_can_be_replaced(content: bytes, tmp_path: Path) -> None:
     file = put(tmp_path)
     file.path.write_bytes(content)
-    with pytest.raises(CredentialError, match="corrupted"):
+    with pytest.raises(KeyStoreError, match="corrupted"):
         file.read()
     put(tmp_path, "gemini")
     assert list(file.read()) == ["gemini"]
@@ -101,7 +101,7 @@ def test_failed_write_leaves_the_old_file_and_no_temporary_key(tmp_path: Path, m
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(CredentialError, match="No space left"):
+        with pytest.raises(KeyStoreError, match="No space left"):
             put(tmp_path, "gemini")
     assert file.read() == {"openai": KEY}
     assert [path.name for path in file.folder.iterdir()] == ["keys.json"]

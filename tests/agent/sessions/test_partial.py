@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions import partial
 from qcode.agent.sessions.partial import FLUSH_CHARS, PartialReply, read_partial
-from qcode.headless.run import AnswerSoFar
 from qcode.protocol.events import PartialRestored, Retry, TurnEvent
 from qcode.protocol.messages import Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.reply import ReasoningDelta, TextDelta

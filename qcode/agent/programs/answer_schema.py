@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qcode.agent.context.attachments import decoded
-from qcode.engine.effects import InvalidAnswer
 from qcode.protocol.errors import InputError
+from qcode.protocol.reply import InvalidAnswer
 from qcode.text.json import Json
 from qcode.values import dataclass
 

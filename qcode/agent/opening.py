@@ -1,0 +1,275 @@
+"""Opens an agent: policy, prompts, model, session, tools and conversation, in the order in which they need each other.
+
+Apart from `agent`, which a program imports before it opens anything: this loads most of the library.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qcode.agent.context.environment import read_environment
+from qcode.agent.context.memory import Memory
+from qcode.agent.context.system_prompt import Prompts
+from qcode.agent.conversation import Conversation
+from qcode.agent.models.client import Clients
+from qcode.agent.models.selection import Selection
+from qcode.agent.options import LATEST, RunContext
+from qcode.agent.permissions import Permissions, origins_of, policy_of
+from qcode.agent.sandbox import SessionSandbox
+from qcode.agent.sessions.session import Session
+from qcode.agent.sessions.store import SessionStore
+from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
+from qcode.agent.toolbox import FetchGate, Toolbox, search_key
+from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
+from qcode.config.settings import Settings
+from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
+from qcode.protocol.messages import Message
+from qcode.safety.paths import SandboxScope
+from qcode.safety.policy import Policy
+from qcode.tools.registry import all_names
+from qcode.tools.tool import Tool
+from qcode.tools.workspace import Scratch, sweep_scratch
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.servers import Servers
+    from qcode.agent.programs.own_tools import FunctionTool
+    from qcode.agent.telemetry import DebugLog
+    from qcode.tools.web_search import SearchService, WebSearch
+
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+
+
+class AgentParts:
+    """The parts of an agent that is being opened."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        selection: Selection,
+        own_tools: Sequence[FunctionTool] = (),
+        history: Sequence[Message] = (),
+    ) -> None:
+        """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
+        self.context = context
+        self._secrets = _header_secrets(context.settings)
+        self.store = SessionStore(context.paths.state_dir, context.root, redact=self._redact)
+        scratch, search = Scratch(), search_key(context.settings, context.env)
+        policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
+        self.permissions = Permissions(policy, origins_of(context))
+        self.memory = Memory(
+            context.folder,
+            context.root,
+            context.user_folder,
+            lambda: self.permissions.is_trusted,
+            self._may_import,
+        )
+        self.prompts = self._prompts()
+        self.clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log())
+        client = clients.connect(selection)
+        clients.check_budget(client)
+        self.provider = client.provider
+        kinds, problems = kinds_of(context)
+        session, messages, notices = self._session(client.name)
+        messages = tuple(history) or messages
+        self._prune(session.session_id)
+        # Removing may take long, and nothing waits for it.
+        threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
+        own = self._bound(own_tools) if own_tools else ()
+        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, own)
+        self.conversation = Conversation(
+            context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
+        )
+        self.notices = problems + notices
+
+    def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
+        """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
+        from qcode.agent.programs.own_tools import BoundTool
+
+        taken = set(all_names())
+        for tool in tools:
+            if tool.spec.name in taken:
+                raise UsageError(f'the tool name "{tool.spec.name}" is already used; choose another: @tool(name=...)')
+            taken.add(tool.spec.name)
+        return tuple(BoundTool(tool, lambda: self.conversation.session_id) for tool in tools)
+
+    def _prompts(self) -> Prompts:
+        context, options = self.context, self.context.options
+        environment = read_environment(
+            context.folder,
+            context.root,
+            context.env,
+            datetime.now().astimezone().date(),
+            is_trusted=context.is_trusted,
+            added_folders=context.added,
+        )
+        return Prompts(
+            environment,
+            self.memory,
+            is_attended=context.is_attended,
+            replacement=options.system_prompt or "",
+            addition=options.append_system_prompt or "",
+        )
+
+    def _may_import(self, path: Path) -> bool:
+        """Return whether a project's instruction file may be or import `path`: the model may read it without asking."""
+        policy = self.permissions.policy
+        verdict = policy.judge_file(str(path), "read")
+        if path.is_relative_to(policy.root.resolve()):
+            return verdict.is_allowed
+        # Instruction files may be anywhere in the project, also above the folder that the session works in.
+        project = replace(policy, root=self.context.root)
+        return verdict.verdict != "deny" and project.judge_file(str(path), "read").is_allowed
+
+    def _toolbox(
+        self,
+        scratch: Scratch,
+        sandbox: SessionSandbox,
+        search: tuple[SearchService, str] | None,
+        kinds: tuple[SubagentKind, ...],
+        own: tuple[Tool, ...],
+    ) -> Toolbox:
+        """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
+        context, permissions = self.context, self.permissions
+        gate = FetchGate(lambda: permissions.policy)
+        return Toolbox(
+            context.folder,
+            context.added,
+            context.settings.tools,
+            context.env,
+            judge=lambda path, access: permissions.policy.judge_file(path, access),
+            scratch=scratch,
+            one_way=context.exit_tools,
+            servers=self._servers(),
+            shell_settings=lambda command: _git_overrides() if permissions.policy.only_reads(command) else {},
+            sandbox=sandbox,
+            gate=gate,
+            search=None if search is None else _web_search(search, gate),
+            is_offered=context.options.offers,
+            agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
+            own=own,
+        )
+
+    def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
+        """Return the policy for searches with this service, and register the key of the service as a secret."""
+        if search is None:
+            return policy
+        service, key = search
+        self._secrets.add(key)
+        return replace(policy, search_url=service.url)
+
+    def _servers(self) -> Servers | None:
+        """Return the tool servers of this run, not started; None if there are neither servers nor complaints."""
+        context = self.context
+        files = tuple(map(Path, context.options.mcp_config))
+        in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
+        if not (context.settings.mcp_servers or files or in_project):
+            return None
+        from qcode.agent.mcp.identity import ServerContext
+        from qcode.agent.mcp.pins import Pins
+        from qcode.agent.mcp.servers import Servers
+        from qcode.agent.mcp.spec import header_values, named_servers
+
+        named = named_servers(context.settings, files, context.root, is_trusted=context.is_trusted)
+        if not named.specs and not named.complaints:
+            return None
+        self._secrets.update(value for value in header_values(named.specs, context.env) if value)
+        return Servers(
+            named.specs,
+            Pins(context.paths.state_dir),
+            ServerContext(context.folder, context.env, roots=(context.root, *context.added)),
+            is_trusted=context.is_trusted,
+            complaints=named.complaints,
+        )
+
+    def _prune(self, open_id: str) -> None:
+        """Remove sessions that are older than the user wants to keep."""
+        days = self.context.settings.sessions.retention_days
+        if days and not self.context.options.no_session:
+            self.store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
+
+    def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
+        options, folder = self.context.options, self.context.folder
+        wanted = options.resume
+        notices: tuple[str, ...] = ()
+        if wanted == LATEST:
+            wanted = self.store.latest()
+            if wanted is None:
+                notices = ("no session to resume in this folder; starting a new one",)
+        if wanted is None:
+            return self.store.create(model, folder, is_kept=not options.no_session), (), notices
+        if options.no_session:
+            loaded = self.store.load(wanted)
+            return self.store.create(model, folder, is_kept=False), loaded.messages, loaded.notices
+        if options.fork_session:
+            session, loaded = self.store.fork(wanted, cwd=folder)
+        else:
+            session, loaded = self.store.resume(wanted)
+        return session, loaded.messages, loaded.notices
+
+    def _debug_log(self) -> DebugLog | None:
+        path = self.context.options.debug_log
+        if path is None:
+            return None
+        from qcode.agent.telemetry import DebugLog
+
+        try:
+            return DebugLog(Path(path), self._redact)
+        except OSError as error:
+            raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
+
+    def _confined(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
+        """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
+        settings, home = self.context.settings, self.context.env.get("HOME", "")
+        at_home = Path(home) if home else None
+        scope = SandboxScope(policy.root, policy.added, scratch.path, at_home, policy.own, policy.search_path)
+        sandbox = SessionSandbox(settings.tools.sandbox, scope)
+        if settings.tools.sandbox == "required" and sandbox.sandbox is None:
+            where = settings.origin("tools.sandbox")
+            text = f'{where}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
+            raise QcodeError(text, ExitCode.BAD_CONFIG)
+        probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.look())
+        return replace(policy, read_only=(scratch.path,), probes=probes), sandbox
+
+    def _redact(self, text: str) -> str:
+        from qcode.safety.redaction import Redactor
+
+        return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
+
+
+def _header_secrets(settings: Settings) -> set[str]:
+    """Return the values of the configured headers that carry a key, by their names."""
+    headers = (item for provider in settings.providers.values() for item in provider.headers.items())
+    secret = [value for name, value in headers if _SECRET_HEADER.search(name)]
+    return {part for value in secret for part in (value, value.split()[-1])}
+
+
+def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:
+    from qcode.tools.web_search import WebSearch  # few users have a key for a search service
+
+    return WebSearch(*search, gate)
+
+
+def _git_overrides() -> dict[str, str]:
+    from qcode.safety.git_repository import overrides  # loads with the first command
+
+    return overrides()
+
+
+def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
+    """Return the kinds of sub-agents, and a line for each file that cannot be used."""
+    if not context.settings.tools.agents:
+        return (), ()
+    folders = (context.user_folder, context.root / PROJECT_FOLDER if context.is_trusted else None)
+    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders if folder is not None):
+        return KINDS, ()
+    from qcode.config.definitions import load_custom_agents
+
+    taken = tuple(kind.name for kind in KINDS)
+    found = load_custom_agents(context.user_folder, context.root, is_trusted=context.is_trusted, taken=taken)
+    return (*KINDS, *map(own_kind, found.agents)), found.problems

@@ -1,0 +1,165 @@
+"""Type hints as JSON Schema, and JSON values as the types that the hints name.
+
+Supported: `str`, `int`, `float`, `bool`, `None`, unions, `Literal`, enums, `list`, `dict[str, X]`, dataclasses,
+`TypedDict`, and `Annotated[X, "description"]`. A schema is written without references, so that every provider takes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from qcode.text.json import Json, JsonObject
+
+_PLAIN: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_NAMES: Mapping[type, str] = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
+    """Return the JSON Schema of a type; raise `TypeError` for one that is not supported.
+
+    `inside` are the types around it: a type that contains itself is not supported.
+    """
+    origin, given = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        described = next((one for one in given[1:] if isinstance(one, str)), "")
+        return {**schema_of(given[0], inside), **({"description": described} if described else {})}
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    if hint is None:
+        return {"type": "null"}
+    if origin in (typing.Required, typing.NotRequired):
+        return schema_of(given[0], inside)
+    if origin is Literal:
+        return {"enum": list(given)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of(one, inside) for one in given]}
+    if origin is list or hint is list:
+        return {"type": "array", **({"items": schema_of(given[0], inside)} if given else {})}
+    if origin is dict and given[0] is str:
+        return {"type": "object", "additionalProperties": schema_of(given[1], inside)}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {"enum": [one.value for one in hint]}
+    if hint in inside:
+        raise TypeError(f"{_name(hint)} contains itself, which is not supported")
+    if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
+        return _object_schema(hint, (*inside, hint))
+    raise TypeError(f"the type {_name(hint)} is not supported")
+
+
+def _object_schema(hint: Any, inside: tuple[object, ...]) -> JsonObject:
+    fields = _fields(hint)
+    properties: dict[str, Json] = {name: schema_of(one, inside) for name, (one, _) in fields.items()}
+    required: list[Json] = [name for name, (_, is_needed) in fields.items() if is_needed]
+    schema: JsonObject = {"type": "object", "properties": properties, "required": required}
+    doc = inspect.getdoc(hint) or ""
+    # The decorator of dataclasses writes the signature as the docstring of a class without one.
+    if typing.is_typeddict(hint) or doc.startswith(f"{hint.__name__}("):
+        doc = ""
+    return {**schema, "additionalProperties": False, **({"description": doc} if doc else {})}
+
+
+def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
+    """Return the fields of a dataclass or a `TypedDict`: the type of each, and whether it must be given."""
+    hints = typing.get_type_hints(hint, include_extras=True)
+    if typing.is_typeddict(hint):
+        # `__required_keys__` does not know the marks of a class whose annotations are texts.
+        needed = {name for name in hint.__required_keys__ if get_origin(hints[name]) is not typing.NotRequired}
+        needed |= {name for name, one in hints.items() if get_origin(one) is typing.Required}
+        return {name: (one, name in needed) for name, one in hints.items()}
+    return {
+        field.name: (
+            hints[field.name],
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+        )
+        for field in dataclasses.fields(hint)
+        if field.init
+    }
+
+
+def value_of(hint: Any, value: Json, where: str = "") -> Any:
+    """Return a JSON value as the type; raise `ValueError` in one line if it does not fit. `where` is its path."""
+    origin, given = get_origin(hint), get_args(hint)
+    if origin in (Annotated, typing.Required, typing.NotRequired):
+        return value_of(given[0], value, where)
+    if hint in _PLAIN or hint is None:
+        return _plain_value(type(None) if hint is None else hint, value, where)
+    if origin is Literal:
+        return _choice(given, value, where)
+    if origin in (Union, types.UnionType):
+        return _member(given, value, where)
+    if origin is list or hint is list:
+        items = _expect(list, value, where)
+        return [value_of(given[0], one, f"{where}[{index}]") for index, one in enumerate(items)] if given else items
+    if origin is dict:
+        found = _expect(dict, value, where)
+        return {name: value_of(given[1], one, _at(where, name)) for name, one in found.items()}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(_choice([one.value for one in hint], value, where))
+    return _object(hint, _expect(dict, value, where), where)
+
+
+def _object(hint: Any, value: JsonObject, where: str) -> Any:
+    fields = _fields(hint)
+    unknown = next((name for name in value if name not in fields), None)
+    if unknown is not None:
+        raise ValueError(f"{_at(where, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}")
+    missing = next((name for name, (_, is_needed) in fields.items() if is_needed and name not in value), None)
+    if missing is not None:
+        raise ValueError(f"{_at(where, missing)} is missing")
+    found = {name: value_of(fields[name][0], one, _at(where, name)) for name, one in value.items()}
+    return found if typing.is_typeddict(hint) else hint(**found)
+
+
+def _plain_value(hint: type, value: Json, where: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return _expect(hint, value, where)
+
+
+def _expect(hint: type, value: Json, where: str) -> Any:
+    # In Python true is an integer, in JSON it is not.
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise ValueError(f"{where or 'the value'} must be {_NAMES[hint]}, not {_NAMES[type(value)]}")
+    return value
+
+
+def _choice(choices: Any, value: Json, where: str) -> Any:
+    for one in choices:
+        if one == value and type(one) is type(value):
+            return one
+    raise ValueError(f"{where or 'the value'} must be one of {', '.join(map(repr, choices))}")
+
+
+def _member(members: tuple[Any, ...], value: Json, where: str) -> Any:
+    """Return the value as the first member of the union that it fits."""
+    faults: list[str] = []
+    for member in members:
+        try:
+            return value_of(member, value, where)
+        except ValueError as fault:
+            faults.append(str(fault))
+    raise ValueError("; or ".join(faults))
+
+
+def _at(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _name(hint: Any) -> str:
+    return getattr(hint, "__name__", None) or str(hint)

@@ -1,0 +1,170 @@
+"""Python functions as tools of the model: the decorator `tool`, which reads the schema from hints and docstring.
+
+A call of such a tool runs in the process of the program, plain functions in a thread. It needs no approval unless the
+tool `asks`. A call whose arguments were truncated or do not fit never reaches the function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable
+from typing import Any, overload
+
+from qcode.agent.programs.hints import schema_of, value_of
+from qcode.protocol.messages import Image
+from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.text.clean import visible, visible_json
+from qcode.text.json import Json, JsonObject
+from qcode.tools.tool import Preview, failed
+from qcode.tools.tool import ToolContext as CallContext
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """The call that a function runs for, if its first parameter has this type."""
+
+    cwd: str
+    """The folder that the agent works in."""
+    session_id: str
+    progress: Callable[[str], None]
+    """Shows a text as live output of the call; the model does not see it. May be called from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The result of a function, if it is more than a text."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+    is_error: bool = False
+
+
+class FunctionTool:
+    """A Python function as a tool; calling it calls the function."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str = "", asks: bool, reads_only: bool) -> None:
+        """Raise `TypeError` for a parameter that has no schema, and for a name that providers do not accept."""
+        self.function = function
+        name = name or function.__name__
+        if not _NAME.fullmatch(name):
+            raise TypeError(f"tool {name!r}: a name has letters, digits, _ and -, at most 64")
+        self._takes_context, self._hints, parameters = _parameters(function, name)
+        description = inspect.getdoc(function) or ""
+        safety: typing.Literal["harmless"] | None = None if asks else "harmless"
+        self.spec = ToolSpec(name, description, parameters, is_read_only=reads_only, safety=safety)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.function(*args, **named)
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutcome:
+        """Run the function; a fault of the arguments or of the function is an error result."""
+        try:
+            values = {name: value_of(self._hints[name], value, name) for name, value in self._given(arguments).items()}
+        except ValueError as fault:
+            return failed(f"{self.spec.name}: {fault}")
+        positional = (context,) if self._takes_context else ()
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                return _outcome(await self.function(*positional, **values))
+            return _outcome(await asyncio.to_thread(self.function, *positional, **values))
+        except Exception as fault:  # noqa: BLE001 - the program's own code: its failure is a result for the model
+            return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
+
+    def _given(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments without null for optional parameters; raise `ValueError` for a name that is unknown."""
+        unknown = next((name for name in arguments if name not in self._hints), None)
+        if unknown is not None:
+            known = ", ".join(self._hints) or "none"
+            raise ValueError(f"unknown argument {unknown!r}; the arguments are {known}")
+        missing = next((name for name in self.spec.required if name not in arguments), None)
+        if missing is not None:
+            raise ValueError(f"missing argument {missing!r}")
+        return {name: value for name, value in arguments.items() if value is not None or name in self.spec.required}
+
+
+class BoundTool:
+    """A function as a tool of one agent. `session_id` returns the id of its session."""
+
+    def __init__(self, tool: FunctionTool, session_id: Callable[[], str]) -> None:
+        self.spec = tool.spec
+        self._tool = tool
+        self._session_id = session_id
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        detail = visible_json(arguments) if arguments else ""
+        return Preview(f"Run the tool {visible(self.spec.name)} of this program?", detail)
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: CallContext) -> ToolOutcome:
+        own = ToolContext(str(workspace.root), self._session_id(), context.output)
+        return await self._tool.run(arguments, own)
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str, Any], dict[str, Json]]:
+    """Return whether the function takes a context, the type of each argument, and their schema."""
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"tool {name}: {error}") from None
+    given = list(inspect.signature(function).parameters.values())
+    takes_context = bool(given) and hints.get(given[0].name) is ToolContext
+    found: dict[str, Any] = {}
+    properties: dict[str, Json] = {}
+    required: list[Json] = []
+    for one in given[takes_context:]:
+        if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+            raise TypeError(f"tool {name}: the parameter {one.name} cannot be given by name")
+        if one.name not in hints:
+            raise TypeError(f"tool {name}: the parameter {one.name} has no type hint")
+        try:
+            properties[one.name] = schema_of(hints[one.name])
+        except TypeError as fault:
+            raise TypeError(f"tool {name}: the parameter {one.name}: {fault}") from None
+        found[one.name] = hints[one.name]
+        if one.default is one.empty:
+            required.append(one.name)
+    schema: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
+    return takes_context, found, {**schema, "additionalProperties": False}
+
+
+def _outcome(found: Any) -> ToolOutcome:
+    """Return what a function returned as the result of its call: a text as it is, everything else as JSON."""
+    if isinstance(found, ToolResult):
+        return ToolOutcome(found.text, found.is_error, summary=_first_line(found.text), images=tuple(found.images))
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        found = dataclasses.asdict(found)
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2)
+    return ToolOutcome(text, summary=_first_line(text))
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0][:80]
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *, name: str = "", asks: bool = False, reads_only: bool = False
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, /, *, name: str = "", asks: bool = False, reads_only: bool = False
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of a function, as `@tool` or `@tool(asks=True)`; raise `TypeError` for a type that has no schema.
+
+    `name` is the name for the model, by default the function's. `asks`: each call needs an approval. `reads_only`: a
+    call changes nothing, so calls may run side by side.
+    """
+
+    def made(function: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(function, name=name, asks=asks, reads_only=reads_only)
+
+    return made if function is None else made(function)

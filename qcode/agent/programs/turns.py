@@ -1,0 +1,485 @@
+"""One turn for a Python program: its events, its result, and the error that says how it fell short.
+
+`TurnStream` runs the turn and answers its approvals: with the callback of the agent, or without one as pipe mode does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypedDict, TypeVar, get_args
+
+from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, shortfall, subtype
+from qcode.agent.programs.answer_schema import AnswerSchema
+from qcode.agent.programs.answer_schema import SchemaError as BadSchema
+from qcode.protocol.approvals import (
+    LIMIT_ID,
+    AcceptPlan,
+    Allow,
+    Answer,
+    Approval,
+    ApprovalMode,
+    CallApproval,
+    Decision,
+    Deny,
+    TurnOptions,
+)
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
+from qcode.protocol.events import (
+    ApiCalls,
+    ApprovalRequested,
+    Denial,
+    LimitReached,
+    Notice,
+    ReplyFinished,
+    Signal,
+    ToolFinished,
+    TurnEnded,
+    TurnEvent,
+    TurnStarted,
+    UsageUpdated,
+)
+from qcode.protocol.messages import Block, Image, Text
+from qcode.protocol.reply import Limit, Outcome, StopReason
+from qcode.protocol.usage import Usage
+from qcode.text.diff import FileDiff, file_diffs
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from qcode.agent.conversation import Conversation
+    from qcode.agent.toolbox import Toolbox
+
+OutputT = TypeVar("OutputT")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to attach to a prompt: a text or an image. A relative path is taken from the folder of the agent."""
+
+    path: str | Path
+
+
+Prompt: TypeAlias = str | Sequence[Text | Image | File]
+
+
+class TurnFields(TypedDict, total=False):
+    """Options of one turn, in place of those of the agent."""
+
+    permission_mode: ApprovalMode
+    model: str
+    max_turns: int
+    max_tool_calls: int
+    max_budget_usd: Decimal | float
+    max_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[OutputT]):
+    """The result of a turn.
+
+    `text` is the last reply, also an incomplete one; `output` the answer as the wanted type, None if none was wanted or
+    the turn fell short. `stop` and `raw_stop` are why the last reply stopped, as qcode and as the provider names it.
+    `cost` is in USD, None if a price is unknown. `changes` are those of file tools, not of commands. `num_turns` is the
+    number of model replies, `duration` in seconds.
+    """
+
+    text: str
+    output: OutputT | None
+    outcome: Outcome
+    stop: StopReason | None
+    raw_stop: str
+    usage: Usage
+    cost: Decimal | None
+    api_calls: ApiCalls
+    discarded_output_tokens: int
+    denials: tuple[Denial, ...]
+    signals: tuple[Signal, ...]
+    changes: tuple[FileDiff, ...]
+    session_id: str
+    num_turns: int
+    duration: float
+    error: ErrorInfo | None = None
+
+
+class TurnError(QcodeError):
+    """A turn fell short. `result` has everything that there is, the text included."""
+
+    def __init__(self, text: str, result: Result[Any], exit_code: ExitCode | None = None) -> None:
+        super().__init__(text, exit_code)
+        self.result = result
+
+
+class IncompleteError(TurnError):
+    """The answer is still truncated at the output limit, after everything that qcode does against that."""
+
+    exit_code = ExitCode.INCOMPLETE
+
+
+class RefusedError(TurnError):
+    """The model refused, or its reply was filtered."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class LimitError(TurnError):
+    """A limit of the turn was reached: `limit` names it."""
+
+    exit_code = ExitCode.LIMIT_REACHED
+
+    def __init__(self, text: str, result: Result[Any], limit: Limit) -> None:
+        super().__init__(text, result)
+        self.limit = limit
+
+
+class DeniedError(TurnError):
+    """The turn ended on denied calls, without an answer."""
+
+    exit_code = ExitCode.DENIED
+
+
+class SchemaError(TurnError):
+    """No answer was valid under the wanted type."""
+
+
+class TurnCancelledError(TurnError):
+    """The turn was cancelled."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+class ModelError(TurnError):
+    """A request to the model failed. If it `is_transient`, the same turn may succeed later.
+
+    `kind` is one of `ErrorKind`; `retry_after` is in seconds, if the server named it.
+    """
+
+    def __init__(self, text: str, result: Result[Any], exit_code: ExitCode, error: ErrorInfo) -> None:
+        super().__init__(text, result, exit_code)
+        self.kind = error.kind
+        self.status = error.status
+        self.request_id = error.request_id
+        self.retry_after = error.retry_after
+        self.is_transient = exit_code is ExitCode.TRANSIENT
+
+
+class Wanted:
+    """The type of an answer: a dataclass, a `TypedDict`, a JSON Schema, or a class like a model of pydantic."""
+
+    def __init__(self, output: Any) -> None:
+        """Raise `UsageError` if there is no schema for the type."""
+        self._output = output
+        try:
+            self.schema = AnswerSchema(json.dumps(self._json_schema()))
+        except (TypeError, ValueError, BadSchema) as error:
+            raise UsageError(f"output: {error}") from None
+
+    def _json_schema(self) -> Any:
+        if isinstance(self._output, dict):
+            return self._output
+        if hasattr(self._output, "model_json_schema"):
+            return self._output.model_json_schema()
+        from qcode.agent.programs.hints import schema_of
+
+        return schema_of(self._output)
+
+    def value(self, answer: str) -> Any:
+        """Return a valid answer as the type; raise `ValueError` if it does not fit after all."""
+        found = self.schema.read(answer)
+        if found is None or isinstance(self._output, dict):
+            return None if found is None else found.value
+        if hasattr(self._output, "model_validate"):
+            return self._output.model_validate(found.value)
+        from qcode.agent.programs.hints import value_of
+
+        return value_of(self._output, found.value)
+
+
+class Turns:
+    """The turns of one agent, one at a time. `approve` decides their approvals; without it, what asks is denied."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        toolbox: Toolbox,
+        folder: Path,
+        approve: Callable[[Approval], Awaitable[Decision]] | None,
+    ) -> None:
+        self.conversation = conversation
+        self.toolbox = toolbox
+        self.folder = folder
+        self.approve = approve
+        self.running: TurnStream | None = None
+
+    def stream(self, prompt: Prompt, output: object, fields: TurnFields, *, append_only: bool) -> TurnStream:
+        """Return a turn that begins with the first event that is read."""
+        return TurnStream(self, prompt, None if output is None else Wanted(output), fields, append_only=append_only)
+
+    def cancel(self) -> None:
+        """Cancel the running turn; the text so far is kept."""
+        if self.running is None:
+            self.conversation.cancel()
+        else:
+            self.running.cancel()
+
+
+class TurnStream:
+    """A running turn: an async iterator of its events, best used in `async with`. Leaving that early cancels the turn.
+
+    `result` is there once the turn is over.
+    """
+
+    def __init__(
+        self, turns: Turns, prompt: Prompt, wanted: Wanted | None, fields: TurnFields, *, append_only: bool
+    ) -> None:
+        self._turns = turns
+        self._conversation = turns.conversation
+        self._prompt = prompt
+        self._wanted = wanted
+        self._fields = fields
+        self._append_only = append_only
+        self._is_cancelled = False
+        self._answer = AnswerSoFar()
+        self._diffs: list[str] = []
+        self._spent = UsageUpdated(Usage(), None, 0, 0)
+        self._replies = 0
+        self._note = ""
+        self._ended: TurnEnded | None = None
+        self._result: Result[Any] | None = None
+        self._approvals: set[asyncio.Task[None]] = set()
+        self._notices: deque[Notice] = deque()
+        self._began = time.monotonic()
+        self._events = self._run()
+
+    @property
+    def result(self) -> Result[Any]:
+        """The result; raise `UsageError` while the turn runs."""
+        if self._result is None:
+            raise UsageError("the turn is not over: read its events to the end, or leave its block")
+        return self._result
+
+    @property
+    def note(self) -> str:
+        """Why the turn fell short, as one line; empty if it did not."""
+        return "" if self._ended is None else shortfall(self._ended, self._note)
+
+    def steer(self, text: str) -> None:
+        """Add a message to the turn before its next step; ignored before the first event and once the turn is over."""
+        if self._turns.running is self:
+            self._conversation.steer(text)
+
+    def cancel(self) -> None:
+        """Cancel the turn; the text so far is kept, and the events end with `TurnEnded`."""
+        self._is_cancelled = True
+        if self._turns.running is self:
+            self._conversation.cancel()
+
+    async def __aenter__(self) -> TurnStream:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._events.aclose()
+        self._conclude()
+
+    def __aiter__(self) -> AsyncIterator[TurnEvent]:
+        return self
+
+    async def __anext__(self) -> TurnEvent:
+        return await self._events.__anext__()
+
+    async def _run(self) -> AsyncGenerator[TurnEvent, None]:
+        turns, conversation = self._turns, self._conversation
+        if conversation.is_busy or turns.running is not None:
+            raise UsageError("a turn of this agent is running: an agent runs one turn at a time")
+        turns.running = self
+        self._began = time.monotonic()
+        mode = conversation.mode
+        try:
+            await self._start_servers()
+            if "permission_mode" in self._fields:
+                conversation.set_mode(_checked_mode(self._fields["permission_mode"]))
+            prompt, blocks = self._blocks()
+            options = self._options(prompt)
+            sent = prompt if self._wanted is None else f"{prompt}\n\n{self._wanted.schema.instructions}"
+            async with aclosing(conversation.submit(sent, blocks, options)) as events:
+                async for event in events:
+                    self._see(event)
+                    yield event
+                    while self._notices:
+                        yield self._notices.popleft()
+        finally:
+            turns.running = None
+            for task in self._approvals:
+                task.cancel()
+            # A plan that was accepted has chosen the mode of the rest.
+            if "permission_mode" in self._fields and conversation.mode == self._fields["permission_mode"]:
+                conversation.set_mode(mode)
+            self._conclude()
+
+    async def _start_servers(self) -> None:
+        """Start the tool servers, and ask about those that wait for an approval."""
+        toolbox = self._turns.toolbox
+        await toolbox.wait_for_servers()
+        servers = toolbox.servers
+        if servers is None:
+            return
+        for approval in servers.approvals():
+            servers.answer(approval.id, Deny() if self._turns.approve is None else await self._decide(approval))
+        await servers.wait_until_started()
+
+    def _blocks(self) -> tuple[str, tuple[Block, ...]]:
+        """Return the text of the prompt, and its images and files."""
+        if isinstance(self._prompt, str):
+            return self._prompt, ()
+        from qcode.agent.context.attachments import attachments
+
+        texts: list[str] = []
+        blocks: list[Block] = []
+        for part in self._prompt:
+            match part:
+                case Text(text=text):
+                    texts.append(text)
+                case Image():
+                    blocks.append(part)
+                case File(path=path):
+                    blocks += attachments((Path(path),), "", self._turns.folder)
+        return "\n\n".join(texts), tuple(blocks)
+
+    def _options(self, prompt: str) -> TurnOptions:
+        fields = self._fields
+        unknown = next((name for name in fields if name not in TurnFields.__annotations__), None)
+        if unknown is not None:
+            raise UsageError(f"{unknown} is no option of a turn; these are {', '.join(TurnFields.__annotations__)}")
+        budget = fields.get("max_budget_usd")
+        output = {"max_tokens": fields["max_output_tokens"]} if "max_output_tokens" in fields else {}
+        return TurnOptions(
+            model=fields.get("model", ""),
+            output=output,
+            shown=prompt if self._wanted is not None else "",
+            is_append_only=self._append_only,
+            finds_files=False,
+            max_turns=fields.get("max_turns"),
+            max_tool_calls=fields.get("max_tool_calls"),
+            max_budget_usd=None if budget is None else Decimal(str(budget)),
+            check=None if self._wanted is None else self._wanted.schema.complaint,
+        )
+
+    def _see(self, event: TurnEvent) -> None:
+        self._answer.handle(event)
+        match event:
+            case TurnStarted() if self._is_cancelled:
+                self._conversation.cancel()
+            case ApprovalRequested(approval=approval):
+                self._ask(approval)
+            case LimitReached(is_question=True):
+                # A program decides with `wait_for_limit` whether to wait.
+                self._conversation.answer(LIMIT_ID, Deny())
+            case ToolFinished(outcome=outcome) if outcome.diff:
+                self._diffs.append(outcome.diff)
+            case ReplyFinished(note=note):
+                self._replies += 1
+                self._note = note
+            case UsageUpdated():
+                self._spent = event
+            case TurnEnded():
+                self._ended = event
+            case _:
+                pass
+
+    def _ask(self, approval: CallApproval) -> None:
+        if self._turns.approve is None:
+            self._conversation.answer(approval.id, decision_without_user(approval))
+            return
+
+        async def answer() -> None:
+            self._conversation.answer(approval.id, await self._decide(approval))
+
+        task = asyncio.ensure_future(answer())
+        self._approvals.add(task)
+        task.add_done_callback(self._approvals.discard)
+
+    async def _decide(self, approval: Approval) -> Decision:
+        """Return the decision of the program; a fault of its callback is a denial, with a notice."""
+        assert self._turns.approve is not None
+        try:
+            decision: object = await self._turns.approve(approval)
+        except Exception as fault:  # noqa: BLE001 - the program's own code: its failure is a denial
+            self._notices.append(Notice("error", f"approve: {type(fault).__name__}: {fault}; the call was denied"))
+            return Deny("the approval failed")
+        if isinstance(decision, (Allow, Deny, Answer, AcceptPlan)):
+            return decision
+        text = f"approve returned {type(decision).__name__} and not a decision; the call was denied"
+        self._notices.append(Notice("error", text))
+        return Deny("the approval failed")
+
+    def _conclude(self) -> None:
+        if self._result is not None:
+            return
+        ended = self._ended = self._ended or self._unfinished()
+        is_valid = self._wanted is not None and subtype(ended) == "success"
+        output = self._wanted.value(ended.text) if self._wanted is not None and is_valid else None
+        self._result = Result(
+            text=ended.text,
+            output=output,
+            outcome=ended.outcome,
+            stop=ended.stop,
+            raw_stop=ended.raw_stop,
+            usage=ended.usage,
+            cost=ended.cost,
+            api_calls=ended.api_calls,
+            discarded_output_tokens=ended.discarded_output_tokens,
+            denials=ended.denials,
+            signals=ended.signals or self._conversation.signals(),
+            changes=file_diffs(self._diffs),
+            session_id=self._conversation.session_id,
+            num_turns=ended.replies,
+            duration=time.monotonic() - self._began,
+            error=ended.error,
+        )
+
+    def _unfinished(self) -> TurnEnded:
+        """Return the end of a turn that was left before its last event."""
+        calls = ApiCalls(initial=self._replies)
+        text, spent = self._answer.text, self._spent
+        return TurnEnded(
+            Outcome.CANCELLED, None, "", text, self._replies, spent.usage, spent.cost, calls,
+            is_answered=bool(text.strip()), whole_text=self._answer.whole_text,
+        )  # fmt: skip
+
+    def raise_shortfall(self) -> None:
+        """Raise the `TurnError` that says how the turn fell short, if it did."""
+        ended = self._ended
+        if ended is not None and exit_code(ended) != ExitCode.OK:
+            _raise(ended, self.note, self.result)
+
+
+def _checked_mode(mode: ApprovalMode) -> ApprovalMode:
+    if mode not in get_args(ApprovalMode):
+        raise UsageError(f"permission_mode must be one of {', '.join(get_args(ApprovalMode))}")
+    return mode
+
+
+def _raise(ended: TurnEnded, text: str, result: Result[Any]) -> NoReturn:
+    match ended.outcome:
+        case Outcome.MAX_TOKENS:
+            raise IncompleteError(text, result)
+        case Outcome.REFUSAL:
+            raise RefusedError(text, result)
+        case Outcome.MAX_TURN_REQUESTS:
+            raise LimitError(text, result, ended.limit or Limit.TURNS)
+        case Outcome.CANCELLED:
+            raise TurnCancelledError(text, result)
+        case Outcome.END_TURN:
+            raise DeniedError(text, result)
+        case Outcome.ERROR:
+            error = ended.error or ErrorInfo(ErrorKind.INTERNAL, text)
+            if error.kind == ErrorKind.STRUCTURED_OUTPUT:
+                raise SchemaError(text, result)
+            raise ModelError(text, result, exit_code(ended), error)

@@ -1,0 +1,96 @@
+"""A scripted model for tests of programs that use qcode: `Options(model=Scripted(["text", Call("read", path="a")]))`.
+
+Provisional: names and arguments may change before version 1.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TypeAlias
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.reply import (
+    BlockEnded,
+    ReplyEnded,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
+from qcode.protocol.usage import Usage
+from qcode.text.json import Json
+
+
+class Call:
+    """A call of the tool `name` with these arguments."""
+
+    def __init__(self, name: str, /, **arguments: Json) -> None:
+        self.name = name
+        self.arguments = json.dumps(arguments)
+
+
+class Truncated(str):
+    """A text that stops at the output limit."""
+
+    __slots__ = ()
+
+
+Reply: TypeAlias = str | Call | Sequence[str | Call] | ProviderError
+"""A text, a call, a list of both, or an error that the request ends with."""
+
+
+class Scripted:
+    """A model that answers each request with the next of `replies`; one request more is a `ProviderError`.
+
+    `requests` are the requests so far. For `Options(model=...)`.
+    """
+
+    def __init__(self, replies: Sequence[Reply], *, name: str = "scripted") -> None:
+        self.name = name
+        self.host = name
+        self.requests: list[ModelRequest] = []
+        self._replies = list(replies)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        self.requests.append(request)
+        number = len(self.requests)
+        if number > len(self._replies):
+            text = f"the script has {len(self._replies)} replies, and this is request {number}"
+            raise ProviderError(ErrorKind.BAD_REQUEST, text)
+        reply = self._replies[number - 1]
+        if isinstance(reply, ProviderError):
+            raise reply
+        for event in _events([reply] if isinstance(reply, (str, Call)) else reply, number):
+            yield event
+
+    def warm_up(self) -> None:
+        pass
+
+    async def model_names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    async def close(self) -> None:
+        pass
+
+
+def _events(parts: Sequence[str | Call], number: int) -> Iterator[ReplyEvent]:
+    yield ReplyStarted("scripted", f"reply_{number}")
+    size, stop = 0, StopReason.END_TURN
+    for block, part in enumerate(parts):
+        if isinstance(part, Call):
+            size += len(part.arguments)
+            stop = StopReason.TOOL_USE
+            yield ToolCallStarted(block, f"call_{number}_{block}", part.name)
+            yield ToolArgsDelta(block, part.arguments)
+        else:
+            size += len(part)
+            stop = StopReason.MAX_TOKENS if isinstance(part, Truncated) else stop
+            yield TextDelta(block, str(part))
+        yield BlockEnded(block)
+    yield UsageReported(Usage(input=100, output=max(1, size // 4)))
+    yield ReplyEnded(stop, str(stop))

@@ -1,0 +1,182 @@
+"""Python functions as tools, called by a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode import (
+    Agent,
+    Allow,
+    Approval,
+    Decision,
+    Deny,
+    FunctionTool,
+    Options,
+    ToolApproval,
+    ToolContext,
+    ToolResult,
+    tool,
+)
+from qcode.protocol.errors import UsageError
+from qcode.testing import Call, Scripted
+
+CALLED: list[Any] = []
+
+
+@tool
+async def ticket(number: int, kind: str = "bug", note: str | None = None) -> str:
+    """Return the text of a ticket."""
+    CALLED.append((number, kind, note))
+    return f"{kind} {number}"
+
+
+@tool(name="where_am_i", reads_only=True)
+def where(context: ToolContext) -> dict[str, str]:
+    context.progress("looking")
+    return {"cwd": context.cwd, "session": context.session_id, "thread": threading.current_thread().name}
+
+
+@tool(asks=True)
+def close(number: int) -> ToolResult:
+    return ToolResult(f"closed {number}", is_error=number < 0)
+
+
+@tool
+def broken() -> object:
+    raise RuntimeError("no connection")
+
+
+@tool
+def odd() -> object:
+    return object()
+
+
+TOOLS = (ticket, where, close, broken, odd)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    CALLED.clear()
+
+
+def results(
+    folder: Path, *calls: Call, approve: Callable[[Approval], Decision] | None = None, **options: Any
+) -> tuple[list[str], Scripted]:
+    """Return the result of each call."""
+    model = Scripted([*calls, "done"])
+
+    async def answer(approval: Approval) -> Decision:
+        assert approve is not None
+        return approve(approval)
+
+    async def run() -> None:
+        opening = Agent.open(
+            Options(cwd=folder, model=model, no_session=True, **options),
+            approve=None if approve is None else answer,
+            tools=TOOLS,
+        )
+        async with opening as agent:
+            await agent.run("go")
+
+    asyncio.run(run())
+    blocks = [block for message in model.requests[-1].messages for block in message.blocks]
+    return [block.content for block in blocks if hasattr(block, "content")], model
+
+
+def test_model_sees_name_description_and_schema(tmp_path: Path) -> None:
+    _, model = results(tmp_path, builtin_tools=[])
+    specs = {spec.name: spec for spec in model.requests[0].tools}
+    assert list(specs) == ["ticket", "where_am_i", "close", "broken", "odd"]
+    assert specs["ticket"].description == "Return the text of a ticket."
+    assert specs["ticket"].parameters == {
+        "type": "object",
+        "properties": {
+            "number": {"type": "integer"},
+            "kind": {"type": "string"},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+        "required": ["number"],
+        "additionalProperties": False,
+    }
+    assert specs["where_am_i"].parameters["properties"] == {}
+
+
+def test_function_gets_its_arguments_and_the_model_its_result(tmp_path: Path) -> None:
+    found, _ = results(tmp_path, Call("ticket", number=7, note=None), Call("where_am_i"))
+    assert found[0] == "bug 7"
+    assert CALLED == [(7, "bug", None)]
+    assert f'"cwd": "{tmp_path}"' in found[1]
+    assert '"thread": "MainThread"' not in found[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (Call("ticket", number="seven"), "ticket: number must be an integer, not a string"),
+        (Call("ticket"), "number"),
+        (Call("ticket", number=1, size=2), "ticket: unknown argument 'size'; the arguments are number, kind, note"),
+        (Call("broken"), "broken: RuntimeError: no connection"),
+        (Call("odd"), "odd: TypeError: Object of type object is not JSON serializable"),
+    ],
+)
+def test_fault_is_a_result_for_the_model(tmp_path: Path, call: Call, fault: str) -> None:
+    found, _ = results(tmp_path, call)
+    assert fault in found[0]
+    assert CALLED == []
+
+
+def test_tool_that_asks_runs_only_if_it_is_approved(tmp_path: Path) -> None:
+    calls = (Call("close", number=7), Call("close", number=8))
+    denied, _ = results(tmp_path, *calls)
+    assert "needs approval" in denied[0]
+
+    def approve(approval: Approval) -> Decision:
+        match approval:
+            case ToolApproval(tool="close", input={"number": 7}):
+                return Allow()
+            case _:
+                return Deny("only ticket 7")
+
+    found, _ = results(tmp_path, *calls, approve=approve)
+    assert found[0] == "closed 7"
+    assert "only ticket 7" in found[1]
+
+
+def test_decorated_function_can_be_called() -> None:
+    assert asyncio.run(ticket(3)) == "bug 3"
+    assert close(3) == ToolResult("closed 3")
+
+
+def test_name_of_a_tool_is_unique(tmp_path: Path) -> None:
+    for tools in ([ticket, ticket], [tool(name="read")(close.function)]):
+        with pytest.raises(UsageError, match="is already used"):
+            asyncio.run(_open(tmp_path, tools))
+    with pytest.raises(TypeError, match="a name has letters"):
+        tool(lambda: "")
+
+
+async def _open(folder: Path, tools: list[FunctionTool]) -> None:
+    async with Agent.open(Options(cwd=folder, model=Scripted([]), no_session=True), tools=tools):
+        raise AssertionError("it opened")
+
+
+def test_parameter_without_a_schema_is_a_type_error() -> None:
+    def untyped(number) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        return str(number)
+
+    def unknown(data: bytes) -> str:
+        return str(data)
+
+    def many(*numbers: int) -> str:
+        return str(numbers)
+
+    for function, fault in ((untyped, "no type hint"), (unknown, "bytes is not supported"), (many, "given by name")):
+        with pytest.raises(TypeError, match=fault):
+            tool(function)

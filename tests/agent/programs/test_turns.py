@@ -1,0 +1,429 @@
+"""Turns of a Python program: results, events, errors, approvals, cancelling and copies, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+import qcode
+from qcode import (
+    AcceptPlan,
+    Agent,
+    Allow,
+    Answer,
+    Approval,
+    CredentialError,
+    Decision,
+    DeniedError,
+    Deny,
+    ErrorKind,
+    File,
+    IncompleteError,
+    LimitError,
+    ModelError,
+    Notice,
+    Options,
+    Outcome,
+    PlanApproval,
+    ProviderError,
+    Question,
+    Result,
+    Retry,
+    SchemaError,
+    Text,
+    TextDelta,
+    ToolApproval,
+    TurnCancelledError,
+    TurnEnded,
+    UsageError,
+)
+from qcode.protocol.messages import Message
+from qcode.testing import Call, Reply, Scripted, Truncated
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+
+
+def use(
+    folder: Path,
+    replies: list[Reply],
+    work: Callable[[Agent], Coroutine[Any, Any, Any]],
+    approve: Callable[[Approval], Awaitable[Any]] | None = None,
+    **options: Any,
+) -> tuple[Any, Scripted]:
+    """Open an agent on the replies, and return what `work` does with it."""
+    model = Scripted(replies)
+    work_folder = folder / "work"
+    work_folder.mkdir(exist_ok=True)
+
+    async def run() -> Any:
+        wanted = Options(cwd=work_folder, model=model, **{"trust": True, **options})
+        async with Agent.open(wanted, approve=approve) as agent:
+            return await work(agent)
+
+    return asyncio.run(run()), model
+
+
+async def yes(approval: Approval) -> Decision:
+    return Allow()
+
+
+def prompt_of(model: Scripted, number: int = 0) -> Message:
+    return model.requests[number].messages[-1]
+
+
+def test_result_has_the_answer_and_what_it_took(tmp_path: Path) -> None:
+    replies: list[Reply] = [["I write it.", Call("write", path="a.txt", content="one\ntwo\n")], "Done."]
+    result, model = use(tmp_path, replies, lambda agent: agent.run("write"), yes)
+    assert (result.text, result.outcome, result.num_turns) == ("Done.", Outcome.END_TURN, 2)
+    assert [(change.path, change.added, change.removed) for change in result.changes] == [("a.txt", 2, 0)]
+    assert (result.usage.input, result.api_calls.total, result.cost) == (200, 2, None)
+    assert result.duration > 0
+    assert result.session_id
+    assert prompt_of(model).text == "write"
+
+
+def test_cut_answer_is_continued_and_deltas_are_final(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> tuple[str, list[Retry]]:
+        shown = ""
+        others: list[Retry] = []
+        async with agent.stream("tell") as turn:
+            async for event in turn:
+                if isinstance(event, TextDelta):
+                    shown += event.text
+                elif isinstance(event, Retry):
+                    others.append(event)
+        assert turn.result.text == shown
+        return shown, others
+
+    (shown, retries), _ = use(tmp_path, [Truncated("One two three, "), "four five."], work)
+    assert shown == "One two three, four five."
+    assert [retry.is_continuation for retry in retries] == [True]
+
+
+def test_without_append_only_a_cut_reply_may_start_over(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> list[bool]:
+        async with agent.stream("tell", append_only=False) as turn:
+            return [event.is_continuation async for event in turn if isinstance(event, Retry)]
+
+    assert use(tmp_path, [Truncated("One two three, "), "One two three, four."], work)[0] == [False]
+
+
+ENDINGS: list[tuple[list[Reply], type[Exception], dict[str, Any], int]] = [
+    ([Truncated(f"part {number} of it, ") for number in range(5)], IncompleteError, {}, 56),
+    ([Call("read", path="a"), "x"], LimitError, {"max_turns": 1}, 53),
+    ([Call("shell", command="rm -r x"), ""], DeniedError, {}, 55),
+    ([ProviderError(ErrorKind.BAD_REQUEST, "no")], ModelError, {}, 1),
+    ([ProviderError(ErrorKind.QUOTA, "empty")], ModelError, {}, 1),
+    (["no JSON"] * 4, SchemaError, {"output": dict}, 1),
+]
+
+
+@pytest.mark.parametrize(("replies", "error", "fields", "code"), ENDINGS, ids=[row[1].__name__ for row in ENDINGS])
+def test_turn_that_falls_short_raises_with_its_result(
+    tmp_path: Path, replies: list[Reply], error: type[qcode.TurnError], fields: dict[str, Any], code: int
+) -> None:
+    if "output" in fields:
+        fields = {**fields, "output": {"type": "object"}}
+    with pytest.raises(error) as raised:
+        use(tmp_path, replies, lambda agent: agent.run("go", **fields))
+    assert raised.value.exit_code == code
+    assert "\n" not in str(raised.value)
+    assert isinstance(raised.value.result, Result)
+
+    result, _ = use(tmp_path, replies, lambda agent: agent.run("go", check=False, **fields))
+    assert result.outcome is raised.value.result.outcome
+    assert bool(result.text) == bool(raised.value.result.text)
+
+
+def test_model_error_says_whether_trying_again_can_help(tmp_path: Path) -> None:
+    error = ProviderError(ErrorKind.OVERLOADED, "busy", status=529, request_id="r1", retry_after=2, may_retry=False)
+    with pytest.raises(ModelError) as raised:
+        use(tmp_path, [error], lambda agent: agent.run("go"))
+    found = raised.value
+    assert (found.kind, found.status, found.request_id) == ("overloaded", 529, "r1")
+    assert found.is_transient
+    assert found.exit_code == 75
+
+
+@dataclass
+class Review:
+    score: int
+    problems: list[str]
+
+
+class Place(TypedDict):
+    path: str
+
+
+class Model:
+    """As a model of pydantic, without pydantic."""
+
+    def __init__(self, score: int) -> None:
+        self.score = score
+
+    @staticmethod
+    def model_json_schema() -> dict[str, Any]:
+        return {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+
+    @classmethod
+    def model_validate(cls, value: dict[str, Any]) -> Model:
+        return cls(value["score"])
+
+
+def test_answer_is_of_the_wanted_type_and_a_wrong_one_is_sent_back(tmp_path: Path) -> None:
+    replies: list[Reply] = ['{"score": "high"}', '```json\n{"score": 3, "problems": ["x"]}\n```']
+    result, model = use(tmp_path, replies, lambda agent: agent.run("review", output=Review))
+    assert result.output == Review(3, ["x"])
+    assert '"score"' in prompt_of(model).text
+    assert len(model.requests) == 2
+    assert use(tmp_path, ['{"path": "a"}'], lambda agent: agent.run("x", output=Place))[0].output == {"path": "a"}
+    assert use(tmp_path, ['{"score": 4}'], lambda agent: agent.run("x", output=Model))[0].output.score == 4
+    schema = {"enum": [1, 2]}
+    assert use(tmp_path, ["2"], lambda agent: agent.run("x", output=schema))[0].output == 2
+
+
+def test_type_without_a_schema_is_a_usage_error(tmp_path: Path) -> None:
+    for output in (bytes, {"type": "no such type"}):
+        with pytest.raises(UsageError, match=r"^output: "):
+            use(tmp_path, [], lambda agent, output=output: agent.run("x", output=output))  # type: ignore[misc]
+
+
+def test_prompt_takes_files_and_does_not_search_its_text_for_them(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/a.txt").write_text("content of a")
+    (tmp_path / "work/b.txt").write_text("content of b")
+    prompt: list[Text | File] = [Text("compare @b.txt"), File("a.txt")]
+    _, model = use(tmp_path, ["ok"], lambda agent: agent.run(prompt), yes)
+    assert "content of a" in prompt_of(model).text
+    assert "content of b" not in prompt_of(model).text
+    with pytest.raises(qcode.InputError):
+        use(tmp_path, ["ok"], lambda agent: agent.run([File("none.txt")]))
+
+
+def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:
+    asked: list[Approval] = []
+
+    async def approve(approval: Approval) -> Decision:
+        asked.append(approval)
+        match approval:
+            case ToolApproval(tool="write", changes=changes):
+                return Allow() if Path(changes[0].path).name == "a.txt" else Deny("not that file")
+            case Question(text="Which?", choices=choices):
+                return Answer(choices[1].label)
+            case PlanApproval(plan=plan):
+                return AcceptPlan("accept-edits") if "steps" in plan else Deny()
+            case _:
+                return Deny()
+
+    replies: list[Reply] = [
+        Call("exit_plan_mode", plan="the steps"),
+        Call("ask_person", question="Which?", choices=[{"label": "red"}, {"label": "blue"}]),
+        Call("write", path="a.txt", content="x"),
+        "done",
+    ]
+
+    async def work(agent: Agent) -> str:
+        await agent.run("go", permission_mode="plan")
+        return agent.conversation.mode
+
+    mode, model = use(tmp_path, replies, work, approve)
+    assert mode == "accept-edits"
+    results = [
+        block for message in model.requests[-1].messages for block in message.blocks if hasattr(block, "content")
+    ]
+    assert "approved the plan" in results[0].content
+    assert "blue" in results[1].content
+    assert [type(approval).__name__ for approval in asked] == ["PlanApproval", "Question"]
+    assert (tmp_path / "work/a.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("answer", [None, True, RuntimeError("lost")])
+def test_callback_that_fails_denies_the_call_with_a_notice(tmp_path: Path, answer: object) -> None:
+    async def approve(approval: Approval) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def work(agent: Agent) -> list[str]:
+        async with agent.stream("go") as turn:
+            notices = [event.text async for event in turn if isinstance(event, Notice)]
+        assert len(turn.result.denials) == 1
+        return notices
+
+    notices, _ = use(tmp_path, [Call("write", path="a.txt", content="x"), "not done"], work, approve)
+    assert len(notices) == 1
+    assert notices[0].endswith("the call was denied")
+    assert not (tmp_path / "work/a.txt").exists()
+
+
+def test_mode_of_one_turn_ends_with_it(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> list[str]:
+        await agent.run("write", permission_mode="accept-edits")
+        return [agent.conversation.mode, (await agent.run("write", check=False)).text]
+
+    call = Call("write", path="a.txt", content="x")
+    (mode, _), _ = use(tmp_path, [call, "one", Call("write", path="b.txt", content="x"), "two"], work)
+    assert mode == "default"
+    assert (tmp_path / "work/a.txt").exists()
+    assert not (tmp_path / "work/b.txt").exists()
+
+
+def test_cancelled_task_ends_the_command_and_keeps_the_text(tmp_path: Path) -> None:
+    started = tmp_path / "work/started"
+
+    async def work(agent: Agent) -> tuple[int, str]:
+        task = asyncio.ensure_future(agent.run("go"))
+        while not (started.exists() and started.read_text().strip()):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        async with asyncio.timeout(2):
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await agent.run("again")
+        return int(started.read_text()), agent.conversation.messages[1].text
+
+    replies: list[Reply] = [["I start it.", Call("shell", command="echo $$ > started; sleep 60")], "Here."]
+    (pid, text), _ = use(tmp_path, replies, work, yes)
+    assert text == "I start it."
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_leaving_the_block_early_cancels_the_turn(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> Result[Any]:
+        async with agent.stream("tell") as turn:
+            async for event in turn:
+                if isinstance(event, TextDelta):
+                    break
+        assert not agent.conversation.is_busy
+        return turn.result
+
+    result, _ = use(tmp_path, [["One, ", "two."]], work)
+    assert (result.outcome, result.text) == (Outcome.CANCELLED, "One, ")
+
+
+def test_cancel_ends_the_turn_with_its_own_error(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> None:
+        task = asyncio.ensure_future(agent.run("go"))
+        await asyncio.sleep(0)
+        agent.cancel()
+        await task
+
+    with pytest.raises(TurnCancelledError):
+        use(tmp_path, ["never"], work)
+
+
+def test_second_turn_at_the_same_time_is_a_usage_error(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> None:
+        async with agent.stream("one") as turn:
+            await anext(turn)
+            with pytest.raises(UsageError, match="one turn at a time"):
+                await agent.run("two")
+            with pytest.raises(UsageError, match="not over"):
+                _ = turn.result
+            assert [event async for event in turn][-1].__class__ is TurnEnded
+
+    use(tmp_path, ["one"], work)
+
+
+def test_steering_reaches_the_next_step(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> None:
+        async with agent.stream("go") as turn:
+            async for event in turn:
+                if isinstance(event, qcode.ToolStarted):
+                    turn.steer("and hurry")
+
+    _, model = use(tmp_path, [Call("glob", pattern="*"), "ok"], work)
+    assert any(message.text.endswith("and hurry") for message in model.requests[1].messages)
+
+
+@pytest.mark.parametrize("no_session", [False, True])
+def test_fork_continues_a_copy(tmp_path: Path, *, no_session: bool) -> None:
+    async def work(agent: Agent) -> tuple[str, str, int, int]:
+        await agent.run("one")
+        agent.conversation.set_mode("plan")
+        async with agent.fork() as trial:
+            await trial.run("two")
+            assert trial.conversation.mode == "plan"
+            trial_id, length = trial.conversation.session_id, len(trial.conversation.messages)
+        await agent.run("three")
+        return agent.conversation.session_id, trial_id, length, len(agent.conversation.messages)
+
+    (own, copy, length, own_length), model = use(tmp_path, ["a", "b", "c"], work, no_session=no_session)
+    assert own != copy
+    assert (length, own_length) == (4, 4)
+    assert [message.text for message in model.requests[2].messages] == ["one", "a", "three"]
+
+
+def test_session_is_resumed_by_another_agent(tmp_path: Path) -> None:
+    use(tmp_path, ["a"], lambda agent: agent.run("one"))
+    _, model = use(tmp_path, ["b"], lambda agent: agent.run("two"), resume="latest")
+    assert [message.text for message in model.requests[0].messages] == ["one", "a", "two"]
+    with pytest.raises(qcode.SessionError):
+        use(tmp_path, [], lambda agent: agent.run("x"), resume="no-such-session")
+
+
+def test_awaited_agent_is_closed_by_the_caller(tmp_path: Path) -> None:
+    async def run() -> str:
+        agent = await Agent.open(Options(cwd=tmp_path, model=Scripted(["a"]), no_session=True))
+        try:
+            return (await agent.run("x")).text
+        finally:
+            await agent.close()
+
+    assert asyncio.run(run()) == "a"
+
+
+def test_run_of_the_package_opens_and_closes_an_agent(tmp_path: Path) -> None:
+    result = qcode.run("x", cwd=tmp_path, model=Scripted(['{"path": "a"}']), no_session=True, output=Place)
+    assert result.output == {"path": "a"}
+    with pytest.raises(UsageError, match="unexpected keyword argument 'modell'"):
+        qcode.run("x", modell="y")
+
+    async def inside() -> None:
+        qcode.run("x")
+
+    with pytest.raises(UsageError, match="running event loop"):
+        asyncio.run(inside())
+
+
+def test_faults_of_opening_have_their_class_and_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    rows: list[tuple[type[qcode.QcodeError], int, dict[str, Any]]] = [
+        (CredentialError, 41, {"model": "openai/m"}),
+        (UsageError, 2, {"model": "nowhere/m"}),
+        (qcode.ConfigError, 52, {"settings": {"modell": "x"}}),
+        (qcode.InputError, 42, {"add_dir": ["/nowhere/at/all"], "model": "demo/demo"}),
+    ]
+    for error, code, options in rows:
+        with pytest.raises(error) as raised:
+            qcode.run("x", cwd=tmp_path, **options)
+        assert raised.value.exit_code == code
+    with pytest.raises(TypeError, match="takes a list"):
+        Options(allowed_tools="read")
+
+
+def test_turn_option_that_does_not_exist_is_a_usage_error(tmp_path: Path) -> None:
+    for fields in ({"max_turn": 1}, {"permission_mode": "yolo"}):
+        with pytest.raises(UsageError):
+            use(tmp_path, ["x"], lambda agent, fields=fields: agent.run("x", **fields))  # type: ignore[misc]
+
+
+def test_library_leaves_streams_folder_and_environment_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = (Path.cwd(), dict(os.environ))
+    use(tmp_path, [Call("shell", command="echo loud; ls"), ProviderError(ErrorKind.BAD_REQUEST, "no")], _unchecked, yes)
+    assert capfd.readouterr() == ("", "")
+    assert (Path.cwd(), dict(os.environ)) == before
+
+
+async def _unchecked(agent: Agent) -> None:
+    await agent.run("x", check=False)

@@ -1,0 +1,58 @@
+"""The public Python API: names, signatures, fields and exit codes, as programs rely on them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from pathlib import Path
+
+import qcode
+from tests.pins.golden import Golden
+
+OF_AGENT = ("cancel", "close", "fork", "open", "run", "stream")
+"""The methods of `Agent` that are stable; the others serve the front ends."""
+STUB = Path(qcode.__file__).with_suffix(".pyi")
+
+
+def test_names_signatures_and_fields_stay(golden: Golden) -> None:
+    golden.check_text("api.txt", "".join(f"{line}\n" for name in qcode.__all__ for line in _described(name)))
+
+
+def _described(name: str) -> list[str]:
+    found = getattr(qcode, name)
+    if not isinstance(found, type):
+        return [f"{name}{inspect.signature(found)}" if inspect.isfunction(found) else f"{name}: {type(found).__name__}"]
+    lines = [f"class {name}({', '.join(base.__name__ for base in found.__bases__)})"]
+    if dataclasses.is_dataclass(found):
+        lines += [f"  {field.name}: {field.type}{_default(field)}" for field in dataclasses.fields(found)]
+    for member, value in sorted(vars(found).items()):
+        plain = value.__func__ if isinstance(value, classmethod) else value
+        is_made_by_users = member == "__init__" and issubclass(found, Exception)
+        if (member.startswith("_") and not is_made_by_users) or (name == "Agent" and member not in OF_AGENT):
+            continue
+        if isinstance(plain, property):
+            lines.append(f"  {member}: property")
+        elif inspect.isfunction(plain):
+            lines.append(f"  {member}{inspect.signature(plain)}")
+        elif member == "exit_code" and isinstance(value, int):
+            lines.append(f"  exit_code = {int(value)}")
+    return lines
+
+
+def _default(field: dataclasses.Field[object]) -> str:
+    if field.default is not dataclasses.MISSING:
+        return f" = {field.default!r}"
+    return "" if field.default_factory is dataclasses.MISSING else " = ..."
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    nodes = [node for node in ast.parse(STUB.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
+    stubbed = {(node.module, alias.asname or alias.name) for node in nodes for alias in node.names}
+    assert stubbed == {(module, name) for name, module in vars(qcode)["_MODULES"].items()}
+    assert qcode.__all__ == ["__version__", *sorted(name for _, name in stubbed)]
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(qcode, "Agnt")
+    assert "Agent" in dir(qcode)
