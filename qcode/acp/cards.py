@@ -70,7 +70,7 @@ def kind_of(name: str) -> str:
 
 
 def title_of(name: str, arguments: JsonObject) -> str:
-    """Return what a call does on one line, such as `Edit src/a.py`; everything in it is visible."""
+    """Return the action of a call on one line, such as `Edit src/a.py`; everything in it is visible."""
     verb = VERBS.get(name) or shown_line(name, 80) or "tool"
     if name == "apply_patch":
         argument = ", ".join(_PATCHED.findall(str(arguments.get("patch", ""))))

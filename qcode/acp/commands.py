@@ -77,7 +77,7 @@ class SessionCommands:
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
 
     def typed(self, text: str) -> tuple[str, str] | None:
-        """Return the command at the start of a prompt and what follows it; None if there is no such command."""
+        """Return the command at the start of a prompt and the text after it; None if there is no such command."""
         if not text.startswith("/"):
             return None
         name, _, argument = text[1:].partition(" ")
@@ -144,7 +144,7 @@ class SessionCommands:
             return str(refusal)
 
     def _trust(self, argument: str) -> str:
-        """Show what trust means here; trust the folder only if exactly that was shown before."""
+        """Show the files that trust would cover; trust the folder only if exactly these were shown before."""
         trust, folder = self._agent.trust, self._agent.context.folder
         return trust.accept_shown(folder) if argument == "accept" else trust.show(folder)
 

@@ -1,7 +1,7 @@
 """The methods of the protocol: the handshake, authentication, and the sessions of one client.
 
 `initialize` needs nothing of the library; it loads with the first session. Unknown methods and parameters that cannot
-be used are errors. What the command line gave holds for every session; a client may add folders and servers.
+be used are errors. The options of the command line apply to every session; a client may add folders and servers.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Server:
         return await method(incoming.params)
 
     async def close(self) -> None:
-        """End every session, within `CLOSE_S`; what does not end is released."""
+        """End every session, within `CLOSE_S`; a session that does not end is released."""
         sessions = list(self._sessions.values())
         self._sessions.clear()
         closing = [asyncio.ensure_future(session.close()) for session in sessions]
@@ -317,7 +317,7 @@ class Server:
 
 
 def _release(opening: asyncio.Future[EditorSession]) -> None:
-    """Release a session that nobody waits for any more."""
+    """Release a session that no request waits for."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().agent.release()
 

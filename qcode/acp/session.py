@@ -48,7 +48,7 @@ CANCEL_S = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What a session needs of the client."""
+    """The functions of the client that a session needs."""
 
     wire: Wire
     features: ClientFeatures
@@ -102,11 +102,11 @@ class EditorSession:
     # Opening
 
     def opened(self) -> JsonObject:
-        """Return what the client is told of an open session."""
+        """Return the state of an open session for the client."""
         return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
 
     def announce(self) -> None:
-        """Send what follows the response to an opened session."""
+        """Send the updates that follow the response to an opened session."""
         self.send(self.commands.update())
         conversation = self.agent.conversation
         spent = self._spent()
@@ -363,7 +363,7 @@ class EditorSession:
         self.send({"sessionUpdate": "config_option_update", "configOptions": self.settings.options()})
 
     def changed_by_client(self, change: Callable[[], None]) -> Callable[[], None]:
-        """Make a change that the client asked for; return what to send after the response."""
+        """Make a change that the client asked for; return the updates to send after the response."""
         change()
         return self._sync
 

@@ -56,7 +56,7 @@ SHELL = "shell"
 
 @dataclass(frozen=True, slots=True)
 class ClientFeatures:
-    """What the client announced: it shows notices, compactions, and output of commands in a terminal."""
+    """The abilities that the client announced: it shows notices, compactions, and output of commands in a terminal."""
 
     has_notices: bool = False
     has_compaction: bool = False
@@ -95,7 +95,7 @@ class TurnView:
     # Events
 
     def show(self, event: TurnEvent) -> None:
-        """Send what the client shows of an event."""
+        """Send the part of an event that the client shows."""
         match event:
             case TextDelta(text=text):
                 self._add_text(text)
@@ -136,7 +136,7 @@ class TurnView:
                 pass
 
     def end(self) -> None:
-        """Send what is held back, and settle every card."""
+        """Send the text that is held back, and settle every card."""
         self.flush()
         for timer in self._live.values():
             timer.cancel()

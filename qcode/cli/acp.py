@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
 
 _USE = "use: qcode acp [--login], with the flags of model, limits, permissions, servers, settings and trust"
 
@@ -16,7 +16,7 @@ def run_acp_command(rest: Sequence[str]) -> int:
     """Serve an editor, or log in; return the exit code."""
     options, words, given = parse_subcommand("acp", rest, _USE)
     if words:
-        raise CommandLineError(_USE)
+        raise invalid_arguments(words, _USE)
     if "login" in given:
         return log_in()
     from qcode.acp.run import run_acp

@@ -12,7 +12,7 @@ from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
@@ -32,7 +32,7 @@ def run_mcp(rest: Sequence[str]) -> int:
         case ["show" | "approve", wanted]:
             pass
         case _:
-            raise CommandLineError(_USE)
+            raise invalid_arguments(words, _USE)
     specs, pins, context = _servers(options)
     if not wanted:
         put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")

@@ -1,4 +1,4 @@
-"""The handshake, the methods, and what the agent does with input that is not valid."""
+"""The handshake, the methods, and the answers of the agent to invalid input."""
 
 from __future__ import annotations
 

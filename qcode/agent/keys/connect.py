@@ -326,7 +326,7 @@ class KeysService:
         self._choices = Choices(context.paths.state_dir)
         given = context.options
         is_new = selection.is_last_resort and given.prompt is None and given.resume is None
-        self._is_first = is_new and not self._choices.is_acquainted
+        self._is_first = is_new and not self._choices.is_set_up
 
     @property
     def is_first(self) -> bool:
@@ -385,7 +385,7 @@ class KeysService:
         `model` is the chosen model and the default of the next start; empty for none.
         """
         self._is_first = False
-        self._choices.keep_acquainted()
+        self._choices.keep_set_up()
         if model:
             self._choices.keep_model(model)
 
