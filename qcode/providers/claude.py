@@ -23,12 +23,10 @@ _BUDGET_MODEL = re.compile(r"claude-(?:instant|v\d|[123]\b|4-[a-z]|[a-z]+-(?:3|4
 _UNTHINKING_MODEL = re.compile(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
 
 
-def thinking_fields(
-    request: ModelRequest, effort: Effort, messages: Sequence[Message], is_signed: Callable[[Reasoning], bool]
-) -> JsonObject:
+def thinking_fields(request: ModelRequest, effort: Effort, is_signed: Callable[[Reasoning], bool]) -> JsonObject:
     """Return the thinking parameters: an effort if the model takes one, otherwise a budget below the output cap.
 
-    `messages` are those that are sent; `is_signed` tells whether a thinking block is sent back with them.
+    `is_signed` tells whether a thinking block is sent back.
     """
     name = request.model.lower()
     if _UNTHINKING_MODEL.search(name):
@@ -42,7 +40,7 @@ def thinking_fields(
     if effort == "none":
         return {"thinking": {"type": "disabled"}}
     budget = min(_BUDGETS[effort], request.max_tokens // 2)
-    if budget < MIN_THINKING_BUDGET or _loop_lacks_thinking(messages, is_signed):
+    if budget < MIN_THINKING_BUDGET or _loop_lacks_thinking(request.messages, is_signed):
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 

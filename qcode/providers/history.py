@@ -2,31 +2,37 @@
 
 Every call has its result already (`engine.transcript` ensures that); only the form is adapted here. Opaque data
 (signatures, encrypted reasoning) is sent back only to the host that made it. If that host is not the protocol's default
-host, `tag_opaque` adds the host to the protocol's name when data arrives, and `strip_foreign_opaque` removes it again
-for requests to the same host. The codec drops all other opaque data.
+host, `tag_opaque` adds the host to the protocol's name when data arrives, and `OwnOpaque` removes it again for
+requests to the same host. The codec drops all other opaque data.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from urllib.parse import urlsplit
 
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import BlockEnded, ReplyEvent
 from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
 
 
 def _same(call_id: str) -> str:
     return call_id
 
 
-def alternate(messages: tuple[Message, ...], fit: Callable[[str], str] = _same) -> list[Message]:
+def alternate(
+    messages: Sequence[Message], fit: Callable[[str], str] = _same, taken: set[str] | None = None
+) -> list[Message]:
     """Merge adjacent messages with the same role, and make call ids unique.
+
+    `taken` are the ids of the messages before these; the ids of these are added.
 
     Some servers number their calls from 1 in every reply, and other hosts reject such a history. `fit` converts an id
     to one that the host accepts; ids that become equal are made distinct. The new id depends only on earlier messages,
@@ -38,11 +44,10 @@ def alternate(messages: tuple[Message, ...], fit: Callable[[str], str] = _same) 
             joined[-1] = Message(message.role, joined[-1].blocks + message.blocks)
         else:
             joined.append(message)
-    return _with_fitting_calls(joined, fit)
+    return _with_fitting_calls(joined, fit, set() if taken is None else taken)
 
 
-def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str]) -> list[Message]:
-    taken: set[str] = set()
+def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], taken: set[str]) -> list[Message]:
     renamed: dict[str, str] = {}
     result: list[Message] = []
     for message in messages:
@@ -116,23 +121,85 @@ def text_to_continue(messages: tuple[Message, ...]) -> str:
     return text if text.strip() and quoted in messages[-1].text else ""
 
 
-class EncodedMessages:
-    """The encoded messages of the last requests of a client, so that each message of a conversation is encoded once.
+_UNSETTLED = 6
+"""So many messages at the end are encoded for each request: cache marks, prefill and notes change how."""
+_CONVERSATIONS = 4
+COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
-    They are found by identity, because comparing the texts would cost as much as encoding them. A message that the
-    last two requests did not contain is forgotten. Never change a value that `of` returned.
+
+@dataclass(slots=True)
+class _Settled:
+    """The part of a conversation whose encoding cannot change. `written` is its JSON, without the brackets."""
+
+    variant: str
+    messages: tuple[Message, ...] = ()
+    call_ids: set[str] = field(default_factory=set)
+    written: bytearray = field(default_factory=bytearray)
+
+
+class EncodedMessages:
+    """The encoded history of the last requests of a client, so that each message is encoded and written once.
+
+    `field` is the name of the history in the body, `writer` the encoder with which the host's SDK writes one. Messages
+    are found by identity, because comparing the texts would cost as much as encoding them. A message that the last two
+    requests did not contain is forgotten. Never change a value that `of` returned.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, field: str = "messages", writer: json.JSONEncoder = COMPACT) -> None:
+        self._field = field
+        self._writer = writer
         self._texts: dict[int, tuple[Json, str]] = {}
         self._texts_before: dict[int, tuple[Json, str]] = {}
         self._before: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
         self._current: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
+        self._conversations: dict[int, _Settled] = {}
+        self._settled = _Settled("")
+        self._first: Sequence[Json] = ()
 
-    def begin(self) -> None:
-        """Begin another request."""
+    def begin(self, first: Sequence[Json] = ()) -> None:
+        """Begin another request. `first` are items of the history before its messages, such as the system text."""
+        self._first = first
         self._before, self._current = self._current, {}
         self._texts_before, self._texts = self._texts, {}
+
+    def settle(
+        self,
+        messages: Sequence[Message],
+        variant: str,
+        encode: Callable[[Sequence[Message], set[str]], Sequence[Json]],
+        limit: int | None = None,
+    ) -> tuple[Sequence[Message], set[str]]:
+        """Encode what has settled of `messages`; return the rest, and the call ids before it.
+
+        `body` adds the settled part. `encode` returns the encoding of some messages after those with the given call
+        ids, and adds theirs. `variant` is everything else that it depends on. Nothing settles from `limit` on.
+        """
+        settled = self._conversation(messages, variant)
+        known = len(settled.messages)
+        end = min(len(messages) - _UNSETTLED, len(messages) if limit is None else limit)
+        if known > max(end, 0) or not all(map(operator.is_, settled.messages, messages)):
+            settled, known = _Settled(variant), 0
+        at = next((at for at in range(end, known, -1) if _is_independent(messages[at - 1], messages[at])), known)
+        if at > known:
+            items = encode(messages[known:at], settled.call_ids)
+            added = self._writer.item_separator.join(map(self._message, items))
+            settled.written += (self._writer.item_separator if settled.written and added else "").encode()
+            settled.written += added.encode()
+            settled.messages = tuple(messages[:at])
+        if messages:
+            self._conversations[id(messages[0])] = settled
+        self._settled = settled
+        return messages[at:], set(settled.call_ids)
+
+    def _conversation(self, messages: Sequence[Message], variant: str) -> _Settled:
+        """Take the conversation that starts with the same message; forget the one that was used least recently.
+
+        A sub-agent and its parent take turns with one client.
+        """
+        found = self._conversations.pop(id(messages[0]), None) if messages else None
+        while len(self._conversations) >= _CONVERSATIONS:
+            del self._conversations[next(iter(self._conversations))]
+        return found if found is not None and found.variant == variant else _Settled(variant)
 
     def of(self, message: Message, encode: Callable[[], list[Json]], variant: str) -> list[Json]:
         """Return the encoded message, `encode()` if it is not known in this variant."""
@@ -144,15 +211,21 @@ class EncodedMessages:
         return found[1]
 
     def body(self, fields: JsonObject) -> bytes:
-        """Return a request body in JSON, as `json.dumps` writes it; the texts of known messages are used again."""
-        parts = []
+        """Return a request body as the encoder writes it, with the settled part before the messages in `fields`."""
+        parts: list[bytes | bytearray] = []
+        comma, colon = self._writer.item_separator, self._writer.key_separator
         for name, value in fields.items():
-            is_history = name == "messages" and isinstance(value, list)
-            text = (
-                f"[{','.join(map(self._message, value))}]" if is_history and isinstance(value, list) else _json(value)
-            )
-            parts.append(f"{_json(name)}:{text}")
-        return f"{{{','.join(parts)}}}".encode()
+            start = f"{comma if parts else '{'}{self._writer.encode(name)}{colon}"
+            if name != self._field or not isinstance(value, list):
+                parts.append(f"{start}{self._writer.encode(value)}".encode())
+                continue
+            parts.append(f"{start}[".encode())
+            first, rest = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
+            written = [part for part in (first, self._settled.written, rest) if part]
+            for part in written:
+                parts += [part, comma.encode()] if part is not written[-1] else [part]
+            parts.append(b"]")
+        return b"".join((*parts, b"}"))
 
     def _message(self, message: Json) -> str:
         """Return a message in JSON. Each request has new lists of blocks, but the blocks are the same."""
@@ -160,20 +233,33 @@ class EncodedMessages:
         if not isinstance(message, dict) or not isinstance(content, list):
             return self._known(message)
         parts = []
+        comma, colon = self._writer.item_separator, self._writer.key_separator
         for name, value in message.items():
-            text = f"[{','.join(map(self._known, content))}]" if name == "content" else _json(value)
-            parts.append(f"{_json(name)}:{text}")
-        return f"{{{','.join(parts)}}}"
+            text = f"[{comma.join(map(self._known, content))}]" if name == "content" else self._writer.encode(value)
+            parts.append(f"{self._writer.encode(name)}{colon}{text}")
+        return f"{{{comma.join(parts)}}}"
 
     def _known(self, value: Json) -> str:
         found = self._texts_before.get(id(value))
         if found is None or found[0] is not value:
-            found = (value, _json(value))
+            found = (value, self._writer.encode(value))
         self._texts[id(value)] = found
         return found[1]
 
 
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+def _is_independent(before: Message, after: Message) -> bool:
+    """Return whether no rule of any protocol looks across the place between two messages.
+
+    Neither is dropped, so they are not merged with others, and no call before the place is answered after it.
+    """
+    if before.role == after.role or not (_is_sent(before) and _is_sent(after)):
+        return False
+    return after.role == "assistant" or not before.calls
+
+
+def _is_sent(message: Message) -> bool:
+    """Return whether every protocol sends something of a message: reasoning alone, for example, is left out."""
+    return any(not isinstance(block, Text | Reasoning) for block in message.blocks) or bool(message.text.strip())
 
 
 def start_of_tool_loop(messages: Sequence[Message]) -> int:
@@ -264,11 +350,31 @@ def opaque_origin(address: str) -> str:
     return f"{host}{port}{parts.path.rstrip('/')}"
 
 
-def strip_foreign_opaque(request: ModelRequest, place: str) -> ModelRequest:
-    """Return the request with only the opaque data made by `place`, renamed to the protocol's name."""
-    if not place:
-        return request
-    return replace(request, messages=tuple(_message_for(message, f"@{place}") for message in request.messages))
+class OwnOpaque:
+    """Removes the opaque data of other hosts from requests to `place`, and renames its own to the protocol's name.
+
+    The messages of the last requests are kept, so that one that occurs again is the same value again.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._known: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
+
+    def of(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with only the opaque data that the host made."""
+        messages = request.messages
+        if not self.place or not messages:
+            return request
+        given, found = self._known.pop(id(messages[0]), ((), ()))
+        count = min(len(given), len(messages))
+        if not all(map(operator.is_, given[:count], messages)):
+            count = next(at for at in range(count) if given[at] is not messages[at])
+        added = (_message_for(message, f"@{self.place}") for message in messages[count:])
+        found = (*found[:count], *added)
+        while len(self._known) >= _CONVERSATIONS:
+            del self._known[next(iter(self._known))]
+        self._known[id(messages[0])] = messages, found
+        return replace(request, messages=found)
 
 
 def tag_opaque(event: ReplyEvent, place: str) -> ReplyEvent:

@@ -24,7 +24,7 @@ from qcode.protocol.reply import ReplyEvent, ReplyStarted, TextDelta, ToolCallSt
 from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attributed, is_page, page_title
-from qcode.providers.history import opaque_origin, strip_foreign_opaque, tag_opaque, text_to_continue
+from qcode.providers.history import OwnOpaque, opaque_origin, tag_opaque, text_to_continue
 from qcode.providers.sdk import failure, run_aside
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.text.json import Json, JsonObject
@@ -226,6 +226,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         self._connection = connection
         self._client: ClientT | None = None
         self._lock = threading.Lock()
+        self._own_opaque = OwnOpaque("")
 
     @abstractmethod
     def _make_client(self) -> ClientT:
@@ -258,7 +259,9 @@ class SdkProvider(ABC, Generic[ClientT]):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
         limits, place = self._connection.timeouts, opaque_origin(self.host)
-        request = strip_foreign_opaque(request, place)
+        if self._own_opaque.place != place:
+            self._own_opaque = OwnOpaque(place)
+        request = self._own_opaque.of(request)
         decoder = self._decoder(request)
         try:
             async with AsyncExitStack() as stack:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -381,40 +380,6 @@ def test_foreign_id_is_changed_only_if_needed_and_consistently() -> None:
     short = fit_call_id("call_1", max_length=9, is_exact=True)
     assert len(short) == 9
     assert short.isalnum()
-
-
-def grown(protocol: str, encoded: EncodedMessages) -> Iterator[JsonObject]:
-    """Encode a conversation of two turns with calls, request by request, as a client does."""
-    messages: list[Message] = []
-    histories: list[list[Message]] = []
-    for number in range(2):
-        call = ToolCall(f"c{number}", "read", '{"path": "größe\u2028"}')
-        messages += [user(f"prompt {number}"), assistant(Reasoning("hm"), Text("I look. "), call)]
-        histories.append(messages[:-1])
-        messages += [Message("user", (ToolResult(call.call_id, "read", "content"),)), assistant(Text("Done. "))]
-        histories.append(messages[:-1])
-    requests = [replace(PLAIN, messages=tuple(said)) for said in histories]
-    requests.append(replace(PLAIN, messages=tuple(messages), is_prefill=True))
-    requests.append(replace(PLAIN, messages=(*messages, user("more"))))
-    for one in requests:
-        yield encode_anthropic(one, encoded) if protocol == "anthropic" else encode_chat(one, COMPATIBLE, encoded)
-
-
-class Forgetful(EncodedMessages):
-    """Encodes every message again."""
-
-    def begin(self) -> None:
-        super().begin()
-        super().begin()
-
-
-@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
-def test_cached_message_is_sent_unchanged(protocol: str) -> None:
-    encoded, sent = EncodedMessages(), []
-    for body in grown(protocol, encoded):
-        sent.append(encoded.body(body))
-    plain = [json.dumps(body, ensure_ascii=False, separators=(",", ":")) for body in grown(protocol, Forgetful())]
-    assert [body.decode() for body in sent] == plain
 
 
 def test_message_is_encoded_once_per_model_and_released_with_its_conversation() -> None:

@@ -7,6 +7,7 @@ The file is a cache: if it cannot be read or written, qcode continues without it
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -105,7 +106,8 @@ class LimitStore:
         for (owner, name), lengths in sorted(rows.items()):
             table[owner] = {**object_in(table.get(owner)), name: list(lengths)}
         with contextlib.suppress(OSError):
-            state_file.save_json(self._lengths_path, table)
+            # Without line breaks: written at the end of each turn, 200 numbers a model.
+            state_file.replace(self._lengths_path, json.dumps(table).encode("ascii"))
 
     @property
     def _lengths_path(self) -> Path:

@@ -78,7 +78,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         create = client.messages.with_streaming_response.create
         # The SDK's signature accepts no plain mapping; the fields that count are in the body.
-        body: dict[str, Any] = dict(encode(request, self._encoded))
+        body: dict[str, Any] = dict(encode(request))
         async with create(
             model=request.model, max_tokens=request.max_tokens, messages=[], stream=True, extra_body=body
         ) as response:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -65,27 +65,40 @@ _EMPTY = "(empty message)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. `encoded` holds the messages of earlier requests."""
-    messages = alternate(request.messages, _call_id)
+    """Return the request body. With `encoded` the history lacks the part that `encoded.body` adds."""
+    rest: Sequence[Message] = request.messages
+    taken: set[str] = set()
+    if encoded is not None:
+        encoded.begin()
+        rest, taken = encoded.settle(rest, "", partial(_settled, encoded))
+    sent = _messages(alternate(rest, _call_id, taken), encoded or EncodedMessages())
+    if request.is_prefill and sent and sent[-1]["role"] == "assistant":
+        _strip_end(sent[-1])
+    _mark_cache(sent)
+    add_note(sent, _text(request.note))
     body: JsonObject = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "messages": _messages(messages, request, encoded or EncodedMessages()),
+        "messages": list(sent),
         "stream": True,
     }
     if request.system.strip():
         body["system"] = [{"type": "text", "text": sendable(request.system), "cache_control": dict(_CACHE)}]
     body.update(_tools(request))
     if request.effort is not None and not request.is_prefill:
-        body.update(thinking_fields(request, request.effort, messages, _is_signed))
+        body.update(thinking_fields(request, request.effort, _is_signed))
     return body
 
 
-def _messages(messages: list[Message], request: ModelRequest, encoded: EncodedMessages) -> list[Json]:
-    encoded.begin()
+def _settled(encoded: EncodedMessages, messages: Sequence[Message], taken: set[str]) -> Sequence[Json]:
+    return _messages(alternate(messages, _call_id, taken), encoded, has_end=False)
+
+
+def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: bool = True) -> list[JsonObject]:
+    """Return messages in the form of the API. With `has_end` False others follow them."""
     sent: list[JsonObject] = []
     for place, message in enumerate(messages):
-        is_last = place == len(messages) - 1
+        is_last = has_end and place == len(messages) - 1
         encode_one = (
             partial(_user, message) if message.role == "user" else partial(_assistant, message, is_last=is_last)
         )
@@ -100,11 +113,7 @@ def _messages(messages: list[Message], request: ModelRequest, encoded: EncodedMe
                 previous += content
         else:
             sent.append({"role": message.role, "content": content})
-    if request.is_prefill and sent and sent[-1]["role"] == "assistant":
-        _strip_end(sent[-1])
-    _mark_cache(sent)
-    add_note(sent, _text(request.note))
-    return list(sent)
+    return sent
 
 
 def _user(message: Message) -> list[Json]:

@@ -25,7 +25,7 @@ from qcode.providers.bedrock.codec import BedrockDecoder, encode
 from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.connection import Connection, ConnectionOrigin
 from qcode.providers.errors import attributed, from_answer
-from qcode.providers.history import stripped_prefill
+from qcode.providers.history import EncodedMessages, stripped_prefill
 from qcode.providers.sdk import http_client, quiet, run_aside
 from qcode.providers.streaming import SdkProvider
 from qcode.text.json import JsonObject, objects_in, text_in
@@ -49,6 +49,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
         super().__init__(replace(connection, sign_in=SIGN_IN))
         self.host = connection.base_url or connection.name
         self._given = self._connection
+        self._encoded = EncodedMessages("messages", json.JSONEncoder(ensure_ascii=False))
 
     def _make_client(self) -> _BedrockClient:
         quiet("botocore", "urllib3", "httpx2", "httpcore2")
@@ -69,7 +70,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
     async def _open(self, client: _BedrockClient, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
         import httpx2
 
-        body = json.dumps(encode(request), ensure_ascii=False).encode()
+        body = self._encoded.body(encode(request, self._encoded))
         # In a thread: the SDK may first have to fetch or refresh credentials.
         signed = await run_aside(lambda: client.signer.sign(request.model, body))
         headers = {**self._connection.headers, **signed.headers}

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -22,6 +23,7 @@ from qcode.providers.blocks import BlockKind, BlockWriter, Ending, PrefilledSpac
 from qcode.providers.claude import thinking_fields
 from qcode.providers.errors import from_stream
 from qcode.providers.history import (
+    EncodedMessages,
     add_note,
     alternate,
     called_names,
@@ -48,11 +50,18 @@ _EMPTY = "(empty message)"
 _EMPTY_RESULT = "(no output)"
 
 
-def encode(request: ModelRequest) -> JsonObject:
-    """Return the request body."""
-    messages = alternate(request.messages, _call_id)
-    is_caching = _CACHING.search(request.model.lower()) is not None
-    sent = _messages(messages, request)
+def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
+    """Return the request body. With `encoded` the history lacks the part that `encoded.body` adds."""
+    name = request.model.lower()
+    is_caching, is_rich = _CACHING.search(name) is not None, _RICH_RESULTS.search(name) is not None
+    rest: Sequence[Message] = request.messages
+    taken: set[str] = set()
+    if encoded is not None:
+        encoded.begin()
+        rest, taken = encoded.settle(rest, f"{is_rich}", partial(_messages, is_rich))
+    sent = _messages(is_rich, rest, taken)
+    if request.is_prefill and sent and sent[-1]["role"] == "assistant":
+        _strip_end(sent[-1])
     if is_caching:
         _mark_cache(sent)
     add_note(sent, _text(request.note))
@@ -61,15 +70,14 @@ def encode(request: ModelRequest) -> JsonObject:
         body["system"] = [{"text": sendable(request.system)}, *([_cache_point()] if is_caching else [])]
     if tools := _tools(request):
         body["toolConfig"] = {"tools": tools}
-    if request.effort is not None and not request.is_prefill and (fields := _effort(request, messages)):
+    if request.effort is not None and not request.is_prefill and (fields := _effort(request)):
         body["additionalModelRequestFields"] = fields
     return body
 
 
-def _messages(messages: list[Message], request: ModelRequest) -> list[JsonObject]:
-    is_rich = _RICH_RESULTS.search(request.model.lower()) is not None
+def _messages(is_rich: bool, messages: Sequence[Message], taken: set[str]) -> list[JsonObject]:
     sent: list[JsonObject] = []
-    for message in messages:
+    for message in alternate(messages, _call_id, taken):
         content = _user(message, is_rich=is_rich) if message.role == "user" else _assistant(message)
         if not content:
             if message.role == "assistant":
@@ -80,8 +88,6 @@ def _messages(messages: list[Message], request: ModelRequest) -> list[JsonObject
             previous += content
         else:
             sent.append({"role": message.role, "content": content})
-    if request.is_prefill and sent and sent[-1]["role"] == "assistant":
-        _strip_end(sent[-1])
     return sent
 
 
@@ -150,27 +156,26 @@ def _result(result: ToolResult, *, is_rich: bool) -> JsonObject:
 
 def _tools(request: ModelRequest) -> list[Json]:
     """Return the tool definitions. A history with calls needs them even if the model may make no call."""
-    is_needed = has_calls(request)
-    if not request.allows_calls and not is_needed:
+    if not request.allows_calls and not has_calls(request):
         return []
     tools: list[Json] = []
     for tool in request.tools:
         described: JsonObject = {"description": tool.description} if tool.description else {}
         schema: JsonObject = {"json": {"type": "object", **tool.parameters}}
         tools.append({"toolSpec": {"name": tool.name, **described, "inputSchema": schema}})
-    if not tools and is_needed:
+    if not tools and has_calls(request):
         tools = [
             {"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}} for name in called_names(request)
         ]
     return tools
 
 
-def _effort(request: ModelRequest, messages: list[Message]) -> JsonObject:
+def _effort(request: ModelRequest) -> JsonObject:
     """Return the reasoning effort in the fields of the model; the API has no field that all models accept."""
     assert request.effort is not None
     name = request.model.lower()
     if "claude" in name:
-        return thinking_fields(request, request.effort, messages, _is_signed)
+        return thinking_fields(request, request.effort, _is_signed)
     if "gpt-oss" in name:
         return {"reasoning_effort": _GPT_EFFORTS.get(request.effort, request.effort)}
     return {}

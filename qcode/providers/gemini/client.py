@@ -17,8 +17,10 @@ from urllib.parse import quote
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
+from qcode.providers.connection import Connection
 from qcode.providers.direct import DirectProvider, Post
 from qcode.providers.gemini.codec import GeminiDecoder, encode
+from qcode.providers.history import EncodedMessages
 from qcode.providers.sdk import http_client, quiet
 from qcode.values import dataclass
 
@@ -41,6 +43,10 @@ class _GeminiClient:
 
 class GeminiProvider(DirectProvider[_GeminiClient]):
     """The Gemini Developer API."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._encoded = EncodedMessages("contents", json.JSONEncoder())
 
     def _make_client(self) -> _GeminiClient:
         import httpx2
@@ -85,7 +91,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         if connection.api_key:
             headers["x-goog-api-key"] = connection.api_key
         url = f"{connection.base_url}/{API_VERSION}/{_path_of(request.model)}"
-        return Post(url, headers | dict(connection.headers), json.dumps(encode(request)).encode())
+        return Post(url, headers | dict(connection.headers), self._encoded.body(encode(request, self._encoded)))
 
     @asynccontextmanager
     async def _open(self, client: _GeminiClient, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

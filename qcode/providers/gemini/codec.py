@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -29,7 +30,15 @@ from qcode.providers.blocks import (
     wants_search,
 )
 from qcode.providers.errors import from_stream
-from qcode.providers.history import alternate, has_calls, mint_call_id, noted, results_first, said
+from qcode.providers.history import (
+    EncodedMessages,
+    alternate,
+    has_calls,
+    mint_call_id,
+    noted,
+    results_first,
+    said,
+)
 from qcode.text.json import (
     Json,
     JsonObject,
@@ -58,12 +67,21 @@ _GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 _NOT_THINKING = re.compile(r"image|tts|audio|live|embedding|robotics")
 
 
-def encode(request: ModelRequest) -> JsonObject:
-    """Return the request body; the model is part of the address."""
+def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
+    """Return the request body; the model is part of the address.
+
+    With `encoded` the history lacks the part that `encoded.body` adds.
+    """
+    wants_signatures = _generation(request.model) >= (3, 0)
+    rest: Sequence[Message] = noted(request)
+    taken: set[str] = set()
+    if encoded is not None:
+        encoded.begin()
+        rest, taken = encoded.settle(rest, f"{wants_signatures}", partial(_contents, wants_signatures))
     config: JsonObject = {"maxOutputTokens": request.max_tokens}
     if (thinking := _thinking(request)) is not None:
         config["thinkingConfig"] = thinking
-    body: JsonObject = {"contents": _contents(request), "generationConfig": config}
+    body: JsonObject = {"contents": _contents(wants_signatures, rest, taken), "generationConfig": config}
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": sendable(request.system)}]}
     if request.tools and (request.allows_calls or has_calls(request)):
@@ -85,11 +103,10 @@ def encode(request: ModelRequest) -> JsonObject:
     return body
 
 
-def _contents(request: ModelRequest) -> list[Json]:
-    wants_signatures = _generation(request.model) >= (3, 0)
+def _contents(wants_signatures: bool, messages: Sequence[Message], taken: set[str]) -> list[Json]:
     sent: list[JsonObject] = []
     names: dict[str, str] = {}
-    for message in alternate(noted(request)):
+    for message in alternate(messages, taken=taken):
         if message.role == "user":
             role, parts = "user", _user(message, names, in_results=wants_signatures) or [{"text": _EMPTY}]
         else:

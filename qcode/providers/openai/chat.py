@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import partial
 
@@ -45,10 +45,10 @@ _RESULTS_SEEN = "Understood."
 def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. The output cap is always sent, in the field that this server reads.
 
-    `encoded` holds the messages of earlier requests to the same model.
+    With `encoded` the history lacks the part that `encoded.body` adds.
     """
     quirks = for_model(quirks, request.model)
-    messages = _messages(request, quirks, encoded or EncodedMessages())
+    messages = _messages(request, quirks, encoded)
     body: JsonObject = {"model": request.model, "messages": messages, "stream": True}
     body[quirks.max_tokens_field] = request.max_tokens
     if quirks.sends_stream_options:
@@ -66,26 +66,47 @@ def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages |
     return body
 
 
-def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages) -> list[Json]:
-    spoken = tuple(message for message in noted(request) if message.role == "user" or _says(message))
-    messages = alternate(spoken, partial(_call_id, quirks=quirks))
+def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None) -> list[Json]:
+    rest: Sequence[Message] = noted(request)
+    taken: set[str] = set()
+    sent: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
+    if encoded is not None:
+        # Reasoning is sent back only inside the running tool loop, so the messages in it change once more.
+        limit = start_of_tool_loop(rest) if quirks.echoes_reasoning else None
+        encoded.begin(sent)
+        rest, taken = encoded.settle(rest, request.model, partial(_settled, quirks, encoded, request.model), limit)
+        sent = []
+    messages = _spoken(rest, quirks, taken)
     loop = start_of_tool_loop(messages)
-    encoded.begin()
-    sent: list[Json] = []
-    if request.system:
-        sent.append({"role": "system", "content": sendable(request.system)})
+    variant, known = request.model, encoded or EncodedMessages()
     for index, message in enumerate(messages):
-        if message.role == "user":
-            sent += encoded.of(message, partial(_user, message, quirks), request.model)
-            continue
-        is_last = index == len(messages) - 1
+        is_prefill = request.is_prefill and index == len(messages) - 1 and message.role == "assistant"
         echoes = quirks.echoes_reasoning and index >= loop
-        if is_last and request.is_prefill and quirks.prefill in ("prefix", "partial"):
+        if is_prefill and quirks.prefill in ("prefix", "partial"):
             sent.append({**_assistant(message, quirks, echoes_reasoning=echoes), quirks.prefill: True})
         else:
-            variant = f"{request.model} {echoes}"
-            sent += encoded.of(message, partial(_said_before, message, quirks, echoes), variant)
+            sent += _encoded(message, quirks, known, variant, echoes=echoes)
     return sent
+
+
+def _settled(
+    quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], taken: set[str]
+) -> list[Json]:
+    spoken = _spoken(messages, quirks, taken)
+    return [one for message in spoken for one in _encoded(message, quirks, encoded, variant, echoes=False)]
+
+
+def _spoken(messages: Sequence[Message], quirks: ChatQuirks, taken: set[str]) -> list[Message]:
+    spoken = [message for message in messages if message.role == "user" or _says(message)]
+    return alternate(spoken, partial(_call_id, quirks=quirks), taken)
+
+
+def _encoded(
+    message: Message, quirks: ChatQuirks, encoded: EncodedMessages, variant: str, *, echoes: bool
+) -> list[Json]:
+    if message.role == "user":
+        return encoded.of(message, partial(_user, message, quirks), variant)
+    return encoded.of(message, partial(_said_before, message, quirks, echoes), f"{variant} {echoes}")
 
 
 def _said_before(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:

@@ -36,10 +36,11 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
     """A provider over the openai SDK; subclasses define the protocol."""
 
     sdk_variables = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
+    history_field = "messages"
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._encoded = EncodedMessages()
+        self._encoded = EncodedMessages(self.history_field)
 
     def _post_to(self, url: str, body: JsonObject) -> Post:
         connection = self._connection
@@ -124,7 +125,7 @@ class OpenAIChatProvider(OpenAISdkProvider):
             client = client.with_options(base_url=base_url.partition("?")[0])
         create = client.chat.completions.with_streaming_response.create
         # The SDK's signature accepts no plain mapping; the fields that count are in the body.
-        body: dict[str, Any] = dict(encode(request, self._quirks, self._encoded))
+        body: dict[str, Any] = dict(encode(request, self._quirks))
         async with create(
             model=request.model, messages=[], stream=True, extra_body=body, extra_headers=self._left_out()
         ) as response:

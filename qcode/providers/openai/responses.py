@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -30,7 +30,16 @@ from qcode.providers.blocks import (
     wants_search,
 )
 from qcode.providers.errors import from_stream, read_object
-from qcode.providers.history import alternate, fit_call_id, has_calls, mint_call_id, noted, results_first, said
+from qcode.providers.history import (
+    EncodedMessages,
+    alternate,
+    fit_call_id,
+    has_calls,
+    mint_call_id,
+    noted,
+    results_first,
+    said,
+)
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
 from qcode.values import dataclass
 
@@ -47,11 +56,19 @@ _REASONING_MODEL = re.compile(r"(?:^|/)(?:o\d|gpt-(?:[5-9]|\d\d)|codex|computer-
 _EMPTY = "(empty message)"
 
 
-def encode(request: ModelRequest) -> JsonObject:
-    """Return the request body. An output cap below `MIN_OUTPUT_TOKENS` is raised to it."""
+def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
+    """Return the request body. An output cap below `MIN_OUTPUT_TOKENS` is raised to it.
+
+    With `encoded` the history lacks the part that `encoded.body` adds.
+    """
+    rest: Sequence[Message] = noted(request)
+    taken: set[str] = set()
+    if encoded is not None:
+        encoded.begin()
+        rest, taken = encoded.settle(rest, "", _input)
     body: JsonObject = {
         "model": request.model,
-        "input": _input(request),
+        "input": _input(rest, taken) or [_user_message([_text(_EMPTY)])],
         "max_output_tokens": max(request.max_tokens, MIN_OUTPUT_TOKENS),
         "store": False,
         "stream": True,
@@ -81,11 +98,11 @@ def _reasoning(request: ModelRequest) -> JsonObject:
     return reasoning
 
 
-def _input(request: ModelRequest) -> list[Json]:
+def _input(messages: Sequence[Message], taken: set[str]) -> list[Json]:
     items: list[Json] = []
-    for message in alternate(noted(request), _call_id):
+    for message in alternate(messages, _call_id, taken):
         items += _user(message) if message.role == "user" else _assistant(message)
-    return items or [_user_message([_text(_EMPTY)])]
+    return items
 
 
 def _user(message: Message) -> list[Json]:

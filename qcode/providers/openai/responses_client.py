@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 class OpenAIResponsesProvider(OpenAISdkProvider):
     """OpenAI, or a server that speaks its Responses protocol."""
 
+    history_field = "input"
+
     def _decoder(self, request: ModelRequest) -> ResponsesDecoder:
         return ResponsesDecoder(tag=str(len(request.messages)))
 
     def _post(self, request: ModelRequest) -> Post:
-        return self._post_to(f"{self._connection.base_url}/responses", encode(request))
+        return self._post_to(f"{self._connection.base_url}/responses", encode(request, self._encoded))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
