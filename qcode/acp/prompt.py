@@ -1,6 +1,6 @@
 """The blocks of a prompt: typed text, images, resources and links, as the text and the attachments of a message.
 
-A block is data, never an instruction. A link to a file in the workspace is attached like `@path`, after the path policy.
+A block is data, never an instruction. A link to a file in the workspace is attached like `@path`, if the policy allows.
 """
 
 from __future__ import annotations
