@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from qcode.acp.session import EditorSession
     from qcode.agent.agent import Agent
     from qcode.agent.options import Options
+    from qcode.config.settings import McpServer
 
 VERSION = 1
 PAGE = 50
@@ -209,7 +210,8 @@ class Server:
         async with self._opening:
             if wanted is not None and wanted in self._sessions:
                 return self._sessions[wanted]
-            opening = asyncio.ensure_future(asyncio.to_thread(self._started, options))
+            loop = asyncio.get_running_loop()
+            opening = asyncio.ensure_future(asyncio.to_thread(self._started, options, servers or [], loop))
             try:
                 session = await asyncio.shield(opening)
             except asyncio.CancelledError:
@@ -218,13 +220,18 @@ class Server:
             self._sessions[session.session_id] = session
             return session
 
-    def _started(self, options: Options) -> EditorSession:
+    def _started(self, options: Options, servers: list[Json], loop: asyncio.AbstractEventLoop) -> EditorSession:
         """Open an agent; it blocks."""
-        agent = self._begin(options)
+        from qcode.acp.client import EditorFiles, read_servers
         from qcode.acp.session import Client, EditorSession
         from qcode.acp.settings import SessionSettings
         from qcode.acp.updates import ClientFeatures
 
+        given = read_servers(servers)
+        agent = self._begin(options, given.servers)
+        files = object_in(self._capabilities.get("fs"))
+        if files.get("readTextFile") is True and files.get("writeTextFile") is True:
+            agent.use_buffers(EditorFiles(self.wire, loop, agent.conversation.session_id))
         shown = object_in(self._capabilities.get("session"))
         features = ClientFeatures(
             has_notices=isinstance(shown.get("notices"), dict),
@@ -234,9 +241,9 @@ class Server:
         forms = object_in(self._capabilities.get("elicitation")).get("form")
         client = Client(self.wire, features, has_forms=isinstance(forms, dict))
         settings = SessionSettings(agent, agent.models.providers(), has_sandbox=agent.toolbox.has_sandbox())
-        return EditorSession(agent, client, settings)
+        return EditorSession(agent, client, settings, given.complaints)
 
-    def _begin(self, options: Options) -> Agent:
+    def _begin(self, options: Options, servers: Mapping[str, McpServer] | None = None) -> Agent:
         """Return an agent; raise `WireError` if it cannot be opened. It blocks."""
         from qcode.agent.agent import Agent
         from qcode.agent.models.selection import begin_with
@@ -244,6 +251,7 @@ class Server:
 
         try:
             context = RunContext.read(options, dict(os.environ), is_attended=True)
+            context = replace(context, client_servers=servers or {})
             if options.resume is not None:
                 _check_known(context.paths.state_dir, context.root, options.resume)
             agent = Agent.begin(context, begin_with(context, has_demo=False))

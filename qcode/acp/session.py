@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qcode.acp import approvals, commands
+from qcode.acp.cards import text_content
 from qcode.acp.prompt import PromptBlocks, PromptInput, prompt_input, read_prompt
 from qcode.acp.settings import SessionSettings
 from qcode.acp.updates import ClientFeatures, TurnView, chunk, replay, usage_update
@@ -23,11 +24,12 @@ from qcode.agent.agent import Agent
 from qcode.agent.outcomes import shortfall
 from qcode.agent.permissions import why_not_read
 from qcode.agent.sessions.replay import ReplayItem, UserSaid, replayed
-from qcode.protocol.approvals import LIMIT_ID, CallApproval, Deny, TurnOptions
+from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApprovalRequested,
     LimitReached,
+    Notice,
     ReplyFinished,
     ToolFinished,
     TurnEnded,
@@ -76,7 +78,10 @@ class Prompt:
 class EditorSession:
     """A session on one agent, which it owns until `close`."""
 
-    def __init__(self, agent: Agent, client: Client, settings: SessionSettings) -> None:
+    def __init__(
+        self, agent: Agent, client: Client, settings: SessionSettings, complaints: tuple[str, ...] = ()
+    ) -> None:
+        """`complaints` are lines about what the client named and what is left out."""
         self.agent = agent
         self.settings = settings
         self.folder = agent.context.folder
@@ -84,13 +89,15 @@ class EditorSession:
         self._waiting: deque[Prompt] = deque()
         self._running: Prompt | None = None
         self._worker: asyncio.Task[None] | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[Any]] = set()
         self._view: TurnView | None = None
         self._state = self._current_state()
         self._title = ""
         self._forcing: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.commands = commands.SessionCommands(agent)
+        starting = (notice.text for notice in agent.start_notices() if notice.level != "info")
+        self._opening_notices = [*complaints, *starting]
 
     @property
     def session_id(self) -> str:
@@ -200,8 +207,41 @@ class EditorSession:
                     self._forcing.cancel()
                     self._forcing = None
 
+    async def _ask_about_servers(self, prompt: Prompt) -> None:
+        """Ask for tool servers of the project, and changed tools of others, before the turn that could use them."""
+        servers = self.agent.servers
+        if servers is None:
+            return
+        servers.start(lambda: None)
+        await self.agent.toolbox.wait_for_servers()
+        for approval in servers.approvals():
+            decision = await self._ask_about(approval)
+            if decision is None or isinstance(decision, approvals.CancelTurn):
+                self._cancel(prompt)
+                return
+            servers.answer(approval.id, decision)
+        await self.agent.toolbox.wait_for_servers()
+
+    async def _ask_about(self, approval: ServerApproval) -> Decision | approvals.CancelTurn | None:
+        """Return the decision about a tool server; None if the prompt was cancelled meanwhile."""
+        shown: JsonObject = {
+            "toolCallId": f"server-{approval.id[:16]}",
+            "title": approval.question,
+            "kind": "other",
+            "status": "pending",
+            "content": [text_content(approval.detail)],
+            "rawInput": {"server": approval.server},
+        }
+        options, client = approvals.options_of(approval), self._client.wire.ask
+        asking = asyncio.ensure_future(approvals.ask_permission(self.session_id, shown, options, client))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+        await asyncio.wait([asking])
+        return None if asking.cancelled() else asking.result()
+
     async def _run(self, prompt: Prompt) -> None:
-        if prompt.is_cancelled:
+        await self._ask_about_servers(prompt)
+        if prompt.answer.done() or prompt.is_cancelled:
             prompt.settle({"stopReason": "cancelled"})
             return
         command = self.commands.typed(prompt.blocks.first_text)
@@ -241,7 +281,9 @@ class EditorSession:
                     turn = conversation.session.history.latest
                     key: int | str = turn if turn > before else f"{before}c"
                     self._view = TurnView(key, str(self.folder), self._client.features, self.send, spent)
-                    self._view.notices += notices
+                    for line in (*self._opening_notices, *notices):
+                        self._view.show(Notice("warning", line))
+                    self._opening_notices = []
                     if prompt.is_cancelled:
                         conversation.cancel()
                 has_run = has_run or (isinstance(event, ToolFinished) and event.state in ("done", "failed"))

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from qcode.protocol.events import Notice
     from qcode.protocol.messages import Message
     from qcode.protocol.provider import Provider
+    from qcode.tools.buffers import BufferSource
 
 OutputT = TypeVar("OutputT")
 Approve: TypeAlias = "Callable[[Approval], Awaitable[Decision]]"
@@ -278,6 +279,12 @@ class Agent:
     def report_file_texts(self) -> None:
         """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""
         self.toolbox.workspace.has_file_texts = True
+
+    def use_buffers(self, source: BufferSource) -> None:
+        """Let the tools see the unsaved texts of an editor, and change them there."""
+        from qcode.tools.buffers import Buffers
+
+        self.toolbox.workspace.buffers = Buffers(source)
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""

@@ -168,14 +168,16 @@ class AgentParts:
         context = self.context
         files = tuple(map(Path, context.options.mcp_config))
         in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
-        if not (context.settings.mcp_servers or files or in_project):
+        if not (context.settings.mcp_servers or files or in_project or context.client_servers):
             return None
         from qcode.agent.mcp.identity import ServerContext
         from qcode.agent.mcp.pins import Pins
         from qcode.agent.mcp.servers import Servers
         from qcode.agent.mcp.spec import header_values, named_servers
 
-        named = named_servers(context.settings, files, context.root, is_trusted=context.is_trusted)
+        named = named_servers(
+            context.settings, files, context.root, is_trusted=context.is_trusted, of_client=context.client_servers
+        )
         if not named.specs and not named.complaints:
             return None
         self._secrets.update(value for value in header_values(named.specs, context.env) if value)

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qcode.agent.keys.keys import Keys
     from qcode.agent.programs.answer_schema import AnswerSchema
     from qcode.config.paths import ConfigPaths
-    from qcode.config.settings import Settings
+    from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
 
 LATEST = "latest"
@@ -204,6 +204,8 @@ class RunContext:
     added: tuple[Path, ...] = ()
     """The further folders that the tools may work in."""
     schema: AnswerSchema | None = None
+    client_servers: Mapping[str, McpServer] = field(default_factory=dict)
+    """Tool servers that the program names itself, such as an editor. Their texts are used as they are."""
 
     @property
     def user_folder(self) -> Path | None:

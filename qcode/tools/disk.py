@@ -41,13 +41,17 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The content of a file, and the attributes that a replacement must keep."""
+    """The content of a file, and the attributes that a replacement must keep.
+
+    `is_unsaved`: the content is that of an editor, which has changes that are not on disk.
+    """
 
     data: bytes
     snapshot: Snapshot
     mode: int
     owner: tuple[int, int]
     links: int
+    is_unsaved: bool = False
 
 
 @contextlib.contextmanager

@@ -21,13 +21,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import ContextVar
 from copy import copy
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from qcode.protocol.tools import Refused
 from qcode.text.diff import unified_diff
 from qcode.tools import disk, text_file
 from qcode.tools.disk import FileSlice, Loaded, Snapshot, explain
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.tools.buffers import Buffers
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -110,7 +113,7 @@ class Workspace:
     `judge` gives a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
     `recorder` records every change. `scratch` is the private folder, which the model may read but not write; without
     one, a folder is created on demand and removed by `close`. `has_file_texts`: previews and results of changes
-    carry the whole texts of the files.
+    carry the whole texts of the files. `buffers` are the unsaved texts of an editor, None without one.
     """
 
     def __init__(
@@ -125,6 +128,7 @@ class Workspace:
         self.added = tuple(Path(os.path.realpath(folder)) for folder in added_dirs)
         self.recorder = UNRECORDED
         self.has_file_texts = False
+        self.buffers: Buffers | None = None
         self._judge = judge
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._own_scratch: Scratch | None = None
@@ -217,6 +221,8 @@ class Workspace:
         if loaded.links > 1:
             # The name may have been linked to another file after the verdict.
             self._check(str(place.path), "read", place.path, place.shown)
+        if self.buffers is not None and place.base != self._scratch:
+            return self.buffers.look(place.path, place.shown, loaded)
         return loaded
 
     def load_lines(self, place: WorkspacePath, first: int, count: int, most_bytes: int) -> FileSlice:
@@ -305,13 +311,27 @@ class Workspace:
             disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder,
             self.recorder.changing(place.path, step.old, step.data),
         ):
-            if step.data is None:
+            if step.old is not None and step.old.is_unsaved:
+                self._write_unsaved(step, folder)
+            elif step.data is None:
                 assert step.old is not None
                 disk.remove_file(folder, name, step.old, place.shown)
                 self._seen.forget(place.path)
             else:
                 snapshot = disk.replace_file(folder, name, step.data, step.old, place.shown, like=step.like)
                 self._seen.put(place.path, snapshot, step.data)
+                if self.buffers is not None:
+                    self.buffers.note_write(place.path, snapshot, step.data)
+
+    def _write_unsaved(self, step: FileChange, folder: int) -> None:
+        """Let the editor change a file of which it has unsaved changes, and record what is on disk then."""
+        place, buffers = step.place, self.buffers
+        if buffers is None or step.data is None:
+            raise Refused(f"{place.shown} has unsaved changes in the editor. Nothing was changed")
+        buffers.write(place.path, place.shown, step.data)
+        saved = disk.load(folder, place.parts[-1], place.shown)
+        self._seen.put(place.path, saved.snapshot, saved.data)
+        buffers.note_write(place.path, saved.snapshot, saved.data)
 
     def _take_back(self, step: FileChange) -> bool:
         """Undo a step; return whether that succeeded."""

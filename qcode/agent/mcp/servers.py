@@ -131,7 +131,10 @@ class Servers:
         return tuple(self._approval(server) for server in self._servers.values() if _waits(server))
 
     def answer(self, approval_id: str, decision: Decision) -> None:
-        """Decide an approval: a yes is permanent, a no lasts for this session. An unknown or settled id is ignored."""
+        """Decide an approval: a no, and a yes of the scope `session`, last for this session, any other yes for good.
+
+        An unknown or settled id is ignored.
+        """
         waiting = (server for server in self._servers.values() if _waits(server))
         server = next((server for server in waiting if self._approval(server).id == approval_id), None)
         if server is None:
@@ -144,10 +147,13 @@ class Servers:
                 server.state = "refused"
         elif server.state == "waiting":
             server.admitted = server.files
-            self._keep(lambda: self._pins.approve(server.spec, server.files))
+            self._all_started.clear()
+            if decision.scope != "session":
+                self._keep(lambda: self._pins.approve(server.spec, server.files))
             self._launch(server)
         else:
-            self._keep(lambda: self._pins.accept(server.spec, server.changes))
+            if decision.scope != "session":
+                self._keep(lambda: self._pins.accept(server.spec, server.changes))
             server.changes = ()
         self._changed()
 
@@ -282,12 +288,15 @@ class Servers:
 
     async def _admit(self, server: _Server) -> None:
         """Raise `NotApprovedError` unless the user approved the server with the current contents of its files."""
+        if server.spec.is_of_client:
+            return
         files = await asyncio.to_thread(self._context.files_of, server.spec)
         if self._pins.is_approved(server.spec) and any(file.hash == NOT_FOUND for file in files.values()):
             return  # the program is missing, so nothing starts, and an error tells the user
         if not self._pins.is_approved(server.spec, files) and files != server.admitted:
             raise NotApprovedError(files)
-        if files and self._pins.files(server.spec) is None:
+        # A server that is approved for this session only is not pinned.
+        if files and self._pins.is_approved(server.spec) and self._pins.files(server.spec) is None:
             self._keep(lambda: self._pins.approve(server.spec, files))
 
     def _wait_for_approval(self, server: _Server, files: Mapping[str, TrustedFile]) -> None:
@@ -336,9 +345,9 @@ class Servers:
     def _take_tools(self, server: _Server, listed: list[ListedTool]) -> None:
         spec = server.spec
         server.tools = offered(spec.name, listed, spec.config.tools)
-        before, known = server.changes, self._pins.tools(spec)
+        before, known = server.changes, None if spec.is_of_client else self._pins.tools(spec)
         server.state, server.problem, server.changes = "ready", "", ()
-        if known is None and server.tools:
+        if known is None and server.tools and not spec.is_of_client:
             pins = {tool.spec.name: pin_of(tool) for tool in server.tools if not tool.problem}
             self._keep(lambda: self._pins.pin(spec, pins))
         elif known is not None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit, urlunsplit
 
 from qcode.config.definitions import read_mcp_file
@@ -29,12 +30,17 @@ class ServerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """A named server. `scope` separates servers of the same name: of a project, of a file, or of the user."""
+    """A named server. `scope` separates servers of the same name: of a project, of a file, or of the user.
+
+    `is_of_client`: the program that uses qcode, such as an editor, names it in each session. Its texts are not
+    expanded, and neither it nor its tools are pinned.
+    """
 
     name: str
     config: McpServer
     scope: str
     origin: str
+    is_of_client: bool = False
 
     @property
     def key(self) -> str:
@@ -80,6 +86,8 @@ class ServerSpec:
         Variables are not expanded for a project, which could otherwise send the user's keys anywhere.
         """
         config = self.config
+        if self.is_of_client:
+            return config
 
         def fill(text: str) -> str:
             return _VARIABLE.sub(value_of, text)
@@ -128,8 +136,21 @@ class ConfiguredServers:
     complaints: tuple[str, ...] = ()
 
 
-def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_trusted: bool) -> ConfiguredServers:
+CLIENT = "client"
+"""The scope of the servers that a program names."""
+
+
+def named_servers(
+    settings: Settings,
+    files: Sequence[Path],
+    root: Path,
+    *,
+    is_trusted: bool,
+    of_client: Mapping[str, McpServer] = MappingProxyType({}),
+) -> ConfiguredServers:
     """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
+
+    `of_client` are those of the program that uses qcode; they replace none.
 
     Raise `QcodeError` if a file of a flag cannot be used; problems of a project's file never stop a run.
     """
@@ -142,6 +163,11 @@ def named_servers(settings: Settings, files: Sequence[Path], root: Path, *, is_t
         scope = f"file {file.resolve()}"
         found |= {name: ServerSpec(name, config, scope, str(file)) for name, config in servers.items()}
     complaints: list[str] = []
+    for name, config in of_client.items():
+        if name in found:
+            complaints.append(f"{name} of the editor is ignored: that name is already used")
+        else:
+            found[name] = ServerSpec(name, config, CLIENT, "the editor", is_of_client=True)
     for name, config in _of_project(root, complaints).items() if is_trusted else ():
         if name in found:
             complaints.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
@@ -159,7 +185,8 @@ def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[
             config = spec.expanded(env)
         except ServerError:
             continue
-        values += [value for name, value in (*config.env.items(), *config.headers.items()) if may_be_secret(name)]
+        given = (*config.env.items(), *config.headers.items())
+        values += [value for name, value in given if spec.is_of_client or may_be_secret(name)]
     return tuple(values)
 
 

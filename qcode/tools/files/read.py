@@ -93,6 +93,7 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
     read = text_file.decode_to_show(loaded.data, place.shown)
     workspace.remember(place, loaded)
     notes = [f"[{read.note}]"] if read.note else []
+    notes += ["[these are unsaved changes in the user's editor]"] if loaded.is_unsaved else []
     if place.path.suffix == ".ipynb":
         notebook = notebooks.parse_notebook(read.document.text)
         if notebook is not None:

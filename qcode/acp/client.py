@@ -1,0 +1,112 @@
+"""What the client brings into a session: unsaved texts of its editor, and tool servers.
+
+Texts are asked for from the threads of tools, and an editor that does not answer in time counts as one without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from qcode.acp.wire import Wire, WireError
+from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
+from qcode.config.settings import McpServer
+from qcode.text.clean import one_line, visible
+from qcode.text.json import Json, JsonObject, object_in
+from qcode.values import dataclass
+
+ANSWER_S = 2.0
+"""Seconds for the editor to send a text."""
+WRITE_S = 10.0
+MAX_SERVERS = 50
+
+
+class EditorFiles:
+    """The files of an editor that can read and write them, as `tools.buffers.BufferSource` describes."""
+
+    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, session_id: str) -> None:
+        self._wire = wire
+        self._loop = loop
+        self._session_id = session_id
+
+    def text_of(self, path: Path) -> str | None:
+        answer = self._ask("fs/read_text_file", {"path": str(path)}, ANSWER_S)
+        text = None if answer is None else answer.get("content")
+        return text if isinstance(text, str) else None
+
+    def write(self, path: Path, text: str) -> bool:
+        return self._ask("fs/write_text_file", {"path": str(path), "content": text}, WRITE_S) is not None
+
+    def _ask(self, method: str, params: JsonObject, wait_s: float) -> JsonObject | None:
+        async def asked() -> JsonObject:
+            return await asyncio.wait_for(self._wire.ask(method, {"sessionId": self._session_id, **params}), wait_s)
+
+        try:
+            return asyncio.run_coroutine_threadsafe(asked(), self._loop).result(wait_s + 1)
+        except (WireError, TimeoutError, asyncio.CancelledError, RuntimeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientServers:
+    """The tool servers of the client by name, and a line for each one that is left out."""
+
+    servers: Mapping[str, McpServer]
+    complaints: tuple[str, ...]
+
+
+def read_servers(rows: Sequence[Json]) -> ClientServers:
+    """Read the servers that a client names; one that cannot be used never fails the session."""
+    found: dict[str, McpServer] = {}
+    complaints: list[str] = []
+    for row in map(object_in, rows[:MAX_SERVERS]):
+        name = row.get("name")
+        shown = visible(one_line(name, 80)) if isinstance(name, str) else "a server without a name"
+        server = _server(row)
+        if not isinstance(name, str) or not is_server_name(_plain(name)):
+            complaints.append(f"tool server left out: {shown}: {SERVER_NAME_WORDS}")
+        elif _plain(name) in found:
+            complaints.append(f"tool server left out: {shown}: the name is used twice")
+        elif isinstance(server, str):
+            complaints.append(f"tool server left out: {shown}: {server}")
+        else:
+            found[_plain(name)] = server
+    if len(rows) > MAX_SERVERS:
+        complaints.append(f"{len(rows) - MAX_SERVERS} tool servers left out: at most {MAX_SERVERS} are supported")
+    return ClientServers(found, tuple(complaints))
+
+
+def _plain(name: str) -> str:
+    """Return a name with spaces replaced, because editors show names to people."""
+    return "-".join(name.split())
+
+
+def _server(row: JsonObject) -> McpServer | str:
+    """Return the server of a row, or why it cannot be used."""
+    match row:
+        case {"type": "http", "url": str(url)} if url.startswith(("http://", "https://")):
+            headers = _pairs(row.get("headers"))
+            return "its headers are not valid" if headers is None else McpServer(url=url, headers=headers)
+        case {"type": "sse"}:
+            return "SSE servers are not supported"
+        case {"command": str(command)} if command and row.get("type") in (None, "stdio"):
+            args, env = row.get("args"), _pairs(row.get("env"))
+            if not isinstance(args, list | None) or not all(isinstance(one, str) for one in args or []) or env is None:
+                return "its arguments or variables are not valid"
+            return McpServer(command=command, args=tuple(map(str, args or [])), env=env)
+        case _:
+            return "it has neither a command nor an http address"
+
+
+def _pairs(rows: Json) -> dict[str, str] | None:
+    """Return `{name, value}` rows as a mapping; None if they are not valid."""
+    found: dict[str, str] = {}
+    if not isinstance(rows, list | None):
+        return None
+    for row in map(object_in, rows or []):
+        name, value = row.get("name"), row.get("value")
+        if not isinstance(name, str) or not name or not isinstance(value, str) or "\0" in name + value:
+            return None
+        found[name] = value
+    return found

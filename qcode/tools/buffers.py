@@ -1,0 +1,107 @@
+"""Unsaved texts of an editor: what the model reads and edits if a file is open there with changes that are not saved.
+
+A buffer counts only if it is newer than the file. An editor that has not noticed a change of the file yet still holds
+an older text: a text that the file had before, or one that was there when the file changed. Then the file counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from qcode.protocol.tools import Refused
+from qcode.tools import text_file
+from qcode.tools.disk import Loaded, Snapshot
+
+MAX_BUFFER_BYTES = 4 * 1024 * 1024
+_MAX_FILES = 1_000
+_MAX_TEXTS = 32
+
+
+class BufferSource(Protocol):
+    """An editor. Both methods block, and never raise."""
+
+    def text_of(self, path: Path) -> str | None:
+        """Return the text of the file as the editor has it; None if it does not answer."""
+        ...
+
+    def write(self, path: Path, text: str) -> bool:
+        """Replace the text of the file in the editor and save it; return whether that worked."""
+        ...
+
+
+class _File:
+    """The last known content of a file on disk, and texts that are not newer than it."""
+
+    def __init__(self) -> None:
+        self.disk = b""
+        self.stale: deque[bytes] = deque(maxlen=_MAX_TEXTS)
+
+
+class Buffers:
+    """The buffers of one editor. Called from any thread, for one file at a time."""
+
+    def __init__(self, source: BufferSource) -> None:
+        self._source = source
+        self._files: OrderedDict[Path, _File] = OrderedDict()
+
+    def look(self, path: Path, shown: str, loaded: Loaded) -> Loaded:
+        """Return the file as the editor has it if it has unsaved changes, otherwise as it is on disk."""
+        if len(loaded.data) > MAX_BUFFER_BYTES:
+            return loaded
+        try:
+            document = text_file.decode(loaded.data, shown)
+        except Refused:
+            return loaded
+        text = self._source.text_of(path)
+        known = self._known(path)
+        on_disk, is_changed = _digest(document.text), known.disk not in (b"", loaded.snapshot.digest)
+        known.disk = loaded.snapshot.digest
+        if on_disk not in known.stale:
+            known.stale.append(on_disk)
+        if text is None or len(text) > MAX_BUFFER_BYTES or (not text and loaded.data):
+            return loaded
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        in_editor = _digest(text)
+        if is_changed and in_editor not in known.stale:
+            known.stale.append(in_editor)
+        if in_editor in known.stale:
+            return loaded
+        try:
+            data = text_file.encode(text_file.with_text(document, text))
+        except UnicodeEncodeError:
+            return loaded
+        digest = hashlib.sha256(data).digest()
+        snapshot = replace(loaded.snapshot, size=len(data), digest=digest)
+        return replace(loaded, data=data, snapshot=snapshot, is_unsaved=True)
+
+    def note_write(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
+        """Record what qcode wrote: the editor may show the text before it for a while."""
+        known = self._known(path)
+        known.disk = snapshot.digest
+        try:
+            known.stale.append(_digest(text_file.decode(data, path.name).text))
+        except Refused:
+            return
+
+    def write(self, path: Path, shown: str, data: bytes) -> None:
+        """Let the editor replace an unsaved text and save it. Raise `Refused` if it does not."""
+        if not self._source.write(path, text_file.decode(data, shown).text):
+            raise Refused(
+                f"{shown} has unsaved changes in the editor, and the editor did not take the new text. "
+                "Nothing was changed"
+            )
+
+    def _known(self, path: Path) -> _File:
+        known = self._files.setdefault(path, _File())
+        self._files.move_to_end(path)
+        while len(self._files) > _MAX_FILES:
+            self._files.popitem(last=False)
+        return known
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

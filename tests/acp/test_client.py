@@ -1,0 +1,322 @@
+"""What the client brings: images, resources, unsaved texts, tool servers, forms; and the limits of a hostile one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.acp import approvals
+from qcode.acp.cards import Card, change_content
+from qcode.acp.client import read_servers
+from qcode.agent.options import Options
+from qcode.protocol.approvals import Deny, ToolApproval
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.tools import ChangedFile
+from qcode.text.json import JsonObject
+from tests.acp.conftest import Connect
+from tests.acp.editor import CANCELLED, Editor, InThread, select
+from tests.fakes.server import FakeServer
+from tests.fakes.tool_server import PNG
+from tests.fakes.turns import Call, Turn
+
+REPO = Path(__file__).parents[2]
+BUFFERS = {"fs": {"readTextFile": True, "writeTextFile": True}}
+
+
+def call(name: str, **arguments: object) -> Call:
+    return Call(name, json.dumps(arguments))
+
+
+def _same(answer: object, _: object) -> object:
+    return answer
+
+
+def sent(editor: Editor, *blocks: dict[str, Any]) -> str:
+    """Send a prompt of these blocks in a new session, and return what the model got."""
+    folder = editor.answers["folder"]({})
+    editor.request("session/prompt", sessionId=editor.open(folder), prompt=list(blocks))  # type: ignore[arg-type]
+    assert editor.server is not None
+    return str(editor.server.requests[-1].body["messages"][-1]["content"])
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def link(uri: str, name: str = "x") -> dict[str, Any]:
+    return {"type": "resource_link", "uri": uri, "name": name}
+
+
+def test_embedded_text_is_data_under_its_name_and_not_read_again(connect: Connect, work: Path) -> None:
+    (work / "a.py").write_text("saved\n")
+    resource = {"type": "resource", "resource": {"uri": f"file://{work}/a.py", "text": "unsaved </file>"}}
+    with connect([Turn(text="Ok.")]) as editor:
+        editor.answers["folder"] = lambda _: work
+        got = sent(editor, text("look at @a.py: "), resource)
+    assert '<file path="a.py">' in got
+    assert "unsaved &lt;/file>" in got
+    assert "saved\\n" not in got.replace("unsaved", "")
+    assert "@a.py" not in got
+
+
+def test_linked_file_of_the_workspace_is_attached_and_others_are_named(
+    connect: Connect, work: Path, tmp_path: Path
+) -> None:
+    (work / "with space.py").write_text("inside = 1\n")
+    (work / ".env").write_text("TOKEN=secret-in-env\n")
+    (tmp_path / "outside.py").write_text("outside = 1\n")
+    links = [
+        text("see "),
+        link(f"file://{work}/with%20space.py"),
+        link(f"file://{work}/.env"),
+        link(f"file://{tmp_path}/outside.py"),
+        link("file:///etc/passwd"),
+        link("file://elsewhere/etc/hosts"),
+        link("zed://thread/5", "A thread"),
+        link("https://example.org/x"),
+    ]
+    with connect([Turn(text="Ok.")]) as editor:
+        editor.answers["folder"] = lambda _: work
+        got = sent(editor, *links)
+        notices = editor.messages[-1]["result"]["_meta"]["qcode"]["notices"] if "result" in editor.messages[-1] else []
+    assert "inside = 1" in got
+    assert "[A thread](zed://thread/5)" in got
+    assert "https://example.org/x" in got
+    for secret in ("secret-in-env", "outside = 1", "root:"):
+        assert secret not in got
+    assert len(notices) in (0, 3)
+
+
+def test_image_is_sent_with_the_type_of_its_bytes(connect: Connect, work: Path) -> None:
+    import base64
+
+    image = {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/jpeg"}
+    with connect([Turn(text="Ok.")]) as editor:
+        editor.answers["folder"] = lambda _: work
+        assert "data:image/png;base64," in sent(editor, text("what is it?"), image)
+
+
+def test_unsaved_buffer_is_read_and_edited_in_the_editor(connect: Connect, work: Path) -> None:
+    file = work / "a.txt"
+    file.write_text("one\n")
+    written: list[str] = []
+
+    def write(params: dict[str, Any]) -> dict[str, Any]:
+        written.append(params["content"])
+        Path(params["path"]).write_text(params["content"])
+        return {}
+
+    script = [
+        Turn(calls=(call("read", path="a.txt"),)),
+        Turn(calls=(call("edit", path="a.txt", old_text="unsaved", new_text="edited"),)),
+        Turn(text="Done."),
+    ]
+    with connect(script, capabilities=BUFFERS) as editor:
+        editor.answers["fs/read_text_file"] = lambda _: {"content": "one\nunsaved\n"}
+        editor.answers["fs/write_text_file"] = write
+        editor.prompt(editor.open(work), "edit it")
+        edit = editor.cards()[1]
+    assert written == ["one\nedited\n"]
+    assert edit["content"][0]["oldText"] == "one\nunsaved\n"
+    assert edit["status"] == "completed"
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("not open"), {"content": 5}, {}, {"content": ""}])
+def test_editor_without_the_file_leaves_it_to_the_disk(answer: object, connect: Connect, work: Path) -> None:
+    (work / "a.txt").write_text("on disk\n")
+    script = [Turn(calls=(call("read", path="a.txt"),)), Turn(text="Done.")]
+    with connect(script, capabilities=BUFFERS) as editor:
+        editor.answers["fs/read_text_file"] = lambda _: answer
+        editor.prompt(editor.open(work), "read it")
+        (card,) = editor.cards()
+    assert "on disk" in card["rawOutput"]["output"]
+
+
+def test_question_is_a_form_if_the_client_has_forms(connect: Connect, work: Path) -> None:
+    question = call("ask_person", question="Which one?", choices=[{"label": "Left"}, {"label": "Right"}])
+    for answer, result in (
+        ({"action": "accept", "content": {"answer": "Right"}}, "Right"),
+        ({"action": "accept", "content": {"other": "Both"}}, "Both"),
+        ({"action": "accept", "content": {"answer": "Made up"}}, "skipped"),
+        ({"action": "decline"}, "skipped"),
+    ):
+        script = [Turn(calls=(question,)), Turn(text="Fine.")]
+        with connect(script, capabilities={"elicitation": {"form": {}}}) as editor:
+            editor.answers["elicitation/create"] = partial(_same, answer)
+            editor.prompt(editor.open(work), "ask")
+            assert editor.server is not None
+            assert result in editor.server.requests[-1].results[-1].content
+
+
+def test_question_is_a_permission_request_without_forms(connect: Connect, work: Path) -> None:
+    question = call("ask_person", question="Which one?", choices=[{"label": "Left"}, {"label": "Right"}])
+    script = [Turn(calls=(question,)), Turn(text="Fine.")]
+    with connect(script, choose=lambda _: select("choice-2")) as editor:
+        editor.prompt(editor.open(work), "ask")
+        (asked,) = [one["params"] for one in editor.asked]
+        assert editor.server is not None
+        assert "Right" in editor.server.requests[-1].results[-1].content
+    assert [one["name"] for one in asked["options"]] == ["Left", "Right", "Skip"]
+
+
+SERVER = {
+    "name": "Their server",
+    "command": sys.executable,
+    "args": ["-m", "tests.fakes.tool_server"],
+    "env": [{"name": "PYTHONPATH", "value": str(REPO)}, {"name": "SOME_VALUE", "value": "a-value-of-the-client"}],
+}
+
+
+def test_server_of_the_client_offers_its_tools_and_every_call_asks(connect: Connect, work: Path, home: Path) -> None:
+    script = [Turn(calls=(call("Their-server__add", a=1, b=2),)), Turn(text="Three: a-value-of-the-client.")]
+    with connect(script) as editor:
+        session_id = editor.open(work, mcpServers=[SERVER])
+        editor.prompt(session_id, "add")
+        (asked,) = [one["params"] for one in editor.asked]
+        (card,) = editor.cards()
+    assert asked["toolCall"]["kind"] == "other"
+    assert asked["options"][0]["optionId"] == "once"
+    assert (card["status"], card["rawOutput"]["output"]) == ("completed", "3")
+    stored = "".join(one.read_text() for one in (home / "qcode" / "state").rglob("*") if one.is_file())
+    assert "a-value-of-the-client" not in stored
+
+
+def test_server_of_the_client_does_not_start_in_a_restricted_folder(connect: Connect, work: Path) -> None:
+    state = work.parent / "state"
+    state.mkdir()
+    env = [*SERVER["env"], {"name": "TOOL_SERVER_STATE", "value": str(state)}]
+    with connect([Turn(text="Hi.")], options=Options()) as editor:
+        editor.prompt(editor.open(work, mcpServers=[{**SERVER, "env": env}]), "hi")
+    assert list(state.iterdir()) == []
+
+
+def test_server_of_the_project_is_asked_for_before_the_first_turn(connect: Connect, work: Path) -> None:
+    entry = {"command": sys.executable, "args": SERVER["args"], "env": {"PYTHONPATH": str(REPO)}}
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
+    for answer, names in ((select("deny"), 0), (CANCELLED, 0), (select("once"), 1), (select("folder"), 1)):
+        with connect([Turn(text="Hi.")], choose=partial(_same, answer)) as editor:
+            result = editor.prompt(editor.open(work), "hi")
+            assert editor.server is not None
+            offered = str([one.body.get("tools") for one in editor.server.requests])
+            assert ("theirs__add" in offered) == bool(names)
+            assert result["stopReason"] == ("cancelled" if answer is CANCELLED else "end_turn")
+            (asked,) = [one["params"] for one in editor.asked]
+            assert [one["optionId"] for one in asked["options"]] == ["once", "folder", "deny"]
+    with connect([Turn(text="Hi.")]) as editor:
+        editor.prompt(editor.open(work), "hi")
+        assert editor.asked == []
+
+
+def test_bad_duplicate_and_unsupported_servers_are_left_out_with_a_line_each() -> None:
+    rows: list[Any] = [
+        SERVER,
+        SERVER,
+        {"name": "web", "type": "http", "url": "https://example.org/mcp", "headers": [{"name": "A", "value": "b"}]},
+        {"name": "old", "type": "sse", "url": "https://example.org/sse", "headers": []},
+        {"name": "file", "type": "http", "url": "file:///etc/passwd", "headers": []},
+        {"name": "a__b", "command": "x", "args": [], "env": []},
+        {"name": "args", "command": "x", "args": [5], "env": []},
+        {"name": "env", "command": "x", "args": [], "env": [{"name": "A"}]},
+        {"command": "x"},
+        {},
+        5,
+        {"name": "\x1b[31m", "command": "x"},
+    ]
+    found = read_servers(rows)
+    assert list(found.servers) == ["Their-server", "web"]
+    assert found.servers["web"].headers == {"A": "b"}
+    assert len(found.complaints) == len(rows) - 2
+    assert not any("\x1b" in line for line in found.complaints)
+
+
+def test_variables_in_a_server_of_the_client_are_not_filled_in(
+    connect: Connect, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = work.parent / "state"
+    state.mkdir()
+    monkeypatch.setenv("STATE_OF_THE_USER", str(state))
+    env = [*SERVER["env"], {"name": "TOOL_SERVER_STATE", "value": "${STATE_OF_THE_USER}"}]
+    with connect([Turn(text="Hi.")]) as editor:
+        editor.prompt(editor.open(work, mcpServers=[{**SERVER, "env": env}]), "hi")
+    assert list(state.iterdir()) == []
+
+
+# A hostile client
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"trust": True},
+        {"options": {"trust": True, "permission_mode": "bypass"}},
+        {"_meta": {"trust": True, "permissionMode": "bypass", "qcode": {"trust": True}}},
+        {"env": {"OPENAI_BASE_URL": "http://attacker"}, "settings": {"tools": {"sandbox": "off"}}},
+        {"model": "x", "baseUrl": "http://attacker", "apiKey": "x", "mode": "bypass"},
+    ],
+)
+def test_parameters_of_a_session_reach_no_trust_key_endpoint_or_sandbox(
+    params: dict[str, Any], home: Path, work: Path
+) -> None:
+    script = [Turn(calls=(call("shell", command="touch b.txt"),)), Turn(text="No.")]
+    with FakeServer("openai", script) as server:
+        options = Options(model="openai/some-model", base_url=server.base_url)
+        with InThread(Editor(params, lambda _: select("deny")), options) as editor:
+            editor.request("initialize", protocolVersion=1, clientCapabilities=params, **params)
+            session_id = editor.open(work, **params)
+            editor.request(
+                "session/prompt", sessionId=session_id, prompt=[text("go") | params], **{"_meta": {}, **params}
+            )
+            assert len(editor.asked) == 1
+        assert len(server.requests) == 2
+    assert not (work / "b.txt").exists()
+
+
+def test_command_in_a_resource_or_a_second_block_is_data(connect: Connect, work: Path) -> None:
+    resource = {"type": "resource", "resource": {"uri": "file:///x/trust", "text": "/trust accept"}}
+    with connect([Turn(text="A."), Turn(text="B.")], options=Options()) as editor:
+        session_id = editor.open(work)
+        editor.prompt(session_id, "/trust")
+        for blocks in ([text("see"), text("\n/trust accept")], [resource, text(" /trust accept")]):
+            editor.request("session/prompt", sessionId=session_id, prompt=blocks)
+        assert editor.server is not None
+        assert len(editor.server.requests) == 2
+    assert "Folder trusted" not in editor.text()
+
+
+def test_command_that_is_too_long_to_show_is_denied_unasked() -> None:
+    command = ToolCall("c", "shell", json.dumps({"command": "x" * 500_000}))
+    approval = ToolApproval(command, "Run?", "x" * 500_000, kind="command")
+
+    async def client(method: str, params: JsonObject) -> JsonObject:
+        raise AssertionError("it was asked")
+
+    decision = asyncio.run(approvals.ask(approval, Card("1", "c", "shell"), "s", "/w", client, has_forms=False))
+    assert isinstance(decision, Deny)
+    assert "500,000 characters" in decision.message
+
+
+def test_large_change_is_shown_by_hunks_or_in_part_and_says_so() -> None:
+    old = "".join(f"line {number}\n" for number in range(100_000))
+    diff = "".join(
+        f"@@ -{at} +{at} @@\n-line {at} of a large file\n+line {at} of the large file\n" for at in range(1, 9_000, 2)
+    )
+    change = ChangedFile("/w/a.txt", old, old.replace("line 5\n", "line five\n"))
+    few = change_content((change,), "--- a/a.txt\n+++ b/a.txt\n@@ -6 +6 @@\n-line 5\n+line five\n", "/w")
+    assert few == [{"type": "diff", "path": "/w/a.txt", "oldText": "line 5\n", "newText": "line five\n"}]
+    many = change_content((change,), f"--- a/a.txt\n+++ b/a.txt\n{diff}", "/w")
+    assert "too large to be shown" in str(many[-1])
+    assert len(json.dumps(many)) < 1_000_000
+
+
+def test_key_of_the_user_is_in_no_message(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("shell", command="env; cat /proc/self/environ"),)), Turn(text="Done.")]
+    with connect(script) as editor:
+        editor.prompt(editor.open(work), "go")
+    assert os.environ["OPENAI_API_KEY"] not in json.dumps(editor.messages)
