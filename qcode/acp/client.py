@@ -1,4 +1,4 @@
-"""What the client brings into a session: unsaved texts of its editor, and tool servers.
+"""The things that the client adds to a session: unsaved texts of its editor, and tool servers.
 
 Texts are asked for from the threads of tools, and an editor that does not answer in time counts as one without them.
 """

@@ -1,4 +1,4 @@
-"""What the client brings: images, resources, unsaved texts, tool servers, forms; and the limits of a hostile one."""
+"""Things that the client adds: images, resources, unsaved texts, tool servers, forms; and limits of a hostile one."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_edited_content_is_written_shown_again_and_reported_to_the_model(tmp_pat
     assert finished.outcome.shown is not None
     assert "edited" not in finished.outcome.shown
     told = result_of(it)
-    assert told.startswith("The user edited this call before it ran. What ran:\n- `content` with these changes:\n@@")
+    assert told.startswith("The user edited this call before it ran. It ran with:\n- `content` with these changes:\n@@")
     assert "\n-second\n+2nd\n" in told
     assert told.endswith(f"The result:\n{finished.outcome.shown}")
 
@@ -68,7 +68,7 @@ def test_edited_command_runs_and_is_reported_to_the_model(tmp_path: Path) -> Non
     assert (finished.state, finished.is_revised) == ("done", True)
     assert not (it.work / "one").exists()
     assert (it.work / "two").exists()
-    assert "What ran:\n- `command`: touch two\nThe result:\n" in result_of(it)
+    assert "It ran with:\n- `command`: touch two\nThe result:\n" in result_of(it)
     # The reply of the model stays as it was sent.
     assert [call.arguments for said in it.conversation.messages for call in said.calls] == ['{"command": "touch one"}']
 
