@@ -18,6 +18,7 @@ from qcode.tui.commands.command import key_names
 from qcode.tui.commands.help import PROMPT_KEYS
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.prompt.editing import EDITING_KEYS
+from qcode.tui.prompt.vim.grammar import VIM_KEYS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "command-line.md", DOCS / "configuration.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
@@ -69,6 +70,14 @@ def prompt_keys() -> str:
 def editing_keys() -> str:
     """Return the table of keys that edit the prompt."""
     return _table(("key", "effect"), [(key_names(names.split(",")), meaning) for names, _, meaning in EDITING_KEYS])
+
+
+def vim_keys() -> str:
+    """Return the table of the keys of vim mode."""
+    return _table(
+        ("keys", "effect"),
+        [(f"`` {names} ``" if "`" in names else f"`{names}`", meaning) for names, meaning in VIM_KEYS],
+    )
 
 
 def providers() -> str:
@@ -126,6 +135,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "keys": keys,
     "prompt-keys": prompt_keys,
     "editing-keys": editing_keys,
+    "vim-keys": vim_keys,
     "providers": providers,
     "config-model": settings,
     **{f"config-{name}": partial(settings, name) for name in CONFIG_TABLES},

@@ -19,7 +19,7 @@ from qcode.config.show import SettingRow, show
 from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
-AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "permissions.mode"})
+AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "ui.vim", "permissions.mode"})
 """Settings that apply at once if they are changed in the app; all others apply after a restart."""
 
 

@@ -542,7 +542,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return apply_setting(
             setting,
             self.terminal_title,
-            self.parts.transcript,
+            self.parts,
             show_theme=self.apply_theme,
             use_mode=self.commands.use_mode,
         )

@@ -44,7 +44,7 @@ class Widgets:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
         self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")
-        self.prompt = Prompt(self.menu, self.history, sent, id="prompt")
+        self.prompt = Prompt(self.menu, self.history, sent, lambda shown: self.status.change(vim=shown), id="prompt")
         self.status = StatusLine(status, clock, id="status")
 
     def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:

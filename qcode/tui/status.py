@@ -88,7 +88,7 @@ class Status:
     `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `mode_key` is the key that switches
     the mode. `has_no_sandbox`: the sandbox is off, or none works here. `problem` is the reason why the model cannot be
     reached, `problem_until` the end of it (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
-    number of running background jobs.
+    number of running background jobs. `vim` is the mode of vim in the prompt, empty without it.
     """
 
     model: str = ""
@@ -108,6 +108,7 @@ class Status:
     problem: str = ""
     problem_until: float | None = None
     jobs: int = 0
+    vim: str = ""
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
@@ -195,10 +196,14 @@ def _activity(status: Status, now: float, is_hinting: bool, room: int) -> Conten
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:
+    """Return the mode of vim, if the prompt has one, and the permission mode."""
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
     style = styles.get(status.mode, "bold $text-error" if status.mode == "bypass" else "")
     label = mode_label(status.mode)
-    return Content.styled(_MODE_WORDS.get(status.mode, label) if is_long else label, style)
+    mode = Content.styled(_MODE_WORDS.get(status.mode, label) if is_long else label, style)
+    if not status.vim:
+        return mode
+    return Content.assemble((status.vim, "$text-accent" if status.vim == "INSERT" else "bold $text-accent"), _GAP, mode)
 
 
 def _problem(status: Status, now: float) -> str:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from textual.app import App
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets.text_area import Selection
 
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
@@ -138,6 +137,7 @@ class AppView:
         self._session_id = agent.conversation.session_id
         self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
+        widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
         self._external = ExternalInput(app, widgets.prompt, attachments, say=self.say, hint=self.hint, lend=lend)
 
@@ -440,6 +440,7 @@ class AppView:
 
 
 _AGAIN_SECONDS = 2.0
+_HABIT_SECONDS = 0.5
 
 
 class CancelKeys:
@@ -464,6 +465,7 @@ class CancelKeys:
         self._clock = clock
         self._copy = copy
         self._again: tuple[str, float] | None = None
+        self._vim_escaped = float("-inf")
         self._forgetting: Timer | None = None
 
     def escape(self, rewind: Callable[[], None] | None) -> None:
@@ -474,6 +476,7 @@ class CancelKeys:
             or widgets.transcript.leave_cards()
             or widgets.search.close(is_going_back=True)
             or widgets.prompt.leave_search()
+            or self._escape_vim()
             or widgets.prompt.close_menu()
             or widgets.approval.leave_telling()
             or self._shell.stop()
@@ -482,11 +485,19 @@ class CancelKeys:
         ):
             return
         if not widgets.prompt.is_empty:
-            if self._is_pressed_again("Esc", "clear the prompt"):
+            # In vim mode Esc is pressed without a thought, so it never clears.
+            if not widgets.prompt.has_vim and self._is_pressed_again("Esc", "clear the prompt"):
                 widgets.prompt.stash()
             return
         if rewind is not None and self._is_pressed_again("Esc", "rewind"):
             rewind()
+
+    def _escape_vim(self) -> bool:
+        """Let vim have Esc. Right after it, Esc has no effect: a second one out of habit must not interrupt."""
+        if self._widgets.prompt.escape_vim():
+            self._vim_escaped = self._clock()
+            return True
+        return self._widgets.prompt.has_vim and self._clock() - self._vim_escaped < _HABIT_SECONDS
 
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
@@ -495,7 +506,7 @@ class CancelKeys:
         if selected:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
-            prompt.selection = Selection.cursor(prompt.cursor_location)
+            prompt.end_selection()
         elif prompt.leave_search() or self._shell.stop() or self._turns.stop():
             return
         elif not prompt.is_empty:
@@ -529,7 +540,7 @@ class CancelKeys:
 def apply_setting(
     setting: Setting,
     terminal_title: TerminalTitle,
-    transcript: Transcript,
+    widgets: Widgets,
     *,
     show_theme: Callable[[str], None],
     use_mode: Callable[[ApprovalMode], None],
@@ -544,7 +555,9 @@ def apply_setting(
         case "ui.title":
             terminal_title.use_title(value is True)
         case "ui.show_thinking" if value == "folded" or value == "expanded" or value == "hidden":
-            transcript.show_thinking(value)
+            widgets.transcript.show_thinking(value)
+        case "ui.vim":
+            widgets.prompt.use_vim(value is True)
         case "permissions.mode" if any(value == mode for mode in MODES):
             use_mode(next(mode for mode in MODES if mode == value))
         case _:

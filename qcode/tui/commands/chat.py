@@ -241,6 +241,11 @@ def _is_writing_prompt(context: CommandContext) -> bool:
     return context.screen.is_writing
 
 
+def _is_typing_prompt(context: CommandContext) -> bool:
+    """Whether keys are typed into the prompt: not in normal mode of vim, whose Ctrl+R is redo."""
+    return context.screen.is_writing and not context.screen.prompt.is_commanding
+
+
 def _is_editable(context: CommandContext) -> bool:
     return context.screen.is_writing or context.screen.is_asking_about_draft
 
@@ -262,7 +267,7 @@ PROMPT: tuple[Command, ...] = (
         "Search earlier prompts. Again: the next older match.",
         lambda context, _: context.screen.prompt.search_history(),
         keys=("ctrl+r",),
-        when=_is_writing_prompt,
+        when=_is_typing_prompt,
         needs_screen=True,
     ),
     Command(

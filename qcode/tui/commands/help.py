@@ -63,7 +63,12 @@ def keys_text(context: CommandContext) -> str:
         if keys:
             rows.append((key_names(keys), command.help))
     editing = [(key_names(keys.split(",")), meaning) for keys, _, meaning in EDITING_KEYS]
-    return f"{table_text(rows)}\n\nEditing\n{table_text(editing)}"
+    text = f"{table_text(rows)}\n\nEditing\n{table_text(editing)}"
+    if not context.screen.prompt.has_vim:
+        return text
+    from qcode.tui.prompt.vim.grammar import VIM_KEYS
+
+    return f"{text}\n\nVim mode\n{table_text(VIM_KEYS)}"
 
 
 def _keys(context: CommandContext, _argument: str) -> None:

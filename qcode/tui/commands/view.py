@@ -175,6 +175,21 @@ def _change_setting(context: CommandContext, name: str, value: str) -> None:
     context.view.say("info", outcome_text(setting, is_now=context.view.apply_setting(setting)))
 
 
+def _vim(context: CommandContext, _argument: str) -> None:
+    """Switch vim mode, and keep that in the user's file."""
+    is_on = not context.screen.prompt.has_vim
+    try:
+        setting = context.agent.settings.change("ui.vim", "true" if is_on else "false")
+    except ValueError as refusal:
+        context.view.say("warning", str(refusal))
+        return
+    context.view.apply_setting(setting)
+    if setting.above:
+        context.view.say("info", outcome_text(setting, is_now=True))
+    else:
+        context.view.say("info", "Vim mode on: Esc for normal mode, i to type." if is_on else "Vim mode off.")
+
+
 def _open_settings(context: CommandContext, wanted: str) -> None:
     from qcode.tui.screens.settings import SettingsScreen
 
@@ -201,6 +216,14 @@ SETTINGS: tuple[Command, ...] = (
         "[name [value]]",
         _setting_choices,
         opens_picker=True,
+    ),
+    Command(
+        "vim",
+        "Switch vim mode",
+        "Edit the prompt with vim's keys, or stop doing so.",
+        _vim,
+        ("vim",),
+        needs_screen=True,
     ),
 )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from textual import events, on
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
 
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
@@ -21,11 +22,14 @@ from qcode.tui.prompt.menu import file_choices, mention_at
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.text import Text as RichText
+
     from qcode.agent.context.file_index import FileMatches
     from qcode.agent.context.pictures import Picture
     from qcode.protocol.messages import Image
     from qcode.tui.prompt.history import HistorySearch, PromptHistory
     from qcode.tui.prompt.menu import MenuItem, SlashMenu
+    from qcode.tui.prompt.vim.keys import VimKeys
 
 # Shift+Enter as xterm-like terminals send it, and Alt+Enter in basic ones.
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
@@ -52,7 +56,10 @@ class Sources:
 
 
 class Prompt(EditingArea):
-    """A text area that sends. Sending clears the text; `put_back` restores a text that was rejected."""
+    """A text area that sends. Sending clears the text; `put_back` restores a text that was rejected.
+
+    `show_vim` gets the mode of vim with the keys of an unfinished command, or an empty text without vim mode.
+    """
 
     @dataclass
     class Submitted(Message):
@@ -75,10 +82,18 @@ class Prompt(EditingArea):
         """The user pressed Up in an empty prompt, to take back a queued prompt or recall an older one."""
 
     def __init__(
-        self, menu: SlashMenu, search: HistorySearch, history: PromptHistory, *, id: str | None = None
+        self,
+        menu: SlashMenu,
+        search: HistorySearch,
+        history: PromptHistory,
+        show_vim: Callable[[str], None],
+        *,
+        id: str | None = None,
     ) -> None:
         self.pastes = Pastes()
         self.images = Images()
+        self._vim: VimKeys | None = None
+        self._show_vim = show_vim
         super().__init__(
             self.pastes.labels, self.images.labels, placeholder="Ask · / commands · @ files · ? keys", id=id
         )
@@ -145,6 +160,82 @@ class Prompt(EditingArea):
         """Show `text`, folded if it is too long to lay out; undo restores the previous text."""
         self._show(text if len(text) <= MAX_UNFOLDED_CHARS else self.pastes.fold(text))
 
+    def use_vim(self, is_on: bool) -> None:
+        """Switch vim mode on, in insert mode, or off."""
+        if is_on == (self._vim is not None):
+            return
+        if not is_on:
+            self._vim = None
+            self.notify_style_update()
+            self._show_vim("")
+            return
+        from qcode.tui.prompt.vim.keys import VimKeys
+
+        self._vim = VimKeys(
+            self,
+            (self.pastes.labels, self.images.labels),
+            lambda is_older: self.walk_back() if is_older else self.walk_newer(),
+            self._show_vim,
+        )
+
+    @property
+    def has_vim(self) -> bool:
+        return self._vim is not None
+
+    @property
+    def is_commanding(self) -> bool:
+        """Whether keys are vim's commands: normal or visual mode."""
+        return self._vim is not None and not self._vim.is_inserting
+
+    def escape_vim(self) -> bool:
+        """Handle Esc in vim mode: leave insert or visual mode, or cancel a command; return whether there was one."""
+        if self._vim is None or not self.has_focus:
+            return False
+        if self._vim.is_inserting:
+            self.close_menu()
+        return self._vim.escape()
+
+    def end_selection(self) -> None:
+        """Clear the selection, and leave visual mode."""
+        if self._vim is not None and self._vim.is_visual:
+            self._vim.escape()
+        self.selection = Selection.cursor(self.cursor_location)
+
+    @property
+    def selected_text(self) -> str:
+        """The selected text, also that of visual mode."""
+        return (self._vim.selected_text if self._vim is not None else "") or super().selected_text
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        selection = super().validate_selection(selection)
+        if self.is_commanding and selection.is_empty and self._vim is not None:
+            return Selection.cursor(self._vim.rest(selection.end))
+        return selection
+
+    def get_line(self, line_index: int) -> RichText:
+        """Return a line as it is painted: with the selection of visual mode."""
+        line = super().get_line(line_index)
+        selected = self._vim.selected_columns(line_index) if self._vim is not None else None
+        if selected is not None:
+            style = self.get_component_rich_style("text-area--selection")
+            if line.plain:
+                line.stylize(style, *selected)
+            else:
+                line.append(" ", style)
+        return line
+
+    def action_undo(self) -> None:
+        if self._vim is not None:
+            self._vim.undo()
+        else:
+            super().action_undo()
+
+    def action_redo(self) -> None:
+        if self._vim is not None:
+            self._vim.undo(is_redo=True)
+        else:
+            super().action_redo()
+
     def _insert(self, text: str) -> None:
         """Insert `text` at the cursor, as a paste would."""
         if text:
@@ -194,12 +285,19 @@ class Prompt(EditingArea):
     def _offer_at_cursor(self) -> None:
         self.offer()
 
+    @on(TextArea.Changed)
+    @on(TextArea.SelectionChanged)
+    def _follow_in_vim(self) -> None:
+        if self._vim is not None:
+            self._vim.follow()
+
     def on_key(self, event: events.Key) -> None:
         """Handle the keys that do not edit. App bindings such as Shift+Tab come first."""
         if event.key in ("enter", "tab"):
             # Keys that arrive in one read are handled before `Changed`, so the menu may not know the text yet.
             self.offer()
-        if self._search.is_open and self._search_key(event):
+        is_taken = self._search_key(event) if self._search.is_open else False
+        if is_taken or (self._vim is not None and self._vim.press(event.key, event.character)):
             pass
         elif event.key == "enter":
             self._enter()
@@ -237,10 +335,8 @@ class Prompt(EditingArea):
             self._menu.move(-1)
         elif select or not self.navigator.is_first_wrapped_line(self.cursor_location):
             super().action_cursor_up(select)
-        elif self.is_empty:
-            self.post_message(self.TakeBack())
         else:
-            self.walk_older()
+            self.walk_back()
 
     def action_cursor_down(self, select: bool = False) -> None:
         if self._menu.is_open and not select:
@@ -248,7 +344,17 @@ class Prompt(EditingArea):
         elif select or not self.navigator.is_last_wrapped_line(self.cursor_location):
             super().action_cursor_down(select)
         else:
-            self._walk(self.sent.newer(), is_older=False)
+            self.walk_newer()
+
+    def walk_back(self) -> None:
+        """Take back a queued prompt if the prompt is empty, otherwise show an older one."""
+        if self.is_empty:
+            self.post_message(self.TakeBack())
+        else:
+            self.walk_older()
+
+    def walk_newer(self) -> None:
+        self._walk(self.sent.newer(), is_older=False)
 
     def walk_older(self) -> None:
         self._walk(self.sent.older(self.text), is_older=True)
@@ -279,6 +385,8 @@ class Prompt(EditingArea):
             return
         self._remember(shown)
         self.text = ""
+        if self._vim is not None:
+            self._vim.reset()
         self._menu.close()
         self.post_message(self.Submitted(self.pastes.expand(shown), shown, self.images.within(shown)))
 
@@ -294,7 +402,7 @@ class Prompt(EditingArea):
             return
         self._offered = place
         self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
-        if self.text == self._dismissed or self._search.is_open or self._kind == "shell":
+        if self.text == self._dismissed or self._search.is_open or self._kind == "shell" or self.is_commanding:
             self._menu.close()
             return
         self._dismissed = ""

@@ -1,0 +1,136 @@
+"""A cursor that moves by vim's motions, with what they remember: the wanted column, the last search in a line. Pure."""
+
+from __future__ import annotations
+
+from qcode.tui.prompt.vim import motions, operators
+from qcode.tui.prompt.vim.grammar import Command
+from qcode.tui.prompt.vim.motions import Find, clamped, first_non_blank, is_line_end, line_end, line_start
+from qcode.tui.prompt.vim.objects import Extent, text_object
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """The end of a motion. `is_lines`: an operator takes whole lines."""
+
+    at: int
+    is_inclusive: bool = False
+    is_lines: bool = False
+    start: int | None = None
+
+
+class MovingCursor:
+    """A text with a cursor. `wanted` is the column that `j` and `k` keep, None to take that of the cursor."""
+
+    def __init__(self, width: motions.Width) -> None:
+        self.text = ""
+        self.cursor = 0
+        self.wanted: int | None = None
+        self._width = width
+        self._find: Find | None = None
+
+    @property
+    def is_visual(self) -> bool:
+        """Whether the cursor may rest on line ends."""
+        return False
+
+    def motion(self, command: Command) -> Motion | None:
+        """Return the end of a motion, None if it fails."""
+        name, count = command.name, command.count or 1
+        if name in "hl" or name in ("0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
+            return self._line_motion(command, count)
+        if name in ("{", "}"):
+            found = motions.paragraph(self.text, self.cursor, 1 if name == "}" else -1, count)
+            return None if found is None else Motion(found[0], is_inclusive=found[1])
+        if name == "%" and command.count is not None:
+            number = (count * (self.text.count("\n") + 1) + 99) // 100
+            return Motion(operators.go_to_line(self.text, number), is_lines=True)
+        if name == "%":
+            match = motions.matching_bracket(self.text, self.cursor)
+            return None if match is None else Motion(match, is_inclusive=True)
+        if name in ("f", "F", "t", "T", ";", ","):
+            return self._find_motion(command, count)
+        if name[0] in "ia":
+            return self._object_motion(command, count)
+        return self._word_motion(command, count)
+
+    def _line_motion(self, command: Command, count: int) -> Motion | None:
+        text, at, name = self.text, self.cursor, command.name
+        if name == "h":
+            if at == line_start(text, at) and not command.operator:
+                return None
+            return Motion(max(line_start(text, at), at - count))
+        if name == "l":
+            last = line_end(text, at)
+            if not command.operator and not self.is_visual:
+                last = max(line_start(text, at), last - 1)
+            return Motion(min(last, at + count)) if at < last or command.operator else None
+        if name == "0":
+            return Motion(line_start(text, at))
+        if name == "^":
+            return Motion(first_non_blank(text, at))
+        if name in ("gg", "G"):
+            return Motion(operators.go_to_line(text, command.count or (1 if name == "gg" else None)), is_lines=True)
+        if name in ("$", "_") and count == 1:
+            start: int | None = line_start(text, at)
+        else:
+            steps = {"$": count - 1, "_": count - 1, "+": count, "j": count}.get(name, -count)
+            start = motions.lines_below(text, at, steps)
+        if start is None:
+            return None
+        if name == "$":
+            end = line_end(text, start)
+            return Motion(end if self.is_visual else max(start, end - 1), is_inclusive=True)
+        if name in ("j", "k"):
+            return Motion(self._at_wanted_column(start), is_lines=True)
+        return Motion(first_non_blank(text, start), is_lines=True)
+
+    def _at_wanted_column(self, start: int) -> int:
+        if self.wanted is None:
+            self.wanted = motions.column_at(self.text, self.cursor, self._width)
+        return motions.at_column(self.text, start, self.wanted, self._width, is_visual=self.is_visual)
+
+    def _word_motion(self, command: Command, count: int) -> Motion | None:
+        text, at, name = self.text, self.cursor, command.name
+        is_big = name[-1].isupper()
+        if name in ("b", "B", "ge", "gE"):
+            is_end = name[0] == "g"
+            move = motions.word_end_back if is_end else motions.word_back
+            end, is_done = move(text, at, count, is_big=is_big)
+            # Without an operator a motion that fails still moves as far as it can.
+            if command.operator and not is_done:
+                self.cursor = clamped(text, end)
+                return None
+            return Motion(end, is_inclusive=is_end)
+        # `cw` on a word is `ce`, which stays if the cursor is at the end of the word.
+        is_change = command.operator == "c" and name in ("w", "W")
+        is_ce = is_change and not is_line_end(text, at) and text[at] not in " \t"
+        if name in ("e", "E") or is_ce:
+            end = motions.word_end(text, at, count, is_big=is_big, may_stay=is_ce)[0]
+            is_inclusive = True
+        else:
+            end = motions.word_forward(text, at, count, is_big=is_big, stops_at_line_end=bool(command.operator))[0]
+            is_inclusive = False
+        if end > at and is_line_end(text, end) and end > line_start(text, end) and not self.is_visual:
+            end, is_inclusive = end - 1, True
+        return Motion(end, is_inclusive)
+
+    def _find_motion(self, command: Command, count: int) -> Motion | None:
+        is_repeated = command.name in (";", ",")
+        if is_repeated:
+            find = self._find if self._find is None or command.name == ";" else self._find.reversed
+        else:
+            find = Find(command.argument, 1 if command.name.islower() else -1, command.name in "tT")
+            self._find = find
+        if find is None:
+            return None
+        at = motions.find_in_line(self.text, self.cursor, find, count, is_repeated=is_repeated)
+        return None if at is None else Motion(at, is_inclusive=find.step > 0)
+
+    def _object_motion(self, command: Command, count: int) -> Motion | None:
+        extent: Extent | None = text_object(
+            self.text, self.cursor, command.name[1], count, is_around=command.name[0] == "a"
+        )
+        if extent is None:
+            return None
+        return Motion(extent.end, extent.is_inclusive, extent.is_lines, extent.start)

@@ -1,0 +1,219 @@
+"""The grammar of normal and visual mode: keys to a command. Pure.
+
+`["\\"", "a", "2", "d", "3", "w"]` is `Command("w", operator="d", count=6, register="a")`. Simple commands are written
+with the operator they are short for: `x` is `dl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qcode.tui.prompt.vim.objects import OBJECTS
+from qcode.values import dataclass
+
+LINES = "lines"
+"""The motion of a doubled operator, such as `dd`."""
+
+SELECTION = "selection"
+"""The motion of an operator on the selection of visual mode."""
+
+_OPERATORS = frozenset({"d", "c", "y", ">", "<", "gu", "gU", "g~"})
+_PLAIN_MOTIONS = frozenset({
+    "h", "j", "k", "l", "w", "b", "e", "W", "B", "E", "0", "^", "_", "$", "gg", "ge", "gE", "G", "{", "}", "%", ";",
+    ",", "+", "-",
+})  # fmt: skip
+_FINDS = frozenset("fFtT")
+_ACTIONS = frozenset({"i", "a", "I", "A", "o", "O", "p", "P", "J", "~", "u", "ctrl+r", ".", "v", "V", "gv"})
+_SHORT = {
+    "x": ("d", "l"),
+    "X": ("d", "h"),
+    "D": ("d", "$"),
+    "C": ("c", "$"),
+    "Y": ("y", LINES),
+    "s": ("c", "l"),
+    "S": ("c", LINES),
+}
+_VISUAL_OPERATORS = {
+    "d": "d", "x": "d", "c": "c", "s": "c", "y": "y", ">": ">", "<": "<", "u": "gu", "U": "gU", "~": "g~", "gu": "gu",
+    "gU": "gU", "g~": "g~", "J": "J", "p": "p", "P": "P",
+}  # fmt: skip
+_VISUAL_LINE_OPERATORS = {"D": "d", "X": "d", "C": "c", "S": "c", "R": "c", "Y": "y"}
+_ALIASES = {
+    "left": "h",
+    "right": "l",
+    "up": "k",
+    "down": "j",
+    "space": "l",
+    " ": "l",
+    "backspace": "h",
+    "home": "0",
+    "end": "$",
+    "delete": "x",
+}
+_MAX_COUNT = 9_999
+
+VIM_KEYS: tuple[tuple[str, str], ...] = (
+    ("Esc", "Normal mode; in normal mode: cancel a command, otherwise interrupt the turn."),
+    ("i a I A o O", "Type before or after the cursor, at the start or end of the line, on a new line."),
+    ("v V", "Select characters or lines; o goes to the other end, gv selects again."),
+    ("h j k l", "Left, down, up, right; j and k at the last and first line: later and earlier prompts."),
+    ("w b e ge, W B E gE", "By words, or by words between spaces."),
+    ("0 ^ _ $, gg G, + -", "Start, first character and end of the line; first and last line; line below or above."),
+    ("f F t T, ; ,", "To a character in the line, or right before it; again, or back."),
+    ("{ } %", "By paragraphs; to the matching bracket."),
+    ("d c y", "Delete, change, yank: with a motion or a text object, doubled for lines, or on a selection."),
+    ("> < gu gU g~", "Indent, outdent; lower case, upper case, swap case: the same way."),
+    ("x X D C Y s S", "Short for dl dh d$ c$ yy cl cc."),
+    ("iw aw, iW aW, ip ap", "Text objects: a word, a word between spaces, a paragraph; a with the space around it."),
+    (
+        "i\" i' i`, i( i[ i{ i<, ib iB",
+        "Text objects between quotes or brackets; with a instead of i, these belong to it.",
+    ),
+    ("p P", "Put after or before the cursor, or over a selection."),
+    ("r ~ J", "Replace a character, swap its case, join lines."),
+    (".", "Repeat the last change, with the text that was typed."),
+    ("u, Ctrl+R", "Undo, redo."),
+    ("2 10 …", "A count before a command, an operator or a motion."),
+    ('"a … "z, "0, "_', "The register for the next delete, yank or put; a capital letter appends."),
+)
+"""Keys of vim mode and their effects. The app's key list and the documentation are generated from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A complete command.
+
+    `name` is a motion, a text object such as `iw`, or an action. `operator` works on it. `argument` is the character of
+    `f` or `r`. `count` None: none was typed. `is_linewise`: a visual operator that takes whole lines.
+    """
+
+    name: str
+    operator: str = ""
+    count: int | None = None
+    register: str = ""
+    argument: str = ""
+    is_linewise: bool = False
+
+
+class InvalidKeysError(ValueError):
+    """The keys are not, and cannot become, a command."""
+
+
+class _Keys:
+    """The keys of a command, read one by one; `None` if another one is needed."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = keys
+        self._at = 0
+
+    def next(self) -> str | None:
+        if self._at == len(self._keys):
+            return None
+        self._at += 1
+        return self._keys[self._at - 1]
+
+    def name(self) -> str | None:
+        """Return a key, or `g` with the key after it."""
+        key = self.next()
+        if key != "g":
+            return None if key is None else _ALIASES.get(key, key)
+        after = self.next()
+        return None if after is None else f"g{after}"
+
+    def count(self) -> int | None:
+        """Read digits; return their number, None without any."""
+        found: int | None = None
+        while self._at < len(self._keys):
+            key = self._keys[self._at]
+            if not (key.isascii() and key.isdecimal()) or (key == "0" and found is None):
+                break
+            found = min((found or 0) * 10 + int(key), _MAX_COUNT)
+            self._at += 1
+        return found
+
+
+def parse(keys: Sequence[str], *, is_visual: bool) -> Command | None:
+    """Return the command, None if keys are missing; raise `InvalidKeysError` if no command begins with them."""
+    reader = _Keys(keys)
+    count, register = reader.count(), ""
+    while (name := reader.name()) == '"':
+        named = reader.next()
+        if named is None:
+            return None
+        if named not in '"_0' and not (named.isascii() and named.isalpha() and len(named) == 1):
+            raise InvalidKeysError(named)
+        register, count = named, _product(count, reader.count())
+    if name is None:
+        return None
+    if is_visual:
+        return _visual(reader, name, count, register)
+    if name in _SHORT:
+        operator, motion = _SHORT[name]
+        return Command(motion, operator, count, register)
+    if name not in _OPERATORS:
+        return _simple(reader, name, count, register)
+    return _operation(reader, name, count, register)
+
+
+def _product(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one * other, _MAX_COUNT)
+
+
+def _operation(reader: _Keys, operator: str, count: int | None, register: str) -> Command | None:
+    count = _product(count, reader.count())
+    name = reader.name()
+    if name is None:
+        return None
+    if name in (operator, operator[1:], "_"):
+        return Command(LINES, operator, count, register)
+    if name in _FINDS:
+        argument = reader.next()
+        return None if argument is None else Command(name, operator, count, register, _character(argument))
+    if name in ("i", "a"):
+        return _object(reader, name, operator, count, register)
+    if name in _PLAIN_MOTIONS:
+        return Command(name, operator, count, register)
+    raise InvalidKeysError(name)
+
+
+def _object(reader: _Keys, around: str, operator: str, count: int | None, register: str) -> Command | None:
+    name = reader.next()
+    if name is None:
+        return None
+    if name not in OBJECTS:
+        raise InvalidKeysError(name)
+    return Command(around + name, operator, count, register)
+
+
+def _simple(reader: _Keys, name: str, count: int | None, register: str) -> Command | None:
+    if name in _FINDS or name == "r":
+        argument = reader.next()
+        return None if argument is None else Command(name, "", count, register, _character(argument))
+    if name in _PLAIN_MOTIONS or name in _ACTIONS:
+        return Command(name, "", count, register)
+    raise InvalidKeysError(name)
+
+
+def _visual(reader: _Keys, name: str, count: int | None, register: str) -> Command | None:
+    if name in _VISUAL_OPERATORS:
+        return Command(SELECTION, _VISUAL_OPERATORS[name], count, register)
+    if name in _VISUAL_LINE_OPERATORS:
+        return Command(SELECTION, _VISUAL_LINE_OPERATORS[name], count, register, is_linewise=True)
+    if name == "r":
+        argument = reader.next()
+        return None if argument is None else Command(SELECTION, "r", count, register, _character(argument))
+    if name in ("i", "a"):
+        return _object(reader, name, "", count, register)
+    if name in ("o", "O"):
+        return Command("o")
+    if name in ("v", "V", "gv") or name in _PLAIN_MOTIONS or name in _FINDS:
+        return _simple(reader, name, count, register)
+    raise InvalidKeysError(name)
+
+
+def _character(key: str) -> str:
+    """Return the character that a key types; raise `InvalidKeysError` for a key that types none."""
+    named = {"space": " ", "tab": "\t", "enter": "\n"}.get(key, key)
+    if len(named) != 1:
+        raise InvalidKeysError(key)
+    return named

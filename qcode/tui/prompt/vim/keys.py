@@ -1,0 +1,188 @@
+"""Vim mode over a text area: keys to `Vim`, its text and cursor back, the selection to paint.
+
+Loaded apart, when vim mode is switched on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from qcode.tui.prompt.labels import Labels, spans
+from qcode.tui.prompt.vim.machine import Vim
+from qcode.tui.prompt.vim.motions import clamped, line_start, nth_line
+from qcode.tui.prompt.vim.undo import difference
+from qcode.tui.prompt.vim.units import Units
+
+if TYPE_CHECKING:
+    from textual.widgets.text_area import Location
+
+    from qcode.tui.prompt.editing import EditingArea
+    from qcode.tui.prompt.vim.operators import Edited, Region
+
+_NOT_VIMS = frozenset({"enter", "tab", "shift+tab", "pageup", "pagedown", "insert"})
+_BEGINS_TYPING = frozenset("/!@")
+
+
+class VimKeys:
+    """Vim mode of `area`. `recall` shows an earlier (True) or later prompt; `changed` gets the text for the status."""
+
+    def __init__(
+        self,
+        area: EditingArea,
+        labels: Sequence[Labels[Any]],
+        recall: Callable[[bool], None],
+        changed: Callable[[str], None],
+    ) -> None:
+        self._area = area
+        self._recall = recall
+        self._changed = changed
+        self._units = Units(lambda line: spans(line, *labels))
+        self._vim = Vim(self._units.width)
+        self._shown = ""
+        self._painted: object = None
+        self.reset()
+
+    @property
+    def is_inserting(self) -> bool:
+        return self._vim.mode == "insert"
+
+    @property
+    def is_visual(self) -> bool:
+        return self._vim.is_visual
+
+    def reset(self) -> None:
+        """Begin with the text of the area, in insert mode."""
+        self._vim.reset(*self._now())
+        self._show()
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Handle a key; return False if the text area or the app should."""
+        vim = self._vim
+        is_typed = character is not None and character.isprintable()
+        typed = character if character is not None and is_typed else key
+        if vim.mode == "insert" or (key in _NOT_VIMS and not vim.pending):
+            return False
+        is_selecting = key.startswith(("shift+", "ctrl+shift+")) and not is_typed
+        if is_selecting or key.startswith("alt+") or (key in ("up", "down") and not vim.pending and not vim.is_visual):
+            return False
+        area = self._area
+        if area.selection.start != area.selection.end:
+            self._take_selection()
+        text, cursor = self._now()
+        if not text and typed in _BEGINS_TYPING and not vim.pending:
+            self.reset()
+            return False
+        if typed in ("j", "k") and not vim.pending and not vim.is_visual and self._is_at_edge(typed):
+            self._recall(typed == "k")
+            return True
+        edited = vim.press(typed, text, cursor)
+        if edited is not None:
+            self._apply(edited)
+        # A letter that means nothing here must not be typed.
+        return edited is not None or is_typed
+
+    def escape(self) -> bool:
+        """Enter normal mode, or cancel a command or a selection; return False if there is none of these."""
+        edited = self._vim.press("escape", *self._now())
+        if edited is not None:
+            self._apply(edited)
+        return edited is not None
+
+    def undo(self, *, is_redo: bool = False) -> None:
+        """Undo or redo by vim's units, in every mode."""
+        self._apply(self._vim.undo(*self._now(), is_redo=is_redo))
+
+    def follow(self) -> None:
+        """Take over a text or a cursor that was changed by other means."""
+        if not self.is_inserting:
+            self._vim.follow(*self._now())
+            self._show()
+
+    def rest(self, location: Location) -> Location:
+        """Return where the cursor rests if it is moved to `location`: in normal mode, on a character."""
+        row, column = location
+        line = self._area.document[row] if row < self._area.document.line_count else ""
+        if self._vim.mode != "normal" or column < len(line) or not line:
+            return location
+        packed = self._units.pack(line)
+        return row, len(self._units.unpack(packed[: clamped(packed, len(packed))]))
+
+    @property
+    def selected_text(self) -> str:
+        region = self._vim.region()
+        return self._units.unpack(self._vim.text[region.start : region.end]) if region is not None else ""
+
+    def selected_columns(self, row: int) -> tuple[int, int] | None:
+        """Return the range of a line that the selection of visual mode covers, None if it is not in it."""
+        region = self._vim.region()
+        if region is None:
+            return None
+        lines = self._vim.text.split("\n")
+        if row >= len(lines):
+            return None
+        start = sum(map(len, lines[:row])) + row
+        low, high = max(region.start - start, 0), min(region.end - start, len(lines[row]))
+        if region.start > start + len(lines[row]) or region.end < start or (region.end == start < region.start):
+            return None
+        return len(self._units.unpack(lines[row][:low])), len(self._units.unpack(lines[row][:high]))
+
+    def _now(self) -> tuple[str, int]:
+        """Return the text and the cursor of the area, in units."""
+        area = self._area
+        text = area.text
+        at = _offset(text, area.cursor_location)
+        return self._units.pack(text), len(self._units.pack(text[:at]))
+
+    def _take_selection(self) -> None:
+        """Continue in visual mode with a selection made by mouse or with Shift."""
+        area = self._area
+        text = area.text
+        start, end = (len(self._units.pack(text[: _offset(text, place)])) for place in area.selection)
+        packed = self._units.pack(text)
+        if start < end:
+            self._vim.select(packed, start, end - 1)
+        else:
+            self._vim.select(packed, start - 1, end)
+        self._put_cursor(self._vim.cursor)
+
+    def _is_at_edge(self, key: str) -> bool:
+        row = self._area.cursor_location[0]
+        return row == (0 if key == "k" else self._area.document.line_count - 1)
+
+    def _apply(self, edited: Edited) -> None:
+        """Show a text and its cursor, as one change of the area."""
+        area = self._area
+        old, new = area.text, self._units.unpack(edited.text)
+        if new != old:
+            start, gone, come = difference(old, new)
+            area.history.checkpoint()
+            end = _location(old, start + len(gone))
+            area.replace(come, _location(old, start), end, maintain_selection_offset=False)
+            area.history.checkpoint()
+        self._put_cursor(edited.cursor)
+        self._show()
+
+    def _put_cursor(self, cursor: int) -> None:
+        before = self._units.unpack(self._vim.text[:cursor])
+        self._area.move_cursor(_location(before, len(before)))
+
+    def _show(self) -> None:
+        """Repaint if the selection or the mode has changed."""
+        region: Region | None = self._vim.region()
+        if region != self._painted:
+            self._painted = region
+            self._area.notify_style_update()
+            self._area.refresh()
+        shown = f"{self._vim.mode.upper()} {self._vim.pending}".rstrip()
+        if shown != self._shown:
+            self._shown = shown
+            self._changed(shown)
+
+
+def _offset(text: str, location: Location) -> int:
+    return nth_line(text, location[0] + 1) + location[1]
+
+
+def _location(text: str, at: int) -> Location:
+    return text.count("\n", 0, at), at - line_start(text, at)

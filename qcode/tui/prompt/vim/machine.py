@@ -1,0 +1,491 @@
+"""Vim's modes: text, cursor and a key in, text and cursor out. Pure.
+
+In insert mode the owner of the text edits it and passes only Esc. In the other modes every key comes here; `Vim.press`
+returns None for keys that are not vim's. Changes made elsewhere (typing, a paste, the history) are undone like vim's
+own. Undo, repeat and registers belong to one `Vim`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from qcode.tui.prompt.vim import motions, operators
+from qcode.tui.prompt.vim.cursor import MovingCursor
+from qcode.tui.prompt.vim.grammar import LINES, SELECTION, Command, InvalidKeysError, parse
+from qcode.tui.prompt.vim.motions import (
+    END_OF_LINE,
+    clamped,
+    first_non_blank,
+    is_line_end,
+    line_end,
+    line_start,
+)
+from qcode.tui.prompt.vim.objects import more_words, paragraph_rows, text_object
+from qcode.tui.prompt.vim.operators import Edited, Region, Register
+from qcode.tui.prompt.vim.undo import UndoHistory, difference
+from qcode.values import dataclass
+
+Mode: TypeAlias = Literal["insert", "normal", "visual", "visual line"]
+
+_INSERTING = frozenset({"i", "a", "I", "A", "o", "O"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """The size of a selection, with which `.` repeats an operator of visual mode: lines, and characters of the last."""
+
+    lines: int
+    characters: int
+    is_lines: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Insertion:
+    """An insert session: the command that began it, and the text around the cursor at that moment."""
+
+    command: Command
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The last change, for `.`: a command, the size of its selection, and what was typed: characters deleted, text."""
+
+    command: Command
+    selected: _Selected | None = None
+    deleted: int = 0
+    typed: str = ""
+
+
+class Vim(MovingCursor):
+    """The state of vim for one text. It begins in insert mode.
+
+    `width` returns the cells of a character, for the column that `j` and `k` keep.
+    """
+
+    def __init__(self, width: motions.Width = lambda _: 1) -> None:
+        super().__init__(width)
+        self.mode: Mode = "insert"
+        self._keys: list[str] = []
+        self._anchor = 0
+        self._last_selection: tuple[int, int, Mode] | None = None
+        self._registers: dict[str, Register] = {}
+        self._change: _Change | None = None
+        self._insertion: _Insertion | None = None
+        self._history = UndoHistory()
+
+    @property
+    def is_visual(self) -> bool:
+        return self.mode in ("visual", "visual line")
+
+    @property
+    def pending(self) -> str:
+        """The keys of an unfinished command."""
+        return "".join(self._keys)
+
+    def register(self, name: str = '"') -> Register:
+        """Return the text in a register, empty if it has none."""
+        return self._registers.get(name, Register(""))
+
+    def region(self) -> Region | None:
+        """Return the selection of visual mode, None without one."""
+        if not self.is_visual:
+            return None
+        is_lines = self.mode == "visual line"
+        return operators.visual_region(self.text, self._anchor, self.cursor, is_lines=is_lines)
+
+    def reset(self, text: str, cursor: int) -> None:
+        """Begin with another text, in insert mode; registers and the last change stay."""
+        self.mode, self._keys, self._insertion = "insert", [], None
+        self._history = UndoHistory()
+        self._look(text, cursor)
+        self._history.begin(text, cursor)
+
+    def follow(self, text: str, cursor: int) -> None:
+        """Take over a change or a cursor from outside, as by a click. A selection ends with a change."""
+        if (text, cursor) == (self.text, self.cursor):
+            return
+        if self.mode != "insert":
+            if text != self.text and self.is_visual:
+                self.mode = "normal"
+            self.wanted = None
+            cursor = cursor if self.is_visual else clamped(text, cursor)
+        self._look(text, cursor)
+
+    def select(self, text: str, anchor: int, cursor: int) -> None:
+        """Enter visual mode with a selection made by other means; `cursor` belongs to it."""
+        self._look(text, cursor)
+        self._end_insertion()
+        self._anchor, self.mode, self._keys = anchor, "visual", []
+
+    def press(self, key: str, text: str, cursor: int) -> Edited | None:
+        """Handle a key; return None if it is not vim's, and the text and cursor are as they were."""
+        if self.mode == "insert":
+            if key != "escape":
+                return None
+            self._look(text, cursor)
+            self._leave_insert()
+            return Edited(self.text, self.cursor)
+        self.follow(text, cursor)
+        self._history.note(self.text, self.cursor)
+        if key == "escape":
+            return self._escape()
+        self._keys.append(key)
+        try:
+            command = parse(self._keys, is_visual=self.is_visual)
+        except InvalidKeysError:
+            was_first = len(self._keys) == 1
+            self._keys = []
+            # A longer command is cancelled by any key; a key alone may have another meaning.
+            return None if was_first and len(key) > 1 else Edited(self.text, self.cursor)
+        if command is not None:
+            self._keys = []
+            self._run(command)
+        return Edited(self.text, self.cursor)
+
+    def undo(self, text: str, cursor: int, *, is_redo: bool) -> Edited:
+        """Undo or redo one step in any mode. In insert mode the step is what was typed so far, and typing continues."""
+        if self.mode == "insert":
+            self._look(text, cursor)
+            self._end_insertion()
+        else:
+            self.follow(text, cursor)
+            self._keys = []
+            if self.is_visual:
+                self._leave_visual()
+        self._history.note(self.text, self.cursor)
+        self._step(is_redo=is_redo)
+        if self.mode == "insert":
+            self._insertion = _Insertion(Command("i"), self.text[: self.cursor], self.text[self.cursor :])
+        return Edited(self.text, self.cursor)
+
+    # Modes
+
+    def _escape(self) -> Edited | None:
+        """Cancel a command or a selection; None if there is neither."""
+        if not (self._keys or self.is_visual):
+            return None
+        if not self._keys:
+            self._leave_visual()
+        self._keys = []
+        return Edited(self.text, self.cursor)
+
+    def _leave_visual(self) -> None:
+        self._last_selection = (self._anchor, self.cursor, self.mode)
+        self.mode, self.wanted = "normal", None
+        self.cursor = clamped(self.text, self.cursor)
+
+    def _look(self, text: str, cursor: int) -> None:
+        self.text, self.cursor = text, cursor
+
+    def _take(self, edited: Edited) -> None:
+        self.text, self.cursor = edited.text, edited.cursor
+
+    def _enter_insert(self, command: Command, change: _Change | None) -> None:
+        """Begin an insertion; with `change` type its text instead, as `.` does."""
+        self.mode = "insert"
+        self._insertion = _Insertion(command, self.text[: self.cursor], self.text[self.cursor :])
+        if change is not None:
+            start = max(0, self.cursor - change.deleted)
+            self.text = self.text[:start] + change.typed + self.text[self.cursor :]
+            self.cursor = start + len(change.typed)
+            self._leave_insert()
+
+    def _end_insertion(self) -> None:
+        """Keep what was typed for `.`, and type it again if the command has a count."""
+        insertion, self._insertion = self._insertion, None
+        if insertion is None:
+            return
+        deleted, typed = _typed(insertion, self.text)
+        repeats = (insertion.command.count or 1) - 1 if insertion.command.name in _INSERTING else 0
+        if repeats and not deleted:
+            is_line = insertion.command.name in "oO"
+            more = (f"\n{typed}" if is_line else typed) * repeats
+            place = len(insertion.before) + len(typed)
+            self.text = self.text[:place] + more + self.text[place:]
+            self.cursor = place + len(more)
+        if self._change is not None and self._change.command == insertion.command:
+            self._change = replace(self._change, deleted=deleted, typed=typed)
+
+    def _leave_insert(self) -> None:
+        self._end_insertion()
+        self.mode = "normal"
+        self.wanted = None
+        self.cursor = clamped(self.text, max(line_start(self.text, self.cursor), self.cursor - 1))
+        self._history.note(self.text, self.cursor)
+
+    # Commands
+
+    def _run(self, command: Command, change: _Change | None = None) -> None:
+        """Perform a command; `change` has what `.` types and selects."""
+        if self.is_visual and not command.operator:
+            self._run_visual(command)
+        elif command.operator:
+            self._operate(command, change)
+        elif command.name in _INSERTING:
+            self._insert(command, change)
+        elif command.name in ("p", "P", "J", "~", "r"):
+            self._edit(command)
+        elif command.name == ".":
+            self._repeat(command.count)
+        elif command.name in ("u", "ctrl+r"):
+            self._undo(command)
+        elif command.name in ("v", "V"):
+            self._anchor, self.mode = self.cursor, "visual" if command.name == "v" else "visual line"
+        elif command.name == "gv":
+            self._reselect()
+        else:
+            self._move(command)
+        if self.mode != "insert":
+            self._history.note(self.text, self.cursor)
+
+    def _move(self, command: Command) -> None:
+        motion = self.motion(command)
+        if motion is None:
+            return
+        self.cursor = motion.at if self.is_visual else clamped(self.text, motion.at)
+        if command.name not in ("j", "k"):
+            self.wanted = END_OF_LINE if command.name == "$" else None
+
+    def _run_visual(self, command: Command) -> None:
+        name = command.name
+        if name == "o":
+            self._anchor, self.cursor = self.cursor, self._anchor
+        elif name in ("v", "V"):
+            mode: Mode = "visual" if name == "v" else "visual line"
+            if mode == self.mode:
+                self._leave_visual()
+            else:
+                self.mode = mode
+        elif name == "gv":
+            self._reselect()
+        elif name[0] in "ia" and len(name) > 1:
+            self._select_object(command)
+        else:
+            self._move(command)
+
+    def _reselect(self) -> None:
+        if self._last_selection is not None:
+            anchor, cursor, self.mode = self._last_selection
+            self._anchor, self.cursor = min(anchor, len(self.text)), min(cursor, len(self.text))
+
+    def _select_object(self, command: Command) -> None:
+        count, around = command.count or 1, command.name[0] == "a"
+        if self.cursor > self._anchor and command.name[1] in "wW":
+            more = more_words(self.text, self.cursor, count, is_around=around, is_big=command.name[1] == "W")
+            if more is not None:
+                self.cursor = more[0]
+            return
+        if self.mode == "visual line" and self.cursor > self._anchor and command.name[1] == "p":
+            self._select_more_paragraphs(count, around)
+            return
+        extent = text_object(self.text, self.cursor, command.name[1], count, is_around=around)
+        if extent is None or (extent.end <= extent.start and not extent.is_inclusive):
+            return
+        self._anchor = extent.start
+        self.cursor = extent.end if extent.is_inclusive or extent.is_lines else extent.end - 1
+        self.mode = "visual line" if extent.is_lines else "visual"
+
+    def _select_more_paragraphs(self, count: int, is_around: bool) -> None:
+        below = motions.lines_below(self.text, self.cursor, 1)
+        if below is not None:
+            row = self.text.count("\n", 0, below)
+            rows = paragraph_rows(self.text.split("\n"), row, count, is_around=is_around)
+            if rows is not None:
+                self.cursor = motions.nth_line(self.text, rows[1] + 1)
+
+    # Operators
+
+    def _operate(self, command: Command, change: _Change | None) -> None:
+        region, selected = self._region_of(command, change)
+        if region is None or (command.operator == "d" and not self.text):
+            return
+        if command.operator != "y":
+            self._change = change or _Change(command, selected)
+        if self.is_visual:
+            is_upward = line_start(self.text, self.cursor) < line_start(self.text, self._anchor)
+            start = self.cursor if is_upward else region.start
+            self._leave_visual()
+            self.cursor = start
+        elif not region.is_lines:
+            self.cursor = region.start
+        elif command.name == LINES and (command.count or 1) == 1 and command.operator != "y":
+            self.cursor = min(self.cursor, first_non_blank(self.text, self.cursor))
+        self.wanted = None
+        self._history.begin_at(self.cursor)
+        self._apply(command, region, change)
+
+    def _region_of(self, command: Command, change: _Change | None) -> tuple[Region | None, _Selected | None]:
+        """Return the region of an operator, and its size if it is a selection."""
+        text, operator = self.text, command.operator
+        if command.name == SELECTION:
+            joins_lines = operator in ("d", "c", "y", "p", "P")
+            if change is not None and change.selected is not None:
+                return self._region_of_size(change.selected, joins_lines=joins_lines), None
+            is_lines = self.mode == "visual line" or command.is_linewise
+            region = operators.visual_region(
+                text, self._anchor, self.cursor, is_lines=is_lines, joins_lines=joins_lines
+            )
+            selected = text[region.start : region.end]
+            size = len(selected) if "\n" not in selected else line_start(text, region.end) - region.end
+            return region, _Selected(selected.count("\n") + 1, abs(size), is_lines)
+        if command.name == LINES:
+            count = (command.count or 1) - 1
+            last = motions.lines_below(text, self.cursor, count) if count else self.cursor
+            return (None if last is None else operators.lines_region(text, self.cursor, last)), None
+        wanted = self.wanted
+        motion = self.motion(command)
+        self.wanted = wanted
+        if motion is None:
+            return None, None
+        start = self.cursor if motion.start is None else motion.start
+        if motion.is_lines:
+            region = operators.lines_region(text, start, motion.at)
+        else:
+            region = operators.moved_region(
+                text, start, motion.at, is_inclusive=motion.is_inclusive, is_delete=operator == "d"
+            )
+        # Linewise commands keep the column of their first line, as `yk` does.
+        self.cursor = min(start, motion.at)
+        return region, None
+
+    def _region_of_size(self, selected: _Selected, *, joins_lines: bool) -> Region:
+        """Return the region of the size of an earlier selection, from the cursor."""
+        text, at = self.text, self.cursor
+        last = motions.lines_below(text, at, selected.lines - 1) if selected.lines > 1 else line_start(text, at)
+        start = line_start(text, at) if last is None else last
+        if selected.is_lines:
+            return operators.lines_region(text, at, start)
+        begin = at if selected.lines == 1 else start
+        return Region(at, min(begin + selected.characters, line_end(text, begin) + joins_lines, len(text)))
+
+    def _apply(self, command: Command, region: Region, change: _Change | None) -> None:
+        """Perform an operator; the cursor is where the region begins."""
+        text, operator, count = self.text, command.operator, command.count or 1
+        if operator in ("d", "c", "y"):
+            if region.start < region.end or region.is_lines:
+                self._keep(region.register(text), command)
+            if operator == "d" and (region.start < region.end or region.is_lines):
+                self._take(operators.delete(text, region))
+            elif operator == "c":
+                self._take(operators.clear(text, region))
+                self._enter_insert(command, change)
+            elif operator == "y":
+                self.cursor = clamped(text, self.cursor)
+        elif operator in (">", "<"):
+            times = count if command.name == SELECTION else 1
+            self._take(operators.shift(text, region, times if operator == ">" else -times))
+        elif operator in ("gu", "gU", "g~"):
+            self._take(operators.with_case(text, region, operator[1], self.cursor))
+        elif operator == "r":
+            self._take(operators.fill(text, region, command.argument))
+        elif operator == "J":
+            joined = operators.join(text, region.start, max(2, text.count("\n", region.start, region.end) + 1))
+            self._take(joined or Edited(text, clamped(text, region.start)))
+        else:
+            self._put_over(command, region, count)
+
+    def _put_over(self, command: Command, region: Region, count: int) -> None:
+        register = self._registers.get(command.register or '"')
+        if register is None:
+            return
+        replaced = region.register(self.text)
+        self._take(operators.put_over(self.text, region, register, count))
+        if command.operator == "p" and (replaced.text or replaced.is_lines):
+            self._registers['"'] = replaced
+
+    def _keep(self, register: Register, command: Command) -> None:
+        """Keep a deleted or yanked text in the register of the command; `"A` appends to `"a`."""
+        name = command.register
+        if name == "_":
+            return
+        if name.isupper():
+            old = self._registers.get(name.lower())
+            if old is not None:
+                is_lines = old.is_lines or register.is_lines
+                register = Register(old.text + ("\n" if is_lines else "") + register.text, is_lines)
+        if name not in ("", '"'):
+            self._registers[name.lower()] = register
+        elif command.operator == "y":
+            self._registers["0"] = register
+        self._registers['"'] = register
+
+    # Other changes
+
+    def _insert(self, command: Command, change: _Change | None) -> None:
+        text, at, name = self.text, self.cursor, command.name
+        self._change = change or _Change(command)
+        if name in "oO":
+            place = line_end(text, at) if name == "o" else line_start(text, at)
+            self.text = f"{text[:place]}\n{text[place:]}"
+            self.cursor = place + 1 if name == "o" else place
+        elif name == "a":
+            self.cursor = at if is_line_end(text, at) else at + 1
+        elif name == "I":
+            start = first_non_blank(text, at)
+            is_blank = not text[line_start(text, at) : line_end(text, at)].strip(" \t")
+            self.cursor = line_end(text, at) if is_blank else start
+        elif name == "A":
+            self.cursor = line_end(text, at)
+        if name not in "oO":
+            self._history.begin_at(self.cursor)
+        self._enter_insert(command, change)
+
+    def _edit(self, command: Command) -> None:
+        text, at, count = self.text, self.cursor, command.count or 1
+        edited: Edited | None = None
+        if command.name in "pP":
+            register = self._registers.get((command.register or '"').lower())
+            if register is not None:
+                edited = operators.put(text, at, register, count, is_after=command.name == "p")
+        elif command.name == "J":
+            edited = operators.join(text, at, max(2, count))
+        elif command.name == "~":
+            end = min(at + count, line_end(text, at))
+            edited = None if end == at else operators.with_case(text, Region(at, end), "~", end)
+        elif at + count <= line_end(text, at):
+            if command.argument == "\n":
+                changed = f"{text[:at]}\n{text[at + count :]}"
+                edited = Edited(changed, clamped(changed, at + 1))
+            else:
+                edited = operators.replace(text, Region(at, at + count), command.argument * count, at + count - 1)
+        if edited is not None:
+            self._take(edited)
+            self._change = _Change(command)
+            self.wanted = None
+
+    def _repeat(self, count: int | None) -> None:
+        """Repeat the last change, with another count if one was typed."""
+        if self._change is None:
+            return
+        command = self._change.command
+        if count is not None:
+            command = replace(command, count=count)
+        self._run(command, replace(self._change, command=command))
+
+    def _undo(self, command: Command) -> None:
+        for _ in range(command.count or 1):
+            if not self._step(is_redo=command.name != "u"):
+                return
+
+    def _step(self, *, is_redo: bool) -> bool:
+        step = self._history.redo() if is_redo else self._history.undo()
+        if step is None:
+            return False
+        cursor = step.end if self.mode == "insert" else clamped(step.text, step.cursor)
+        self.text, self.cursor, self.wanted = step.text, cursor, None
+        return True
+
+
+def _typed(insertion: _Insertion, text: str) -> tuple[int, str]:
+    """Return how many characters before the start of an insertion were deleted, and the text that was typed."""
+    before, after = insertion.before, insertion.after
+    if text.endswith(after):
+        head = text[: len(text) - len(after)]
+        if head.startswith(before):
+            return 0, head[len(before) :]
+        common = difference(before, head)[0]
+        return len(before) - common, head[common:]
+    return 0, difference(before + after, text)[2]

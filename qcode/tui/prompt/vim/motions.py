@@ -1,0 +1,361 @@
+"""Motions of vim: the position that a motion reaches in a text. Pure.
+
+A position is an offset into the text. The end of a line (its `\\n`, or the end of the text) is a position, too: vim's
+cursor passes it, and rests on it only in an empty line or in visual mode. Every character is one column of an edit;
+`units` turns graphemes and labels into single characters first. `tests/tui/vim` compares all of this with vim itself.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from qcode.values import dataclass
+
+Width: TypeAlias = Callable[[str], int]
+"""Returns the number of cells of a character."""
+
+
+# Lines
+
+
+def line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def line_end(text: str, at: int) -> int:
+    """Return the position of the `\\n` of the line, or the end of the text."""
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+def is_line_end(text: str, at: int) -> bool:
+    return at >= len(text) or text[at] == "\n"
+
+
+def is_empty_line(text: str, at: int) -> bool:
+    return is_line_end(text, at) and line_start(text, at) == at
+
+
+def first_non_blank(text: str, at: int) -> int:
+    """Return the first character of the line that is not blank; in a blank line its last character."""
+    start, end = line_start(text, at), line_end(text, at)
+    found = next((place for place in range(start, end) if text[place] not in " \t"), None)
+    return max(start, end - 1) if found is None else found
+
+
+def clamped(text: str, at: int) -> int:
+    """Return where the cursor of normal mode rests: not behind the last character of a line."""
+    at = max(0, min(at, len(text)))
+    return at - 1 if is_line_end(text, at) and at > line_start(text, at) else at
+
+
+def is_in_indent(text: str, at: int) -> bool:
+    """Whether only blanks are before `at` in its line."""
+    return not text[line_start(text, at) : at].strip(" \t")
+
+
+def nth_line(text: str, number: int) -> int:
+    """Return the start of line `number` (from 1), the last line if there are fewer."""
+    at = 0
+    for _ in range(number - 1):
+        end = text.find("\n", at)
+        if end < 0:
+            break
+        at = end + 1
+    return at
+
+
+def lines_below(text: str, at: int, count: int) -> int | None:
+    """Return the start of the line `count` lines below (negative: above), the nearest one; None if there is no other.
+
+    vim moves as far as it can, and fails only on the last (or first) line.
+    """
+    place = line_start(text, at)
+    for step in range(abs(count)):
+        if count > 0:
+            end = line_end(text, place)
+            after = None if end == len(text) else end + 1
+        else:
+            after = None if place == 0 else line_start(text, place - 1)
+        if after is None:
+            return None if step == 0 else place
+        place = after
+    return place
+
+
+END_OF_LINE = 1 << 30
+"""The wanted column after `$`: the end of every line."""
+
+
+def column_at(text: str, at: int, width: Width) -> int:
+    """Return the cells before `at` in its line."""
+    before = text[line_start(text, at) : at]
+    return len(before) if before.isascii() and before.isprintable() else sum(map(width, before))
+
+
+def at_column(text: str, start: int, column: int, width: Width, *, is_visual: bool) -> int:
+    """Return the position of the line starting at `start` that covers `column`, otherwise its last position."""
+    end = line_end(text, start)
+    at, cells = start, 0
+    while at < end:
+        cells += width(text[at])
+        if cells > column:
+            return at
+        at += 1
+    return end if is_visual else max(start, end - 1)
+
+
+# Words
+
+BLANK, PUNCTUATION, WORD, EMOJI = range(4)
+
+_SCRIPTS = (
+    (0x3040, 0x309F, 0x3040),
+    (0x30A0, 0x30FF, 0x30A0),
+    (0x3300, 0x9FFF, 0x4E00),
+    (0xAC00, 0xD7A3, 0xAC00),
+    (0xF900, 0xFAFF, 0x4E00),
+    (0x20000, 0x2FA1F, 0x4E00),
+)
+"""Scripts written without spaces, whose runs are words: Hiragana, Katakana, ideographs, Hangul."""
+
+
+def char_class(character: str) -> int:
+    """Return the class of a character: a run of one class is a word."""
+    if character in " \t\n":
+        return BLANK
+    if character.isascii():
+        return WORD if character.isalnum() or character == "_" else PUNCTUATION
+    code = ord(character)
+    if code >= FIRST_UNIT:
+        return min((code - FIRST_UNIT) // UNITS_PER_CLASS, 3) + PUNCTUATION if code <= LAST_UNIT else WORD
+    script = next((name for low, high, name in _SCRIPTS if low <= code <= high), 0)
+    if script:
+        return script
+    category = unicodedata.category(character)
+    if category[0] == "Z":
+        return BLANK
+    if category == "So" and (code >= 0x1F000 or 0x2600 <= code <= 0x27BF):
+        return EMOJI
+    return PUNCTUATION if category[0] in "PS" else WORD
+
+
+FIRST_UNIT, UNITS_PER_CLASS, LAST_UNIT = 0xF0000, 0x3F00, 0xFFFFD
+"""The private characters that stand for units of several characters, in blocks of one class (see `units`)."""
+
+
+class _Walk:
+    """A position that moves by characters and sees their classes; `is_big`: every non-blank has one class (`W`)."""
+
+    def __init__(self, text: str, at: int, is_big: bool) -> None:
+        self.text = text
+        self.at = at
+        self._is_big = is_big
+
+    @property
+    def kind(self) -> int:
+        if self.at >= len(self.text):
+            return BLANK
+        found = char_class(self.text[self.at])
+        return min(found, 1) if self._is_big else found
+
+    @property
+    def is_on_empty_line(self) -> bool:
+        return is_empty_line(self.text, self.at)
+
+    def forward(self) -> bool:
+        """Step; return False at the end of the text."""
+        if self.at >= len(self.text):
+            return False
+        self.at += 1
+        return True
+
+    def back(self) -> bool:
+        if self.at == 0:
+            return False
+        self.at -= 1
+        return True
+
+    @property
+    def has_crossed(self) -> bool:
+        """Whether the last step forward reached the end of a line or the next line."""
+        return self.text[self.at - 1] == "\n" or is_line_end(self.text, self.at)
+
+    def skip(self, kind: int, step: Callable[[], bool]) -> bool:
+        """Step while the class is `kind`; return False if the text ended first."""
+        while self.kind == kind:
+            if not step():
+                return False
+        return True
+
+
+def word_forward(text: str, at: int, count: int, *, is_big: bool, stops_at_line_end: bool) -> tuple[int, bool]:
+    """Move to the start of a word (`w`); return False if the text ended before.
+
+    `stops_at_line_end`: the last word ends at the end of its line, as for operators.
+    """
+    walk = _Walk(text, at, is_big)
+    for left in reversed(range(count)):
+        stops = stops_at_line_end and left == 0
+        kind, is_last_line = walk.kind, text.find("\n", walk.at) < 0
+        if not walk.forward() or (walk.has_crossed and is_last_line):
+            return walk.at, False
+        if walk.has_crossed and stops:
+            return walk.at, True
+        while kind and walk.kind == kind:
+            if not walk.forward() or (walk.has_crossed and stops):
+                return walk.at, True
+        while walk.kind == BLANK and not walk.is_on_empty_line:
+            if not walk.forward() or (walk.has_crossed and (is_last_line or stops)):
+                return walk.at, True
+    return walk.at, True
+
+
+def word_back(text: str, at: int, count: int, *, is_big: bool) -> tuple[int, bool]:
+    """Move back to the start of a word (`b`); return False if the text began before."""
+    walk = _Walk(text, at, is_big)
+    for _ in range(count):
+        if not walk.back():
+            return walk.at, False
+        while walk.kind == BLANK and not walk.is_on_empty_line:
+            if not walk.back():
+                return walk.at, True
+        if walk.kind == BLANK:
+            continue
+        if not walk.skip(walk.kind, walk.back):
+            return walk.at, True
+        walk.forward()
+    return walk.at, True
+
+
+def word_end(
+    text: str, at: int, count: int, *, is_big: bool, may_stay: bool = False, stops_at_empty: bool = False
+) -> tuple[int, bool]:
+    """Move to the end of a word (`e`); return False if the text ended before.
+
+    `may_stay`: at the end of a word the cursor stays there, as for `cw` and text objects.
+    """
+    walk = _Walk(text, at, is_big)
+    for _ in range(count):
+        kind = walk.kind
+        if not walk.forward():
+            return walk.at, False
+        if walk.kind == kind != BLANK:
+            if not walk.skip(kind, walk.forward):
+                return walk.at, False
+        elif not may_stay or kind == BLANK:
+            while walk.kind == BLANK:
+                if stops_at_empty and walk.is_on_empty_line:
+                    break
+                if not walk.forward():
+                    return walk.at, False
+            if walk.kind == BLANK:
+                may_stay = False
+                continue
+            if not walk.skip(walk.kind, walk.forward):
+                return walk.at, False
+        walk.back()
+        may_stay = False
+    return walk.at, True
+
+
+def word_end_back(text: str, at: int, count: int, *, is_big: bool) -> tuple[int, bool]:
+    """Move back to the end of a word (`ge`); return False if the text began before."""
+    walk = _Walk(text, at, is_big)
+    for _ in range(count):
+        kind = walk.kind
+        if not walk.back():
+            return walk.at, False
+        while kind and walk.kind == kind:
+            if not walk.back():
+                return walk.at, True
+        while walk.kind == BLANK and not walk.is_on_empty_line:
+            if not walk.back():
+                return walk.at, True
+    return walk.at, True
+
+
+# Paragraphs, characters, brackets
+
+
+def paragraph(text: str, at: int, step: Literal[1, -1], count: int) -> tuple[int, bool] | None:
+    """Move to the next empty line (`}`, with step -1 `{`); True if the position is inclusive. None if it fails."""
+    lines = text.split("\n")
+    row = text.count("\n", 0, at)
+    for left in reversed(range(count)):
+        has_skipped, is_first = False, True
+        while True:
+            has_skipped = has_skipped or bool(lines[row])
+            if not is_first and has_skipped and not lines[row]:
+                break
+            is_first = False
+            if not 0 <= row + step < len(lines):
+                if left:
+                    return None
+                break
+            row += step
+    start = sum(map(len, lines[:row])) + row
+    if row == len(lines) - 1 and step > 0 and lines[row]:
+        return start + len(lines[row]) - 1, True
+    return start, False
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A search in the line (`f`, `F`, `t`, `T`), kept for `;` and `,`."""
+
+    character: str
+    step: Literal[1, -1]
+    is_until: bool
+
+    @property
+    def reversed(self) -> Find:
+        return Find(self.character, -1 if self.step > 0 else 1, self.is_until)
+
+
+def find_in_line(text: str, at: int, find: Find, count: int, *, is_repeated: bool) -> int | None:
+    """Return the position of the `count`th match. A repeated `t` passes a match that the cursor is right before."""
+    start, end = line_start(text, at), line_end(text, at)
+    may_stop = not (is_repeated and find.is_until and count == 1)
+    place = at
+    for _ in range(count):
+        while True:
+            place += find.step
+            if not start <= place < end:
+                return None
+            if text[place] == find.character and may_stop:
+                break
+            may_stop = True
+    return place - find.step if find.is_until else place
+
+
+_CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_OPENING = {closing: opening for opening, closing in _CLOSING.items()}
+
+
+def matching_bracket(text: str, at: int) -> int | None:
+    """Return the partner of the first bracket at or after `at` in its line (`%`)."""
+    place = next((one for one in range(at, line_end(text, at)) if text[one] in "()[]{}"), None)
+    if place is None:
+        return None
+    bracket = text[place]
+    if bracket in _CLOSING:
+        return unmatched(text, place + 1, bracket, _CLOSING[bracket], 1)
+    return unmatched(text, place - 1, _OPENING[bracket], bracket, -1)
+
+
+def unmatched(text: str, at: int, opening: str, closing: str, step: Literal[1, -1]) -> int | None:
+    """Return the first bracket from `at` on that has no partner before it: `closing` forward, `opening` backward."""
+    wanted, other = (closing, opening) if step > 0 else (opening, closing)
+    depth = 0
+    while 0 <= at < len(text):
+        if text[at] == wanted:
+            if depth == 0:
+                return at
+            depth -= 1
+        elif text[at] == other:
+            depth += 1
+        at += step
+    return None

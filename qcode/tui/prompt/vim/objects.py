@@ -1,0 +1,286 @@
+"""Text objects of vim: the range of a word, a quoted text, a block in brackets or a paragraph. Pure.
+
+`count` selects more of them, `is_around` (`a` instead of `i`) includes white space or the delimiters. In visual mode an
+object replaces the selection; if that is longer than one character, words and paragraphs are added to it instead.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from qcode.tui.prompt.vim.motions import (
+    BLANK,
+    char_class,
+    is_in_indent,
+    is_line_end,
+    line_end,
+    line_start,
+    unmatched,
+    word_end,
+    word_forward,
+)
+from qcode.values import dataclass
+
+_PAIRS = (("(", ")", "()b"), ("[", "]", "[]"), ("{", "}", "{}B"), ("<", ">", "<>"))
+BRACKETS = {name: (opening, closing) for opening, closing, names in _PAIRS for name in names}
+QUOTES = "\"'`"
+OBJECTS = frozenset({"w", "W", "p", *QUOTES, *BRACKETS})
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The range of a text object: from `start` up to `end`, which belongs to it if `is_inclusive`."""
+
+    start: int
+    end: int
+    is_inclusive: bool = True
+    is_lines: bool = False
+
+
+def text_object(text: str, at: int, name: str, count: int, *, is_around: bool) -> Extent | None:
+    """Return the text object `name` at `at`, None if there is none."""
+    if name in "wW":
+        return _word(text, at, count, is_around=is_around, is_big=name == "W")
+    if name in QUOTES:
+        return _quoted(text, at, name, count, is_around=is_around)
+    if name == "p":
+        return _paragraph(text, at, count, is_around=is_around)
+    opening, closing = BRACKETS[name]
+    return _block(text, at, opening, closing, count, is_around=is_around)
+
+
+def more_words(text: str, at: int, count: int, *, is_around: bool, is_big: bool) -> tuple[int, bool] | None:
+    """Extend a range that ends at `at` by words, or by white space with `i`; True if the new end is inclusive."""
+    is_inclusive = True
+    for left in reversed(range(count)):
+        after = _past_line_end(text, at)
+        if after is None:
+            return None
+        at, is_inclusive = after, True
+        is_blank = _kind(text, at, is_big) == BLANK
+        if is_around and not is_blank:
+            at, is_done = word_forward(text, at, 1, is_big=is_big, stops_at_line_end=True)
+            if not is_done and left:
+                return None
+            if at == line_start(text, at):
+                is_inclusive = False
+            else:
+                at -= 1
+        elif is_blank and not is_around:
+            while _kind(text, at, is_big) == BLANK and not is_line_end(text, at):
+                at += 1
+            at = max(at - 1, line_start(text, at))
+        else:
+            at, is_done = word_end(text, at, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
+            if not is_done:
+                return None
+    return at, is_inclusive
+
+
+def _kind(text: str, at: int, is_big: bool) -> int:
+    kind = char_class(text[at]) if at < len(text) else BLANK
+    return min(kind, 1) if is_big else kind
+
+
+def _past_line_end(text: str, at: int) -> int | None:
+    """Return the next position that is a character, or an empty line; None at the end of the text."""
+    if at >= len(text):
+        return None
+    at += 1
+    if text[at - 1] != "\n" and is_line_end(text, at):
+        return at + 1 if at < len(text) else None
+    return at
+
+
+def _run_start(text: str, at: int, is_big: bool) -> int:
+    """Return the start of the run of one class around `at`, within the line."""
+    kind, start = _kind(text, at, is_big), line_start(text, at)
+    while at > start and _kind(text, at - 1, is_big) == kind:
+        at -= 1
+    return at
+
+
+def _word(text: str, at: int, count: int, *, is_around: bool, is_big: bool) -> Extent | None:
+    start = end = _run_start(text, at, is_big)
+    has_white_after = False
+    if (_kind(text, start, is_big) == BLANK) == is_around:
+        end, is_done = word_end(text, start, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
+        if not is_done:
+            return None
+    else:
+        end, _ = word_forward(text, start, 1, is_big=is_big, stops_at_line_end=True)
+        end = max(end - 1, 0) if end > line_start(text, end) else _before_line(text, end)
+        has_white_after = is_around
+    is_inclusive = True
+    if count > 1:
+        more = more_words(text, end, count - 1, is_around=is_around, is_big=is_big)
+        if more is None:
+            return None
+        end, is_inclusive = more
+    is_without_white = _kind(text, end, is_big) != BLANK or (end == line_start(text, end) and not is_inclusive)
+    if has_white_after and is_without_white and start > line_start(text, start):
+        before = _run_start(text, start - 1, is_big)
+        if _kind(text, before, is_big) == BLANK and before > line_start(text, before):
+            start = before
+    return Extent(start, end, is_inclusive)
+
+
+def _before_line(text: str, at: int) -> int:
+    """Return the last character of the line before the one that starts at `at`; its start if that line is empty."""
+    if at == 0:
+        return 0
+    return at - 1 if at - 1 == line_start(text, at - 1) else at - 2
+
+
+def _quoted(text: str, at: int, quote: str, count: int, *, is_around: bool) -> Extent | None:
+    first, last = line_start(text, at), line_end(text, at)
+    found = _quotes_at(text, at, quote, first, last)
+    if found is None:
+        return None
+    start, end = found
+    if is_around:
+        if _is_white(text, end + 1, last):
+            while _is_white(text, end + 1, last):
+                end += 1
+        else:
+            while start > first and text[start - 1] in " \t":
+                start -= 1
+    if is_around or count > 1:
+        return Extent(start, end)
+    return Extent(start + 1, end, is_inclusive=False)
+
+
+def _quotes_at(text: str, at: int, quote: str, first: int, last: int) -> tuple[int, int] | None:
+    """Return the positions of the quotes around `at`, or of the first pair after it in the line."""
+    if at < last and text[at] == quote:
+        # On a quote: pair them from the start of the line to know whether it opens or closes.
+        start = first
+        while True:
+            start = _next_quote(text, start, quote, last, has_escapes=False)
+            if start < 0 or start > at:
+                return None
+            end = _next_quote(text, start + 1, quote, last)
+            if end < 0:
+                return None
+            if start <= at <= end:
+                return start, end
+            start = end + 1
+    start = _previous_quote(text, at, quote, first)
+    if text[start : start + 1] != quote:
+        start = _next_quote(text, start, quote, last, has_escapes=False)
+        if start < 0:
+            return None
+    end = _next_quote(text, start + 1, quote, last)
+    return None if end < 0 else (start, end)
+
+
+def _next_quote(text: str, at: int, quote: str, last: int, *, has_escapes: bool = True) -> int:
+    while at < last:
+        if text[at] == "\\" and has_escapes:
+            at += 1
+        elif text[at] == quote:
+            return at
+        at += 1
+    return -1
+
+
+def _previous_quote(text: str, at: int, quote: str, first: int) -> int:
+    while at > first:
+        at -= 1
+        escapes = 0
+        while at - escapes > first and text[at - escapes - 1] == "\\":
+            escapes += 1
+        if escapes % 2:
+            at -= escapes
+        elif text[at] == quote:
+            break
+    return at
+
+
+def _is_white(text: str, at: int, last: int) -> bool:
+    return at < last and text[at] in " \t"
+
+
+def _block(text: str, at: int, opening: str, closing: str, count: int, *, is_around: bool) -> Extent | None:
+    place = at
+    if opening == "{":
+        while place < len(text) and text[place] in " \t" and is_in_indent(text, place) and not is_line_end(text, place):
+            place += 1
+    inside = place + 1 if text[place : place + 1] == opening else place
+    start = _opening(text, inside - 1, opening, closing, count, -1)
+    if start is None and unmatched(text, inside - 1, opening, closing, -1) is None:
+        start = _opening(text, place + 1, opening, closing, count, 1)
+    if start is None:
+        return None
+    end = unmatched(text, start + 1, opening, closing, 1)
+    if end is None:
+        return None
+    return Extent(start, end) if is_around else _inside(text, start, end, opening)
+
+
+def _opening(text: str, at: int, opening: str, closing: str, count: int, step: Literal[1, -1]) -> int | None:
+    """Return the `count`th opening bracket before `at`, or after it, in which the brackets between have partners."""
+    found: int | None = None
+    for _ in range(count):
+        found = unmatched(text, at, opening, closing, -1) if step < 0 else unmatched(text, at, closing, opening, 1)
+        if found is None:
+            return None
+        at = found + step
+    return found
+
+
+def _inside(text: str, start: int, end: int, opening: str) -> Extent:
+    """Return what is between the brackets; a closing bracket alone in its line keeps that line."""
+    start += 1
+    if is_line_end(text, start) and start < end:
+        start += 1
+    is_at_line_start = end == line_start(text, end)
+    if opening == "{" and is_in_indent(text, end):
+        is_at_line_start = True
+        end = line_start(text, end)
+    if is_at_line_start:
+        return Extent(start, max(start, end), is_inclusive=False)
+    return Extent(start, max(start, end), is_inclusive=False)
+
+
+def _paragraph(text: str, at: int, count: int, *, is_around: bool) -> Extent | None:
+    lines = text.split("\n")
+    rows = paragraph_rows(lines, text.count("\n", 0, at), count, is_around=is_around)
+    if rows is None:
+        return None
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    return Extent(starts[rows[0]], starts[rows[1]], is_lines=True)
+
+
+def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> tuple[int, int] | None:
+    """Return the first and last row of `count` paragraphs, where runs of blank lines count as one for `ip`."""
+
+    def is_white(one: int) -> bool:
+        return not lines[one].strip(" \t")
+
+    last = len(lines) - 1
+    first, starts_white = row, is_white(row)
+    while first > 0 and is_white(first - 1) == starts_white:
+        first -= 1
+    end = first - 1
+    while end < last and is_white(end + 1):
+        end += 1
+    for left in reversed(range(count - (starts_white and not is_around))):
+        if end == last:
+            return None
+        takes_white = is_around or is_white(end + 1)
+        if is_around or not takes_white:
+            end += 1
+            while end < last and not is_white(end + 1):
+                end += 1
+        if left == 0 and starts_white and is_around:
+            break
+        if takes_white:
+            while end < last and is_white(end + 1):
+                end += 1
+    if not starts_white and is_around and not is_white(end):
+        while first > 0 and is_white(first - 1):
+            first -= 1
+    return first, end

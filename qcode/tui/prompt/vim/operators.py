@@ -1,0 +1,189 @@
+"""Operators of vim: the range that an operator takes, and what it leaves. Pure.
+
+An operator gets a `Region` and returns an `Edited`: the whole text with the cursor in it.
+"""
+
+from __future__ import annotations
+
+from qcode.tui.prompt.vim.motions import (
+    clamped,
+    first_non_blank,
+    is_in_indent,
+    is_line_end,
+    line_end,
+    line_start,
+    nth_line,
+)
+from qcode.values import dataclass
+
+INDENT = 4
+"""The columns of `>` and `<`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A text that was yanked or deleted; `is_lines`: it consists of whole lines."""
+
+    text: str
+    is_lines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A range of the text, `end` excluded; with `is_lines` it is whole lines without the last line end."""
+
+    start: int
+    end: int
+    is_lines: bool = False
+
+    def register(self, text: str) -> Register:
+        return Register(text[self.start : self.end], self.is_lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A text after a change, and its cursor."""
+
+    text: str
+    cursor: int
+
+
+def lines_region(text: str, one: int, other: int) -> Region:
+    """Return the region of the lines from one position to another."""
+    low, high = sorted((one, other))
+    return Region(line_start(text, low), line_end(text, high), is_lines=True)
+
+
+def moved_region(text: str, one: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
+    """Return the region of a motion from one position to another.
+
+    An exclusive motion to the start of a line ends at the line before; if it began in the indent, it takes whole lines.
+    So does a delete that leaves only blanks of its first and last line: `d}` on a paragraph takes its lines.
+    """
+    low, high = sorted((one, other))
+    is_over_lines = line_start(text, low) != line_start(text, high)
+    if not is_inclusive and is_over_lines and high == line_start(text, high):
+        high -= 1
+        if is_in_indent(text, low):
+            return lines_region(text, low, high)
+        is_over_lines = line_start(text, low) != line_start(text, high)
+    end = high + 1 if is_inclusive and not is_line_end(text, high) else high
+    has_blank_rest = not text[end : line_end(text, high)].strip(" \t")
+    if is_delete and is_over_lines and has_blank_rest and is_in_indent(text, low):
+        return lines_region(text, low, high)
+    return Region(low, end)
+
+
+def visual_region(text: str, anchor: int, cursor: int, *, is_lines: bool, joins_lines: bool = True) -> Region:
+    """Return the region of a selection: both ends belong to it. On a line end it includes the line break."""
+    if is_lines:
+        return lines_region(text, anchor, cursor)
+    low, high = sorted((anchor, cursor))
+    is_break = is_line_end(text, high)
+    return Region(low, min(high + (not is_break or joins_lines), len(text)))
+
+
+def delete(text: str, region: Region) -> Edited:
+    start, end = region.start, region.end
+    if not region.is_lines:
+        left = text[:start] + text[end:]
+        return Edited(left, clamped(left, start))
+    # With the line break after it, or with the one before if it is the last line.
+    left = text[:start] + text[end + 1 :] if end < len(text) else text[: max(0, start - 1)]
+    return Edited(left, first_non_blank(left, min(start, len(left))))
+
+
+def clear(text: str, region: Region) -> Edited:
+    """Delete a region for `c`: of lines an empty one stays, and the cursor may rest behind the last character."""
+    return Edited(text[: region.start] + text[region.end :], region.start)
+
+
+def replace(text: str, region: Region, new: str, cursor: int) -> Edited:
+    changed = text[: region.start] + new + text[region.end :]
+    return Edited(changed, clamped(changed, cursor))
+
+
+def with_case(text: str, region: Region, case: str, cursor: int) -> Edited:
+    """Change letters to upper (`U`) or lower case (`u`), or swap it (`~`). A letter stays one letter."""
+    old = text[region.start : region.end]
+    return replace(text, region, "".join(_cased(character, case) for character in old), cursor)
+
+
+def _cased(character: str, case: str) -> str:
+    found = {"U": character.upper(), "u": character.lower(), "~": character.swapcase()}[case]
+    return found if len(found) == 1 else character
+
+
+def fill(text: str, region: Region, character: str) -> Edited:
+    """Replace every character by one; line breaks stay."""
+    new = "".join("\n" if old == "\n" else character for old in text[region.start : region.end])
+    return replace(text, region, new, region.start)
+
+
+def shift(text: str, region: Region, times: int) -> Edited:
+    """Indent lines (negative: outdent). Empty lines stay empty."""
+    lines = lines_region(text, region.start, region.end)
+    shifted = [_shifted(line, times) for line in text[lines.start : lines.end].split("\n")]
+    changed = text[: lines.start] + "\n".join(shifted) + text[lines.end :]
+    return Edited(changed, first_non_blank(changed, lines.start))
+
+
+def _shifted(line: str, times: int) -> str:
+    rest = line.lstrip(" \t")
+    indent = len(line[: len(line) - len(rest)].expandtabs(8))
+    return " " * max(0, indent + times * INDENT) + rest if line else line
+
+
+def join(text: str, at: int, count: int) -> Edited | None:
+    """Join `count` lines with single spaces; None on the last line."""
+    place, end = at, line_end(text, at)
+    before = text[line_start(text, at) : end]
+    has_text = bool(before)
+    for number in range(count - 1):
+        if end == len(text):
+            return None if number == 0 else Edited(text, clamped(text, place))
+        after = line_end(text, end + 1)
+        following = text[end + 1 : after].lstrip(" \t")
+        is_apart = before.endswith((" ", "\t")) or not has_text or not following or following[0] == ")"
+        text = f"{text[:end]}{'' if is_apart else ' '}{following}{text[after:]}"
+        place, end = end, end + (not is_apart) + len(following)
+        before, has_text = following, has_text or bool(following)
+    return Edited(text, clamped(text, place))
+
+
+def put(text: str, at: int, register: Register, count: int, *, is_after: bool) -> Edited:
+    """Insert a register before the cursor, or after it (`p`); lines go above or below the line."""
+    new = register.text
+    if register.is_lines:
+        lines = "\n".join([new] * count)
+        if is_after:
+            place = line_end(text, at)
+            changed = f"{text[:place]}\n{lines}{text[place:]}"
+            return Edited(changed, first_non_blank(changed, place + 1))
+        place = line_start(text, at)
+        changed = f"{text[:place]}{lines}\n{text[place:]}"
+        return Edited(changed, first_non_blank(changed, place))
+    place = at + 1 if is_after and not is_line_end(text, at) else at
+    changed = text[:place] + new * count + text[place:]
+    cursor = place if "\n" in new else place + len(new) * count - 1
+    return Edited(changed, clamped(changed, max(cursor, 0)))
+
+
+def put_over(text: str, region: Region, register: Register, count: int) -> Edited:
+    """Replace a selection by a register. Lines in a line are split off; text over lines becomes a line."""
+    new = "\n".join([register.text] * count) if register.is_lines or region.is_lines else register.text * count
+    if region.is_lines:
+        changed = text[: region.start] + new + text[region.end :]
+        return Edited(changed, first_non_blank(changed, region.start))
+    if register.is_lines:
+        changed = f"{text[: region.start]}\n{new}\n{text[region.end :]}"
+        return Edited(changed, first_non_blank(changed, region.start + 1))
+    changed = text[: region.start] + new + text[region.end :]
+    cursor = region.start if "\n" in new else region.start + max(0, len(new) - 1)
+    return Edited(changed, clamped(changed, cursor))
+
+
+def go_to_line(text: str, number: int | None) -> int:
+    """Return the first non-blank of line `number`, of the last line without one."""
+    at = line_start(text, len(text)) if number is None else nth_line(text, number)
+    return first_non_blank(text, at)

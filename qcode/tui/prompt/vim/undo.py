@@ -1,0 +1,99 @@
+"""Undo of a text, by vim's units: a command, or everything between entering and leaving insert mode. Pure.
+
+Apart from `machine`, because it also takes the changes that others made to the text.
+"""
+
+from __future__ import annotations
+
+from qcode.tui.prompt.vim.motions import first_non_blank, line_start
+from qcode.values import dataclass
+
+MAX_STEPS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A change: `old` at `start` became `new`. `cursor` is where it began."""
+
+    start: int
+    old: str
+    new: str
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A text after undo or redo, with the cursor of normal mode at the change, and the end of the change."""
+
+    text: str
+    cursor: int
+    end: int
+
+
+class UndoHistory:
+    """The changes of one text, oldest first. `note` is called with the text before and after every command."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._cursor = 0
+        self._done: list[_Step] = []
+        self._undone: list[_Step] = []
+
+    def begin(self, text: str, cursor: int) -> None:
+        self._text, self._cursor = text, cursor
+
+    def note(self, text: str, cursor: int) -> None:
+        """Record the difference to the last text, if there is one, as one step."""
+        if text != self._text:
+            start, old, new = difference(self._text, text)
+            self._done = [*self._done[-MAX_STEPS + 1 :], _Step(start, old, new, self._cursor)]
+            self._undone = []
+        self._text, self._cursor = text, cursor
+
+    def begin_at(self, cursor: int) -> None:
+        """Note where the next change begins, to which undo returns."""
+        self._cursor = cursor
+
+    def undo(self) -> Restored | None:
+        if not self._done:
+            return None
+        step = self._done.pop()
+        self._undone.append(step)
+        return self._restore(step, step.new, step.old)
+
+    def redo(self) -> Restored | None:
+        if not self._undone:
+            return None
+        step = self._undone.pop()
+        self._done.append(step)
+        return self._restore(step, step.old, step.new)
+
+    def _restore(self, step: _Step, now: str, then: str) -> Restored:
+        text = self._text[: step.start] + then + self._text[step.start + len(now) :]
+        changed = min(step.start, len(text))
+        began = min(step.cursor, len(text))
+        # A line break that came or went may be the one before the change or the one after it.
+        lines = {line_start(text, max(0, changed - 1)), line_start(text, min(len(text), changed + 1))}
+        is_same_line = line_start(text, began) in lines
+        self._text, self._cursor = text, began if is_same_line else first_non_blank(text, changed)
+        return Restored(self._text, self._cursor, step.start + len(then))
+
+
+def difference(old: str, new: str) -> tuple[int, str, str]:
+    """Return where two texts differ: the position, and the part of each that the other has not."""
+    start = _common(old, new)
+    most = min(len(old), len(new)) - start
+    end = _common(old[len(old) - most :][::-1], new[len(new) - most :][::-1]) if most else 0
+    return start, old[start : len(old) - end], new[start : len(new) - end]
+
+
+def _common(one: str, other: str) -> int:
+    """Return the length of the common start of two texts, by bisection: comparing slices is fast."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.startswith(other[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,97 @@
+"""Graphemes and labels as single characters, so that vim's grammar, which counts characters, takes them whole.
+
+An accent with its letter, an emoji of several code points and a label such as `[Image #1 a.png]` each become one
+private character, from a block that says of which class it is. Most texts are returned unchanged. Apart from `keys`,
+because it is pure: tests need no text area.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len
+
+from qcode.tui.prompt.editing import end_of
+from qcode.tui.prompt.vim.motions import EMOJI, FIRST_UNIT, LAST_UNIT, PUNCTUATION, UNITS_PER_CLASS, WORD, char_class
+
+LABEL = 4
+_MAX_LINES = 4_000
+
+_SINGLE = re.compile(
+    "[\x00-\u02ff\u0370-\u0482\u048a-\u0590\u05d0-\u060f\u1e00-\u200a\u2010-\u2027\u2030-\u205f"
+    "\u2500-\u25ff\u3000-\u3029\u3030-\u3098\u309b-\u9fff\uac00-\ud7a3\uff01-\uff9d]*"
+)
+"""Characters that never combine with the next one."""
+
+_UNIT = re.compile(f"[{chr(FIRST_UNIT)}-{chr(LAST_UNIT)}]")
+
+
+class Units:
+    """The private characters of one prompt. `labels` returns the start and end of each label in a line."""
+
+    def __init__(self, labels: Callable[[str], Sequence[tuple[int, int]]]) -> None:
+        self._labels = labels
+        self._characters: dict[str, str] = {}
+        self._meanings: dict[str, str] = {}
+        self._used = [0, 0, 0, 0]
+        self._lines: dict[str, str] = {}
+
+    def pack(self, text: str) -> str:
+        """Return `text` with each unit as one character."""
+        if "[" not in text and _SINGLE.fullmatch(text):
+            return text
+        return "\n".join(map(self._pack_line, text.split("\n")))
+
+    def unpack(self, text: str) -> str:
+        """Return the text that `pack` got."""
+        if not self._meanings:
+            return text
+        return _UNIT.sub(lambda match: self._meanings.get(match[0], match[0]), text)
+
+    def width(self, character: str) -> int:
+        """Return the number of cells of a packed character."""
+        return cell_len(self._meanings.get(character, character))
+
+    def _pack_line(self, line: str) -> str:
+        labels = self._labels(line)
+        if not labels and _SINGLE.fullmatch(line):
+            return line
+        # A label can be typed and a paste folded later, so only lines without any are remembered.
+        if not labels and line in self._lines:
+            return self._lines[line]
+        packed, at = [], 0
+        for start, end in (*labels, (len(line), len(line))):
+            while at < start:
+                after = min(end_of(line, at), start)
+                packed.append(self._character(line[at:after]))
+                at = after
+            if end > start:
+                packed.append(self._unit(line[start:end], LABEL))
+                at = end
+        found = "".join(packed)
+        if not labels:
+            if len(self._lines) >= _MAX_LINES:
+                self._lines.clear()
+            self._lines[line] = found
+        return found
+
+    def _character(self, grapheme: str) -> str:
+        is_private = FIRST_UNIT <= ord(grapheme[0]) <= LAST_UNIT
+        if len(grapheme) == 1 and not is_private:
+            return grapheme
+        kind = WORD if is_private else char_class(grapheme[0])
+        # A run of an unspaced script, whose classes are code points, is a word like any other.
+        return self._unit(grapheme, kind if kind in (PUNCTUATION, WORD, EMOJI) else WORD)
+
+    def _unit(self, text: str, kind: int) -> str:
+        found = self._characters.get(text)
+        if found is None:
+            block = kind - PUNCTUATION
+            number = self._used[block]
+            if number >= UNITS_PER_CLASS:
+                return text  # thousands of different ones: the rest are edited by code points
+            self._used[block] += 1
+            found = chr(FIRST_UNIT + block * UNITS_PER_CLASS + number)
+            self._characters[text], self._meanings[found] = found, text
+        return found
