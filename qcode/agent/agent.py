@@ -85,6 +85,7 @@ class Agent:
         self.toolbox = parts.toolbox
         self.conversation = parts.conversation
         self.notices = parts.notices
+        self.redact = parts.redact
         self._own_tools = tuple(own_tools)
         self._store = parts.store
         self._clients = parts.clients

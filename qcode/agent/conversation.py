@@ -203,6 +203,7 @@ class Conversation:
         self._own = self._client if borrowed is not self._client else None
         self._use(borrowed)
         self._turn_options = options
+        self._clients.note_prompt(prompt)
         message = Message("user", (*self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:

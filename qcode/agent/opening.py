@@ -38,6 +38,7 @@ from qcode.tools.workspace import Scratch, sweep_scratch
 
 if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.models.recording import Recording
     from qcode.agent.programs.own_tools import FunctionTool
     from qcode.agent.telemetry import DebugLog
     from qcode.tools.web_search import SearchService, WebSearch
@@ -58,7 +59,7 @@ class AgentParts:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
         self.context = context
         self._secrets = _header_secrets(context.settings)
-        self.store = SessionStore(context.paths.state_dir, context.root, redact=self._redact)
+        self.store = SessionStore(context.paths.state_dir, context.root, redact=self.redact)
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
@@ -70,7 +71,8 @@ class AgentParts:
             self._may_import,
         )
         self.prompts = self._prompts()
-        self.clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log())
+        recording = self._recording(selection.name)
+        self.clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log(), recording)
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
@@ -221,9 +223,20 @@ class AgentParts:
         from qcode.agent.telemetry import DebugLog
 
         try:
-            return DebugLog(Path(path), self._redact)
+            return DebugLog(Path(path), self.redact)
         except OSError as error:
             raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
+
+    def _recording(self, model: str) -> Recording | None:
+        path = self.context.options.record
+        if path is None:
+            return None
+        from qcode.agent.models.recording import Recording
+
+        try:
+            return Recording(Path(path), self.redact, model)
+        except OSError as error:
+            raise InputError(f"cannot write --record {path}: {error.strerror}") from None
 
     def _confined(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
         """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
@@ -238,7 +251,8 @@ class AgentParts:
         probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.look())
         return replace(policy, read_only=(scratch.path,), probes=probes), sandbox
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """Return a text without the keys of this run."""
         from qcode.safety.redaction import Redactor
 
         return Redactor((*self._secrets, *self.context.keys.known())).redact(text)

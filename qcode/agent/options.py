@@ -84,6 +84,7 @@ class Options:
     mcp_config: Sequence[PathText] = ()
     json_schema: str | None = None
     debug_log: PathText | None = None
+    record: PathText | None = None
     prompt: str | None = None
     """The first prompt. This field and those below are for the front ends of qcode itself."""
     print: bool = False

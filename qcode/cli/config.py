@@ -32,6 +32,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         "mcp": _mcp,
         "models": _models,
         "permissions": _permissions,
+        "replay": _replay,
         "sessions": _sessions,
         "stats": _stats,
         "themes": _themes,
@@ -159,6 +160,12 @@ def _stats(rest: Sequence[str]) -> int:
     if "json" in given:
         return _out(json.dumps(stats.as_json()))
     return _out(*(clean(line) for line in stats.lines()))
+
+
+def _replay(rest: Sequence[str]) -> int:
+    from qcode.cli.replay import run_replay
+
+    return run_replay(rest)
 
 
 def _trust(rest: Sequence[str]) -> int:

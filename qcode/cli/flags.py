@@ -203,6 +203,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
+        Flag("--record FILE", "path", "record the replies of the model, without keys, for -m replay/FILE"),
         Flag(
             "--completion SHELL", "choice", "print the completion script for {choices}", choices=("bash", "zsh", "fish")
         ),
@@ -248,6 +249,13 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--trust", "--yolo"),
         ),
     ),
+    "replay": Subcommand(
+        flags=(
+            Flag("--diff", "on"),
+            Flag("--timed", "on"),
+            *_shared("--cwd", "--trust", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir"),
+        )
+    ),
     "sessions": Subcommand(
         {"list": (), "show": (), "export": (), "import": (), "delete": ()},
         (
@@ -277,6 +285,7 @@ Usage:
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
+  qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;

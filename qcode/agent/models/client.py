@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.system_prompt import Prompts
-from qcode.agent.models.limits import LearnedCalls, LimitStore, reply_length
+from qcode.agent.models.limits import LearnedCalls, LimitStore, NoLimits, reply_length
 from qcode.agent.models.selection import Selection, address_of, named
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox, hosted_tools
@@ -38,6 +38,7 @@ from qcode.providers.streaming import TextCallWatch
 from qcode.safety.policy import Policy
 
 if TYPE_CHECKING:
+    from qcode.agent.models.recording import Recording
     from qcode.agent.telemetry import DebugLog
     from qcode.providers.local import LocalWindow, WindowQuestion
     from qcode.providers.tokens import TokenCounter
@@ -175,13 +176,19 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
 class Clients:
     """A factory of model clients that owns every connection until `close`.
 
-    The keys that it uses are added to `secrets`. `log` is the debug log of the run, None if there is none.
+    The keys that it uses are added to `secrets`. `log` is the debug log of the run, `recording` its recording.
     """
 
     def __init__(
-        self, context: RunContext, prompts: Prompts, secrets: set[str] | None = None, log: DebugLog | None = None
+        self,
+        context: RunContext,
+        prompts: Prompts,
+        secrets: set[str] | None = None,
+        log: DebugLog | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self.log = log
+        self._recording = recording
         self.problems: tuple[str, ...] = ()
         self._context = context
         self._prompts = prompts
@@ -238,11 +245,13 @@ class Clients:
             provider = TextCallProvider(provider)
         elif self._may_send_text_calls(provider, settings.models.get(name)):
             provider = TextCallWatch(provider, LearnedCalls(self._limits, provider.host, selection.model))
+        if self._recording is not None:
+            provider = self._recording.recorded(provider)
         client = ModelClient(
             provider,
             KnownModel(provider.name, selection.model, facts),
             self._prompts,
-            self._limits,
+            NoLimits(self._limits.state_dir) if selection.is_replay else self._limits,
             output=output_settings(output, output.max_tokens),
             retries=self._retries(network),
             hosted=hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts),
@@ -313,9 +322,16 @@ class Clients:
                 self.problems = (f"small_model: {error}",)
         return self._small
 
+    def note_prompt(self, prompt: str) -> None:
+        """Record the prompt of a turn that begins."""
+        if self._recording is not None:
+            self._recording.prompt(prompt)
+
     async def close(self) -> None:
         for client in self._open:
             await client.provider.close()
+        if self._recording is not None:
+            self._recording.close()
 
 
 def refused_turn(prompt: str, why: str) -> tuple[TurnEvent, ...]:

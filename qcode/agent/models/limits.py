@@ -163,6 +163,24 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
+class NoLimits(LimitStore):
+    """Knows and learns nothing: the same recording is played back in the same way everywhere."""
+
+    __slots__ = ()
+
+    def knowledge(self, host: str, model: str) -> HostKnowledge:
+        return HostKnowledge()
+
+    def remember(self, host: str, model: str, knowledge: HostKnowledge) -> None:
+        pass
+
+    def first_cap(self, host: str, model: str) -> FirstCap | None:
+        return None
+
+    def note_length(self, host: str, model: str, length: int) -> None:
+        pass
+
+
 class LearnedCalls:
     """How a host sends the calls of one model: the `CallHabits` of its provider. Reads the file once."""
 

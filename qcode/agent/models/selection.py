@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
 from qcode.agent.keys.keys import Keys
@@ -21,6 +22,8 @@ from qcode.providers.openai.quirks import MaxTokensField
 from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
 from qcode.values import dataclass
 
+REPLAYS: Mapping[str, bool] = {"replay": False, "replay-timed": True}
+"""The providers that play a recording back, `replay/FILE`: whether they also wait as the recorded model did."""
 NO_CREDENTIAL_TEXT = (
     "no model available: no key is set or stored, and no local server responds\n  store a key with qcode auth "
     "login PROVIDER, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or an AWS credential, or start a "
@@ -33,7 +36,8 @@ class Selection:
     """A selected model. `name` is `provider/model`, `model` its name at the host; `note` says why it was chosen.
 
     `is_last_resort`: it was chosen only because nothing was configured or found. `provider` is given by a program that
-    brings its own; otherwise one is connected by `spec`.
+    brings its own, or plays a recording back; otherwise one is connected by `spec`. `is_replay`: nothing is learned
+    about the host.
     """
 
     spec: ProviderSpec
@@ -41,6 +45,7 @@ class Selection:
     note: str
     is_last_resort: bool = False
     provider: Provider | None = None
+    is_replay: bool = False
 
     @property
     def name(self) -> str:
@@ -75,6 +80,8 @@ def named(name: str, settings: Settings, note: str) -> Selection:
     """Return the selection for `provider/model`, or for a model name that only one provider has."""
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
+    if provider in REPLAYS and model and provider not in settings.providers:
+        return _replayed(Path(model), specs, is_timed=REPLAYS[provider])
     if slash and provider in specs:
         if not model:
             return default_of(specs[provider], settings, note)
@@ -103,6 +110,17 @@ def named(name: str, settings: Settings, note: str) -> Selection:
     if len(found) > 0:
         raise UsageError(f'"{name}" does not name the model of exactly one provider; the nearest: {", ".join(found)}')
     raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
+
+
+def _replayed(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) -> Selection:
+    """Return the recorded model with the recorded replies; raise `QcodeError` if the recording is unusable."""
+    from qcode.agent.models.recording import Recorded, ReplayProvider
+
+    recorded = Recorded.read(path)
+    provider, _, model = recorded.model.partition("/")
+    spec = specs.get(provider) or ProviderSpec(provider, "demo", needs_key=False)
+    played = ReplayProvider(recorded, is_timed=is_timed)
+    return Selection(spec, model, f"replayed from {path}", provider=played, is_replay=True)
 
 
 def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:

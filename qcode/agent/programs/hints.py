@@ -1,7 +1,7 @@
 """Type hints as JSON Schema, and JSON values as the types that the hints name.
 
-Supported: `str`, `int`, `float`, `bool`, `None`, unions, `Literal`, enums, `list`, `dict[str, X]`, dataclasses,
-`TypedDict`, and `Annotated[X, "description"]`. A schema is written without references, so that every provider takes it.
+Supported: `str`, `int`, `float`, `bool`, `None`, unions, `Literal`, enums, `list`, `tuple[X, ...]`, `dict[str, X]`,
+dataclasses, `TypedDict`, and `Annotated[X, "description"]`. A schema has no references: every provider takes it.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
         return {"anyOf": [schema_of(one, inside) for one in given]}
     if origin is list or hint is list:
         return {"type": "array", **({"items": schema_of(given[0], inside)} if given else {})}
+    if origin is tuple and given[1:] == (...,):
+        return {"type": "array", "items": schema_of(given[0], inside)}
     if origin is dict and given[0] is str:
         return {"type": "object", "additionalProperties": schema_of(given[1], inside)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -104,6 +106,9 @@ def value_of(hint: Any, value: Json, where: str = "") -> Any:
     if origin is list or hint is list:
         items = _expect(list, value, where)
         return [value_of(given[0], one, f"{where}[{index}]") for index, one in enumerate(items)] if given else items
+    if origin is tuple:
+        items = _expect(list, value, where)
+        return tuple(value_of(given[0], one, f"{where}[{index}]") for index, one in enumerate(items))
     if origin is dict:
         found = _expect(dict, value, where)
         return {name: value_of(given[1], one, _at(where, name)) for name, one in found.items()}

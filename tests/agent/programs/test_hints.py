@@ -54,6 +54,7 @@ CASES: list[tuple[Any, Any, Any]] = [
     (Literal["a", 1], 1, 1),
     (Level, "high", Level.HIGH),
     (list[int], [1, 2], [1, 2]),
+    (tuple[int, ...], [1, 2], (1, 2)),
     (dict[str, list[int]], {"a": [1]}, {"a": [1]}),
     (Annotated[int, "the number"], 3, 3),
     (Problem, {"line": 1, "text": "t"}, Problem(1, "t")),
@@ -111,7 +112,7 @@ def test_schema_has_descriptions_and_no_references() -> None:
     assert "description" not in schema_of(Report)
 
 
-@pytest.mark.parametrize("hint", [bytes, dict[int, str], set[int], object, Node])
+@pytest.mark.parametrize("hint", [bytes, dict[int, str], tuple[int, str], set[int], object, Node])
 def test_unsupported_type_is_a_type_error(hint: Any) -> None:
     with pytest.raises(TypeError, match="is not supported"):
         schema_of(hint)

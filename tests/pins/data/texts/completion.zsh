@@ -89,6 +89,16 @@ _qcode() {
           esac ;;
       esac
       ;;
+    replay)
+      case $prev in
+        --permission-mode) found="plan default accept-edits auto bypass" ;;
+        -C|--cwd|--allowed-tools|--disallowed-tools|--add-dir) ;;
+        *)
+          case $cur in
+            -*) found="--diff --timed -C --cwd --trust --permission-mode --allowed-tools --disallowed-tools --add-dir" ;;
+          esac ;;
+      esac
+      ;;
     sessions)
       case $prev in
         --format) found="md json html" ;;
@@ -140,15 +150,15 @@ _qcode() {
         --reasoning-effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --completion) found="bash zsh fish" ;;
-        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log) ;;
+        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log|--record) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --completion --login --version -h --help" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --record --completion --login --version -h --help" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth config doctor mcp models permissions sessions stats themes trust"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth config doctor mcp models permissions replay sessions stats themes trust"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }

@@ -1,0 +1,376 @@
+"""Recordings of a run: the requests and replies of its models, independent of the provider, and their playback.
+
+A recording is a file of JSON lines: a header, then prompts, requests and replies in the order in which they began. A
+request has only the messages that its thread did not have before. All texts are redacted. `replay/FILE` as a model
+plays the replies back; `replay-timed/FILE` also waits as the recorded model did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from qcode.agent.programs.hints import value_of
+from qcode.agent.sessions.records import message_to_json
+from qcode.protocol import reply as events
+from qcode.protocol.errors import ErrorKind, InputError, ProviderError
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import BlockEnded, ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
+from qcode.text.clean import one_line
+from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
+
+VERSION = 1
+MAX_BYTES = 256 * 1024 * 1024
+_DELTAS = (TextDelta, ReasoningDelta, ToolArgsDelta)
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        events.ReplyStarted, TextDelta, ReasoningDelta, events.ToolCallStarted, ToolArgsDelta, BlockEnded,
+        events.UsageReported, events.WebSearched, events.TextCallRead, ReplyEnded,
+    )
+}  # fmt: skip
+_ERROR_FIELDS = ("status", "retry_after", "request_id", "code", "param", "resets_at", "period", "may_retry")
+
+
+class Recording:
+    """Writes a recording to `path`, which only its owner can read. Raises `OSError` if that cannot be opened.
+
+    The first write error ends the recording without disturbing the run.
+    """
+
+    def __init__(self, path: Path, redact: Callable[[str], str], model: str) -> None:
+        path.touch(mode=0o600, exist_ok=True)
+        self._file: TextIO | None = path.open("w", encoding="utf-8", errors="backslashreplace")
+        self._redact = redact
+        self._count = 0
+        self._threads: dict[str, list[JsonObject]] = {}
+        self._write({"qcode": "recording", "version": VERSION, "model": model})
+
+    def prompt(self, text: str) -> None:
+        """Record that a turn begins."""
+        self._write({"prompt": text})
+
+    def recorded(self, provider: Provider) -> Provider:
+        """Return the provider as one whose replies are recorded."""
+        return _RecordedProvider(provider, self)
+
+    def request(self, request: ModelRequest) -> int:
+        """Record a request, and return its number."""
+        self._count += 1
+        messages = [message_to_json(message) for message in request.messages]
+        thread = _thread_of(cast(JsonObject, redacted_values(messages[0], self._redact)))
+        before = self._threads.get(thread, [])
+        kept = 0
+        while kept < min(len(before), len(messages)) and before[kept] == messages[kept]:
+            kept += 1
+        self._threads[thread] = messages
+        added = request_to_json(request, messages[kept:])
+        self._write({"request": self._count, "thread": thread, "kept": kept, **added})
+        return self._count
+
+    def reply(self, number: int, timed: list[tuple[int, ReplyEvent]], error: ProviderError | None) -> None:
+        """Record the reply to a request: its events, each with the milliseconds since the request, and its error."""
+        row: JsonObject = {
+            "reply": number,
+            "events": [_event_to_json(at, event) for at, event in self._redacted(timed)],
+        }
+        if error is not None:
+            fields = {name: getattr(error, name) for name in _ERROR_FIELDS}
+            row["error"] = {"kind": str(error.kind), "message": error.message, **fields}
+        self._write(row)
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError:
+                return
+
+    def _redacted(self, timed: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
+        """Yield the events; the deltas of a block are joined where a secret is, because it may span several of them."""
+
+        def kind_of(one: tuple[int, ReplyEvent]) -> tuple[str, int]:
+            event = one[1]
+            return (type(event).__name__, event.block) if isinstance(event, _DELTAS) else ("", id(event))
+
+        for _, group in groupby(timed, kind_of):
+            run = list(group)
+            at, first = run[0]
+            if isinstance(first, _DELTAS):
+                text = "".join(event.text for _, event in run if isinstance(event, _DELTAS))
+                clean = self._redact(text)
+                if clean != text:
+                    yield at, dataclasses.replace(first, text=clean)
+                    continue
+            yield from run
+
+    def _write(self, row: JsonObject) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(redacted_values(row, self._redact), ensure_ascii=False) + "\n")
+            self._file.flush()
+        except (OSError, ValueError):
+            self.close()
+
+
+class _RecordedProvider:
+    """A provider whose requests and replies are recorded."""
+
+    def __init__(self, provider: Provider, recording: Recording) -> None:
+        self.name = provider.name
+        self.host = provider.host
+        self._provider = provider
+        self._recording = recording
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        number = self._recording.request(request)
+        began, timed = time.monotonic(), list[tuple[int, ReplyEvent]]()
+        # A cancelled reply has neither an end nor an error.
+        error: ProviderError | None = None
+        try:
+            async for event in self._provider.stream(request):
+                timed.append((round((time.monotonic() - began) * 1000), event))
+                yield event
+        except ProviderError as failure:
+            error = failure
+            raise
+        finally:
+            self._recording.reply(number, timed, error)
+
+    async def model_names(self) -> tuple[str, ...]:
+        return await self._provider.model_names()
+
+    def warm_up(self) -> None:
+        self._provider.warm_up()
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedReply:
+    """A recorded reply, and the request before it with all of its messages; texts are redacted.
+
+    `error` ended it; without one, a reply that has no `ReplyEnded` was cancelled.
+    """
+
+    request: JsonObject
+    events: tuple[tuple[int, ReplyEvent], ...] = ()
+    error: ProviderError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The content of a recording. `model` is the `provider/model` that it began with."""
+
+    path: Path
+    model: str
+    prompts: tuple[str, ...]
+    replies: tuple[RecordedReply, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Recorded:
+        """Read a recording; raise `InputError` with the line that cannot be used. A torn last line is left out."""
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise InputError(f"{path}: the recording is larger than {MAX_BYTES >> 20} MiB")
+            lines = path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise InputError(f"cannot read the recording {path}: {error.strerror}") from None
+        rows = list(_rows(path, lines))
+        header = rows[0] if rows else {}
+        if header.get("qcode") != "recording" or header.get("version") != VERSION:
+            raise InputError(f"{path} is not a recording of this version of qcode; make one with --record FILE")
+        prompts = tuple(str(row["prompt"]) for row in rows if "prompt" in row)
+        return cls(path, str(header.get("model", "")), prompts, tuple(_replies(path, rows)))
+
+
+def _rows(path: Path, lines: list[bytes]) -> Iterator[JsonObject]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            if number == len(lines):
+                return  # the run was killed while it wrote this line
+            raise InputError(f"{path}:{number}: not a line of JSON") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}:{number}: not a JSON object")
+        yield row
+
+
+def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
+    ended = {row["reply"]: row for row in rows if isinstance(row.get("reply"), int)}
+    threads: dict[str, list[Json]] = {}
+    for row in rows:
+        if "request" not in row:
+            continue
+        try:
+            thread, kept = str(row["thread"]), cast(int, row["kept"])
+            threads[thread] = [*threads.get(thread, [])[:kept], *cast("list[Json]", row["messages"])]
+            reply = ended.get(row["request"], {})
+            found = tuple(_event_from_json(one) for one in cast("list[JsonObject]", reply.get("events", [])))
+            yield RecordedReply({**row, "messages": threads[thread]}, found, _error_from(reply.get("error")))
+        except (KeyError, TypeError, ValueError, AttributeError) as fault:
+            what = one_line(str(fault), 100)
+            raise InputError(f"{path}: request {row.get('request')} is unreadable: {what}") from None
+
+
+def _event_to_json(at: int, event: ReplyEvent) -> JsonObject:
+    if isinstance(event, BlockEnded):
+        event = BlockEnded(event.block)  # data for the provider alone
+    return {"at": at, "event": type(event).__name__, **dataclasses.asdict(event)}
+
+
+def _event_from_json(row: JsonObject) -> tuple[int, ReplyEvent]:
+    fields = {name: value for name, value in row.items() if name not in ("at", "event")}
+    return cast(int, row["at"]), value_of(_KINDS[str(row["event"])], fields)
+
+
+def _error_from(row: Json | None) -> ProviderError | None:
+    if not isinstance(row, dict):
+        return None
+    fields = {name: row[name] for name in _ERROR_FIELDS if name in row}
+    return ProviderError(ErrorKind(str(row["kind"])), str(row["message"]), **cast("dict[str, Any]", fields))
+
+
+def redacted_values(value: Json, redact: Callable[[str], str]) -> Json:
+    """Return a JSON value with all of its texts redacted."""
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [redacted_values(one, redact) for one in value]
+        case dict():
+            return {name: redacted_values(one, redact) for name, one in value.items()}
+        case _:
+            return value
+
+
+def _thread_of(first: JsonObject) -> str:
+    """Return the thread of a request, by its first message: a sub-agent has its own."""
+    return hashlib.sha256(json.dumps(first, sort_keys=True).encode("utf-8", "replace")).hexdigest()[:12]
+
+
+class ReplayProvider:
+    """Plays a recording back: each request gets the next reply of its thread, and `requests` keeps it.
+
+    After the last reply a request fails. `is_timed`: events come at their recorded times.
+    """
+
+    def __init__(self, recorded: Recorded, *, is_timed: bool) -> None:
+        self.name = recorded.model.partition("/")[0]
+        self.host = f"replay:{recorded.path}"
+        self.requests: list[JsonObject] = []
+        self._left = list(enumerate(recorded.replies, 1))
+        self._recorded = recorded
+        self._is_timed = is_timed
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        messages = [message_to_json(message) for message in request.messages]
+        number, reply = self._next(_thread_of(messages[0]))
+        self.requests.append({"plays": number, **request_to_json(request, messages)})
+        began = time.monotonic()
+        for at, event in reply.events:
+            if self._is_timed:
+                await asyncio.sleep(max(0.0, at / 1000 - (time.monotonic() - began)))
+            yield event
+        if reply.error is not None:
+            raise reply.error
+        if not any(isinstance(event, ReplyEnded) for _, event in reply.events):
+            text = f"reply {number} of the recording has no end: it was cancelled"
+            raise ProviderError(ErrorKind.BAD_RESPONSE, text, may_retry=False)
+
+    def _next(self, thread: str) -> tuple[int, RecordedReply]:
+        if not self._left:
+            text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
+            raise ProviderError(ErrorKind.BAD_REQUEST, text)
+        place = next((i for i, (_, one) in enumerate(self._left) if one.request.get("thread") == thread), 0)
+        return self._left.pop(place)
+
+    async def model_names(self) -> tuple[str, ...]:
+        return (self._recorded.model.partition("/")[2],)
+
+    def warm_up(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonObject:
+    """Return the parts of a request that a recording keeps."""
+    return {
+        "model": request.model,
+        "max_tokens": request.max_tokens,
+        "tools": [tool.name for tool in request.tools],
+        "messages": list(messages),
+        "note": request.note,
+    }
+
+
+def departures(recorded: Recorded, played: list[JsonObject], redact: Callable[[str], str]) -> list[str]:
+    """Return a line for each request of a playback that differs from the recorded one, and for those that are missing.
+
+    Texts are redacted before they are compared, as those of the recording are.
+    """
+    lines = []
+    for request in played:
+        number = cast(int, request["plays"])
+        now = cast(JsonObject, redacted_values(request, redact))
+        if difference := _difference(recorded.replies[number - 1].request, now):
+            lines.append(f"request {number}: {difference}")
+    missing = sorted({*range(1, len(recorded.replies) + 1)} - {cast(int, one["plays"]) for one in played})
+    if missing:
+        lines.append(f"requests that were not made again: {', '.join(map(str, missing))}")
+    return lines
+
+
+def _difference(before: JsonObject, now: JsonObject) -> str:
+    """Return the first difference of two requests, empty if there is none that matters."""
+    for name in ("model", "max_tokens", "tools"):
+        if before.get(name) != now.get(name):
+            return f"{name} was {_short(before.get(name))}, and is {_short(now.get(name))}"
+    old, new = cast("list[JsonObject]", before["messages"]), cast("list[JsonObject]", now["messages"])
+    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
+        if one != other:
+            return f"message {number} ({one['role']}) {_block_difference(one, other)}"
+    if len(old) != len(new):
+        return f"it had {len(old)} messages, and has {len(new)}"
+    return "" if before.get("note") == now.get("note") else "its note on what is left differs"
+
+
+def _block_difference(before: JsonObject, now: JsonObject) -> str:
+    old, new = cast("list[JsonObject]", before["blocks"]), cast("list[JsonObject]", now["blocks"])
+    for one, other in zip(old, new, strict=False):
+        if one == other:
+            continue
+        name = next((name for name in one if one.get(name) != other.get(name)), "type")
+        of = f" of {one['name']}" if one.get("type") == "result" and "name" in one else ""
+        was, now_is = _around(str(one.get(name)), str(other.get(name)))
+        return f"{one.get('type')}{of}: {name} was {was}, and is {now_is}"
+    return f"had {len(old)} blocks, and has {len(new)}"
+
+
+def _around(before: str, now: str) -> tuple[str, str]:
+    """Return two texts from shortly before their first difference on."""
+    at = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
+    start = max(0, at - 20)
+    return _short(before[start:]), _short(now[start:])
+
+
+def _short(value: Json | None) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f'"{one_line(text, 80)}"'

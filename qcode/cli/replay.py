@@ -1,0 +1,86 @@
+"""`qcode replay`: plays a recording back in the current folder, and says where the run departs from the recorded one.
+
+The recorded prompts are sent again, with the recorded attachments. Calls of tools are judged by the rules of this run,
+as in pipe mode, so the recording of another user can do no more than a model could. Apart from `config`, because it
+opens an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from qcode.agent.agent import Agent
+from qcode.agent.models.recording import Recorded, ReplayProvider, departures
+from qcode.agent.outcomes import decision_without_user, exit_code
+from qcode.agent.sessions.records import block_from_json
+from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.context import run_context
+from qcode.cli.terminal import put, say, working_folder
+from qcode.protocol.approvals import TurnOptions
+from qcode.protocol.errors import ExitCode
+from qcode.protocol.events import ApprovalRequested, TurnEnded
+from qcode.protocol.messages import Block
+from qcode.text.clean import clean
+from qcode.text.json import JsonObject
+
+_USE = "use: qcode replay FILE [--diff] [--timed]"
+
+
+def run_replay(rest: Sequence[str]) -> int:
+    """Return the exit code of the last turn; with `--diff` 0 if nothing departs, otherwise 1."""
+    options, words, given = parse_subcommand("replay", rest, _USE)
+    if len(words) != 1:
+        raise CommandLineError(_USE)
+    path = Path(words[0]).expanduser().absolute()
+    recorded = Recorded.read(path)
+    provider = "replay-timed" if "timed" in given else "replay"
+    options = replace(options, model=f"{provider}/{path}", no_session=True)
+    context = run_context(options, working_folder(options.cwd), is_attended=False)
+    return asyncio.run(_played(Agent.begin(context), recorded, shows_departures="diff" in given))
+
+
+async def _played(agent: Agent, recorded: Recorded, *, shows_departures: bool) -> int:
+    assert isinstance(agent.selection.provider, ReplayProvider)
+    code = ExitCode.OK
+    try:
+        await agent.toolbox.wait_for_servers()
+        for prompt in recorded.prompts:
+            ended = await _turn(agent, prompt, _attached(recorded, prompt))
+            code = exit_code(ended)
+            if not shows_departures:
+                put(f"{clean(ended.text).rstrip()}\n")
+            if ended.error is not None:
+                say(ended.error.message)
+    finally:
+        await agent.close()
+    if not shows_departures:
+        return code
+    played = agent.selection.provider.requests
+    lines = departures(recorded, played, agent.redact)
+    put("".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(played)} requests"]))
+    return ExitCode.FAILED if lines else ExitCode.OK
+
+
+async def _turn(agent: Agent, prompt: str, attached: tuple[Block, ...]) -> TurnEnded:
+    agent.conversation.attach(attached)
+    options = TurnOptions(finds_files=False)
+    async for event in agent.conversation.submit(prompt, options=options):
+        if isinstance(event, ApprovalRequested):
+            agent.conversation.answer(event.approval.id, decision_without_user(event.approval))
+        if isinstance(event, TurnEnded):
+            return event
+    raise AssertionError("a turn ends with TurnEnded")
+
+
+def _attached(recorded: Recorded, prompt: str) -> tuple[Block, ...]:
+    """Return the blocks that were sent with a prompt before its text."""
+    for reply in recorded.replies:
+        for message in cast("list[JsonObject]", reply.request["messages"]):
+            *before, last = cast("list[JsonObject]", message["blocks"]) or [{}]
+            if message["role"] == "user" and last.get("text") == prompt:
+                return tuple(block_from_json(block) for block in before if block.get("type") in ("text", "image"))
+    return ()
