@@ -278,7 +278,7 @@ class PendingCalls:
         return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
 
     def _plan_accepted(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
-        """End plan mode and switch to the mode that the user chose; the arguments of the call have no say."""
+        """End plan mode and switch to the mode that the user chose; the arguments of the call cannot change it."""
         mode = mode if mode in _AFTER_A_PLAN else "default"
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")

@@ -54,7 +54,7 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerCont
         say(complaint)
     if not trusts:
         say(
-            "this folder is not trusted: the project's servers are left out, and none is started (use --trust "
+            "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
             "to trust it)"
         )
     return named.specs, Pins(paths.state_dir), ServerContext(folder, os.environ, roots=(root,))

@@ -25,7 +25,7 @@ from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.openai.client import OpenAISdkProvider
 from qcode.providers.registry import PROVIDERS, ProviderSpec, is_sendable, key_name
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
 
@@ -365,7 +365,7 @@ class KeysService:
         if key is None:
             return ()
         try:
-            stored = await run_aside(lambda: store(keys, spec, key))
+            stored = await run_in_thread(lambda: store(keys, spec, key))
         except KeyStoreError as error:
             raise ValueError(str(error)) from None
         return login_lines(keys, spec, stored, checked.note, is_accepted=checked.is_accepted)
