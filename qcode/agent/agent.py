@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.models.asides import Asides
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
     from qcode.agent.offered_tools import OfferedTool
@@ -230,6 +231,12 @@ class Agent:
 
         store = self._store if not self.context.options.no_session else None
         return Library(self.conversation, store, self.context.folder, self._clients)
+
+    @cached_property
+    def asides(self) -> Asides:
+        from qcode.agent.models.asides import Asides
+
+        return Asides(self.conversation, self.context.options.budget_usd)
 
     @property
     def servers(self) -> Servers | None:

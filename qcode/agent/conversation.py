@@ -86,7 +86,7 @@ class Conversation:
     """One session with one model, one turn at a time. Owns its session file and provider until `close`.
 
     `effort` is the reasoning effort from the next turn on; None: the model's default. `metrics` are those of its turns
-    since it was opened.
+    since it was opened. `client` is the model in use, `turn` the running turn.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Conversation:
         self.background = Background(toolbox)
         self._context = context
         self._clients = clients
-        self._client = client
+        self.client = client
         self._answering = client
         self._own: ModelClient | None = None
         self._toolbox = toolbox
@@ -115,7 +115,7 @@ class Conversation:
         self._kinds = kinds
         self._driver: Driver | None = None
         self._agents: Agents | None = None
-        self._turn: Turn | None = None
+        self.turn: Turn | None = None
         self._last_turn: Turn | None = None
         self._waiting = PendingAttachments(self._mentioned)
         self._log = clients.log
@@ -138,12 +138,12 @@ class Conversation:
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Continue with a session; `messages` are the history if the session has no file."""
         self._transcript = SessionTranscript(session, messages)
-        self._counter = self._client.counter()
-        if (count := self._transcript.last_count(self._client.name)) is not None:
+        self._counter = self.client.counter()
+        if (count := self._transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
         self._turns = 0
         ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
-        self._usage = earlier_usage(ever, self.model, self._client.price)
+        self._usage = earlier_usage(ever, self.model, self.client.price)
 
     @property
     def session_id(self) -> str:
@@ -152,7 +152,7 @@ class Conversation:
     @property
     def model(self) -> str:
         """`provider/model`."""
-        return self._client.name
+        return self.client.name
 
     @property
     def mode(self) -> ApprovalMode:
@@ -175,12 +175,12 @@ class Conversation:
     @property
     def takes_images(self) -> bool:
         """Whether images may be sent: False if the model is known not to support them."""
-        return self._client.model.facts.images is not False
+        return self.client.model.facts.images is not False
 
     @property
     def thinks(self) -> bool:
         """Whether the model is known to support reasoning."""
-        return self._client.model.facts.thinking
+        return self.client.model.facts.thinking
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
@@ -192,15 +192,15 @@ class Conversation:
         if self._driver is not None:
             raise RuntimeError("a turn is already running")
         try:
-            borrowed = self._clients.borrow(options.model, self._client)
+            borrowed = self._clients.borrow(options.model, self.client)
         except ValueError as refusal:
             for event in refused_turn(prompt, str(refusal)):
-                yield self._seen(event)
+                yield self.observe(event)
             return
         opening: tuple[TurnEvent, ...] = ()
         if self._fallback is not None:
             borrowed, opening = self._fallback.for_turn(borrowed)
-        self._own = self._client if borrowed is not self._client else None
+        self._own = self.client if borrowed is not self.client else None
         self._use(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
@@ -231,10 +231,10 @@ class Conversation:
         self._is_opening = isinstance(first, UserSubmitted)
         writer = self._clients.small()
         settings = self._turn_settings(writer, options)
-        turn = Turn(settings, self._client.known(), self._transcript.messages, self._counter, number=self._turns)
+        turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
         self._last_turn = turn
-        self._turn = turn
-        self._driver = Driver(turn, self._client.logged, self, writer=None if writer is None else writer.logged)
+        self.turn = turn
+        self._driver = Driver(turn, self.client.logged, self, writer=None if writer is None else writer.logged)
         await self._checkpoints.wait_until_recorded()
         self._waiting.complaints += self._clients.problems
         try:
@@ -248,11 +248,11 @@ class Conversation:
                         yield self._logged(event)
                         continue
                     if isinstance(event, ReplyFinished):
-                        self._client.note_reply(event, settings.output)
+                        self.client.note_reply(event, settings.output)
                     for told in self._with_notices(event, prompt):
-                        yield self._seen(recorder.see(told) if isinstance(told, Notice) else told)
+                        yield self.observe(recorder.see(told) if isinstance(told, Notice) else told)
         finally:
-            self._driver = self._agents = self._turn = None
+            self._driver = self._agents = self.turn = None
             self._calls.clear()
             self._waiting.turn_over()
             if self._own is not None:
@@ -283,9 +283,9 @@ class Conversation:
             complaints.clear()
         return told
 
-    def _seen(self, event: TurnEvent) -> TurnEvent:
+    def observe(self, event: TurnEvent) -> TurnEvent:
         """Count an event, and pass it to the debug log."""
-        self.metrics.observe(event, self.model, self._client.model.output_limit, time.monotonic())
+        self.metrics.observe(event, self.model, self.client.model.output_limit, time.monotonic())
         self._logged(event)
         if self._log is not None and isinstance(event, TurnEnded):
             self._log.metrics(self.metrics.as_json())
@@ -343,12 +343,12 @@ class Conversation:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """Every tool the model is offered now; in plan mode also the one that ends it, if a user can answer."""
-        tools = self._client.tools(self._toolbox, self.policy)
+        tools = self.client.tools(self._toolbox, self.policy)
         return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
     def context(self) -> ContextReport:
         """Return what the next prompt consists of."""
-        client = self._client
+        client = self.client
         return context_report(
             client.known(),
             client.system(self.mode),
@@ -420,9 +420,9 @@ class Conversation:
 
     def _tell_mode(self) -> None:
         """Pass the mode to the running turn, which names it in its next request and drops approvals it rules out."""
-        if self._turn is not None and self._driver is not None:
-            system = self._client.system(self.mode)
-            self._turn.settings = replace(self._turn.settings, system=system, tools=self.tools)
+        if self.turn is not None and self._driver is not None:
+            system = self.client.system(self.mode)
+            self.turn.settings = replace(self.turn.settings, system=system, tools=self.tools)
             self._calls.settle_by_mode(self.policy, self._driver.give)
         if self._agents is not None:
             self._agents.settle_by_mode()
@@ -449,7 +449,7 @@ class Conversation:
         if judged.name == AGENT and self._toolbox.agent is not None:
             return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
         with self.background.running(call.call_id, judged.name) as background_requested:
-            return await self._calls.run(self.policy, judged, output, self._client.model.name, background_requested)
+            return await self._calls.run(self.policy, judged, output, self.client.model.name, background_requested)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)
@@ -459,23 +459,23 @@ class Conversation:
         self._transcript.compact(effect)
 
     def learn(self, effect: Learn) -> None:
-        self._client.learn(effect)
+        self.client.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
         self._transcript.session.intend(call)
         self._transcript.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        return await self._client.explain(error)
+        return await self.client.explain(error)
 
     async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Use the next fallback model for the rest of the turn; the next turn begins with the first one again."""
         assert self._fallback is not None
-        client, skipped = self._fallback.after(self._client, error)
+        client, skipped = self._fallback.after(self.client, error)
         if client is None:
             return NoModelLeft(skipped), None
         if self._own is None:
-            self._own = self._client
+            self._own = self.client
         self._use(client)
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
@@ -494,11 +494,11 @@ class Conversation:
         if self._agents is None:
             from qcode.agent.subagents import Agents, Parent  # loads with the first of them
 
-            assert self._turn is not None
+            assert self.turn is not None
             assert self._driver is not None
             toolbox, session = self._toolbox, self._transcript.session
             parent = Parent(
-                self._turn,
+                self.turn,
                 self._driver,
                 self._answering,
                 toolbox,
@@ -512,7 +512,7 @@ class Conversation:
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find the context window that the first request of a turn must fit into; return warnings for the user."""
-        sizing, client = self._sizing, self._client
+        sizing, client = self._sizing, self.client
         warning = await sizing.ask(client)
         await sizing.wait_for(self._toolbox.wait_for_servers())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
@@ -525,14 +525,14 @@ class Conversation:
 
     def _use(self, client: ModelClient) -> None:
         """Switch to another model and record that in the session; do nothing if it is the current one."""
-        if client is self._client:
+        if client is self.client:
             return
-        self._client = client
+        self.client = client
         self._counter = client.counter()
         self._transcript.session.switch_model(client.name)
 
     def _turn_settings(self, writer: ModelClient | None, options: TurnOptions) -> TurnSettings:
-        client, context = self._client, self._context
+        client, context = self.client, self._context
         schema_check = None if context.schema is None else context.schema.complaint
         return TurnSettings(
             client.system(self.mode),

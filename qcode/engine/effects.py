@@ -274,6 +274,8 @@ class TurnSettings:
     max_budget_usd: Decimal | None = None
     has_strict_tools: bool = False
     """A call of an unknown tool fails the turn at once."""
+    allows_calls: bool = True
+    """False: the tools are only sent to describe the calls of the history."""
     compaction: CompactionSettings | None = None
     fallback: Fallback | None = None
     check: AnswerCheck | None = None

@@ -67,6 +67,10 @@ class Ledger:
         )
         self._put(usage, cost_of(usage, self.price), cost_of(counts, self.price) or Decimal(0))
 
+    def charge(self, spent: Decimal) -> None:
+        """Count money that was spent beside the turn against its budget; its usage is reported elsewhere."""
+        self.spent += spent
+
     def discard(self, usage: Usage) -> None:
         """Count the output of an attempt, added before, as discarded."""
         self._discard(usage.output or 0)

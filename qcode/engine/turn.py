@@ -248,6 +248,7 @@ class Turn:
             fallback=settings.fallback,
             note=self.tally.limits_note,
             starts_escalated=self._escalates_next,
+            allows_calls=settings.allows_calls,
         )
 
     def _history(self) -> tuple[Message, ...]:

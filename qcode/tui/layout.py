@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qcode.tui.panels.approval import ApprovalPanel
+    from qcode.tui.panels.aside import AsidePanel
     from qcode.tui.panels.search import SearchBar
     from qcode.tui.panels.todos import TodoPanel
     from qcode.tui.prompt.queue import Queue
@@ -37,6 +38,7 @@ class Widgets:
     search: SearchBar
     approval: ApprovalPanel
     help: HelpPanel
+    aside: AsidePanel
     todos: TodoPanel
     queued: Queue
 
@@ -50,6 +52,7 @@ class Widgets:
     def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
         """Create the panels between transcript and prompt; return them from top to bottom."""
         from qcode.tui.panels.approval import ApprovalPanel
+        from qcode.tui.panels.aside import AsidePanel
         from qcode.tui.panels.search import SearchBar
         from qcode.tui.panels.todos import TodoPanel
         from qcode.tui.prompt.queue import Queue
@@ -58,6 +61,7 @@ class Widgets:
         self.search = SearchBar(self.transcript, id="search")
         self.approval = ApprovalPanel(clock, self.prompt, id="approval")
         self.help = HelpPanel(id="help")
+        self.aside = AsidePanel(clock, id="aside")
         self.todos = TodoPanel(id="todos")
         self.queued = Queue(id="queued")
-        return self.search, self.approval, self.help, self.todos, self.queued, self.menu, self.history
+        return self.search, self.approval, self.help, self.aside, self.todos, self.queued, self.menu, self.history

@@ -42,6 +42,7 @@ from qcode.tui.commands.table import COMMANDS
 from qcode.tui.failures import Failures, report_failure
 from qcode.tui.linear_view import LinearView
 from qcode.tui.opening import open_agent, read_commands
+from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.choices import (
     BACK,
     Form,
@@ -125,6 +126,13 @@ class LinearCommandView:
     def jobs(self) -> JobWatch:
         return self._app.jobs
 
+    @property
+    def aside(self) -> AsideTalk:
+        return self._app.aside
+
+    def ask_aside(self, question: str) -> None:
+        self.run_later(self._app.ask_aside(question))
+
     def leave(self) -> None:
         self._app.following.append(self._app.leave())
 
@@ -158,6 +166,7 @@ class LinearApp:
         self._clock = clock
         self._commands = LinearCommandView(self)
         self.jobs = JobWatch(agent, clock, say=self._commands.say)
+        self.aside = AsideTalk(agent)
         self._ended_jobs: list[Job] = []
         agent.toolbox.jobs.watcher = self._watch_job
         offered = tuple(command for command in commands if not command.needs_screen)
@@ -201,6 +210,13 @@ class LinearApp:
         jobs = f" and stop {count_text(running, 'background job')}" if running else ""
         return f"Press Ctrl+C again to leave{jobs}."
 
+    async def ask_aside(self, question: str) -> None:
+        """Print the answer to an aside."""
+        most = self._settings.output.max_continuations
+        await self.aside.ask(question, Presenter(self.view, self.view, self, self._clock, max_continuations=most))
+        if self.aside.has_answer:
+            self.view.add_mark("not part of the conversation; /btw without a question adds it to your next message")
+
     def _watch_job(self, job: Job) -> None:
         """Report the start of a job at once, and its end before the next prompt: a line must not split typed text."""
         if job.is_running:
@@ -209,8 +225,8 @@ class LinearApp:
             self._ended_jobs.append(job)
 
     def stop(self) -> bool:
-        """Interrupt a shell line, or the turn and deny its open questions; return False if neither runs."""
-        if self._shell.stop():
+        """Interrupt a shell line, an aside, or the turn and deny its open questions; return False if neither runs."""
+        if self._shell.stop() or self.aside.stop():
             return True
         if not self._commands.is_turn_running or self._is_cancelling:
             return False

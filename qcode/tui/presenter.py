@@ -549,7 +549,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
-    """Show a prompt, the shell lines that the user ran before it, and the output of jobs."""
+    """Show a prompt, the shell lines that the user ran before it, the output of jobs, and asides."""
     typed: list[str] = []
     for number, block in enumerate(said.message.blocks):
         if not isinstance(block, Text):
@@ -563,8 +563,8 @@ def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
             transcript.add_card(card, "!", one_line(attached.name))
             result = one_line(attached.result) if state != "cancelled" else None
             transcript.update_card(card, CardUpdate(state=state, output=without_code(attached.content), summary=result))
-        elif attached.kind == "job":
-            transcript.add_card(f"!{number}", "jobs", one_line(attached.name))
+        elif attached.kind in ("job", "aside"):
+            transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
             summary = one_line(attached.result)
             transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
     for text in [said.shown] if said.shown else typed:

@@ -170,6 +170,14 @@ def _left(status: Status, now: float, parts: Collection[str]) -> Content:
     return Content.assemble(mode, (key, "$muted"))
 
 
+def activity_text(activity: Activity, now: float) -> str:
+    """Return an activity in words, without a clock; a wait with the time that is left."""
+    if activity.until is None:
+        return activity.text
+    retrying = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
+    return f"{activity.text.rstrip('. ')}, {retrying}"
+
+
 def _activity(status: Status, now: float, is_hinting: bool, room: int) -> Content:
     activity = status.activity
     if status.hint:
@@ -257,6 +265,7 @@ class StatusLine(Widget):
         self._pace: float = 0
         self._standing = status.problem
         self._totals = Totals()
+        self._turn: UsageUpdated | None = None
 
     @property
     def is_ticking(self) -> bool:
@@ -289,18 +298,24 @@ class StatusLine(Widget):
 
     def show_usage(self, event: UsageUpdated) -> None:
         """Show the usage of the running turn, added to the previous turns."""
-        self._show_totals(self._totals.plus(_tokens(event.usage), event.cost))
+        self._turn = event
+        self._show_totals()
         self.change(context_tokens=event.context_tokens, context_window=event.context_window)
 
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
         """Add a finished turn to the totals."""
+        self._turn = None
+        self.add_beside(usage, cost)
+
+    def add_beside(self, usage: Usage, cost: Decimal | None) -> None:
+        """Add what was used beside the turns to the totals; a turn may be running."""
         self._totals = self._totals.plus(_tokens(usage), cost)
-        self._show_totals(self._totals)
+        self._show_totals()
 
     def forget_session(self) -> None:
         """Reset the totals for a new session."""
-        self._totals = Totals()
-        self._show_totals(self._totals)
+        self._totals, self._turn = Totals(), None
+        self._show_totals()
         self.change(context_tokens=0)
 
     def render(self) -> Content:
@@ -309,7 +324,9 @@ class StatusLine(Widget):
             self.call_later(self.end_problem)
         return render_status(self.status, self.size.width, now)
 
-    def _show_totals(self, totals: Totals) -> None:
+    def _show_totals(self) -> None:
+        turn = self._turn
+        totals = self._totals if turn is None else self._totals.plus(_tokens(turn.usage), turn.cost)
         self.change(tokens=totals.tokens, cost=totals.cost, has_unknown_cost=totals.has_unknown_cost)
 
     def _run_timer(self, pace: float) -> None:

@@ -29,6 +29,7 @@ from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.failures import Failures
 from qcode.tui.layout import Widgets
+from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.choices import asked_by
 from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
@@ -125,10 +126,9 @@ class AppView:
         self._agent = agent
         self._shell = shell
         self._leave = leave
-        self.jobs: JobWatch = JobWatch(
-            agent, clock, say=self.say, show_count=lambda count: widgets.status.change(jobs=count)
-        )
+        self.jobs: JobWatch = JobWatch(agent, clock, say=self.say, show_count=self._count_jobs)
         agent.toolbox.jobs.watcher = self._watch_job
+        self.aside: AsideTalk = AsideTalk(agent, lambda used: widgets.status.add_beside(used.usage, used.cost))
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.say)
         self.session_name: SessionName = session_name
@@ -138,7 +138,7 @@ class AppView:
         self.model_use: ModelUse = ModelUse(agent, say=self.say, shown=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
-        self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock=clock, copy=copy)
+        self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
         self._external = ExternalInput(app, widgets.prompt, attachments, say=self.say, hint=self.hint, lend=lend)
 
     @property
@@ -179,10 +179,30 @@ class AppView:
 
         self.open_screen(QuitPicker(running), lambda answer: self._leave() if answer == "quit" else None)
 
+    def _count_jobs(self, count: int) -> None:
+        self._widgets.status.change(jobs=count)
+
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
         if is_mounted(self._app) and not is_closing(self._app):
             self._app.call_later(self.jobs.change, job)
+
+    def ask_aside(self, question: str) -> None:
+        """Ask an aside in its panel; an earlier one is cancelled."""
+        self._widgets.help.close()
+        presenter = self._widgets.aside.presenter(question, self._agent.context.settings.output.max_continuations)
+        self.run_later(self.aside.ask(question, presenter))
+
+    def close_aside(self) -> bool:
+        """Close the panel of the aside and cancel its request; return False if it is not visible."""
+        if not self._widgets.aside.close():
+            return False
+        self.aside.stop()
+        return True
+
+    @property
+    def can_add_aside(self) -> bool:
+        return self._widgets.aside.is_open and self.aside.has_answer
 
     def start_shell(self, line: str) -> None:
         """Run a line in the shell."""
@@ -368,10 +388,13 @@ class AppView:
         self._app.refresh(repaint=True, layout=True)
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript; page keys scroll an open help panel instead."""
+        """Scroll the transcript; page keys scroll an open panel instead."""
         panel, transcript = self._widgets.help, self._widgets.transcript
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
+            return
+        if self._widgets.aside.is_open and to in ("page_up", "page_down"):
+            self._widgets.aside.scroll_page(-1 if to == "page_up" else 1)
             return
         match to:
             case "page_up":
@@ -453,15 +476,16 @@ class CancelKeys:
         turns: Turns,
         shell: ShellLines,
         servers: ServerWatch,
-        *,
         clock: Callable[[], float],
         copy: Callable[[str], str],
+        close_aside: Callable[[], bool],
     ) -> None:
         self._app = app
         self._widgets = widgets
         self._turns = turns
         self._shell = shell
         self._servers = servers
+        self._close_aside = close_aside
         self._clock = clock
         self._copy = copy
         self._again: tuple[str, float] | None = None
@@ -473,6 +497,7 @@ class CancelKeys:
         widgets = self._widgets
         if (
             widgets.help.close()
+            or self._close_aside()
             or widgets.transcript.leave_cards()
             or widgets.search.close(is_going_back=True)
             or widgets.prompt.leave_search()

@@ -112,12 +112,14 @@ class HelpPanel(Vertical):
         self.query_one("#help-title", Static).update(Content.assemble((title, "bold"), (hint, "$muted")))
         self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
         self.display = True
+        self.screen.set_class(True, "-helping")
         self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
 
     def close(self) -> bool:
         """Hide; return whether it was open."""
         was_open = self.is_open
         self.display = False
+        self.screen.set_class(False, "-helping")
         return was_open
 
     def scroll_page(self, step: int) -> None:

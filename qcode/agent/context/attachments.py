@@ -36,11 +36,12 @@ _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
 _LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 _MAX_NAMES = 200
 _ESCAPED = re.compile(r"\\(.)")
-_TAG = re.compile(r"</(?=(?:file|folder|shell|job)\b)", re.IGNORECASE)
+_TAG = re.compile(r"</(?=(?:file|folder|shell|job|aside)\b)", re.IGNORECASE)
 
 
 _ATTACHED = re.compile(
-    r'<(?P<kind>file|folder|shell|job) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?[^>\n]*>\n'
+    r'<(?P<kind>file|folder|shell|job|aside) (?:path|line)="(?P<name>[^"]*)"'
+    r'(?: result="(?P<result>[^"\n]*)")?[^>\n]*>\n'
     r"(?P<content>.*)\n</(?P=kind)>",
     re.DOTALL,
 )
@@ -138,6 +139,11 @@ def job_block(job: Job) -> Text:
     return _output_block("job", job.command, f"job {job.number}: {job.state}", job.latest())
 
 
+def aside_block(question: str, answer: str) -> Text:
+    """Return the question and answer of an aside as a block for the model."""
+    return _output_block("aside", question, "", answer)
+
+
 def _output_block(kind: str, line: str, result: str, output: str) -> Text:
     head = f'<{kind} line="{_attribute(line)}" result="{_attribute(result)}">'
     return Text(f"{head}\n{_TAG.sub('&lt;/', output)}\n</{kind}>")
@@ -145,7 +151,7 @@ def _output_block(kind: str, line: str, result: str, output: str) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An attached block: `kind` is `file`, `folder`, `shell` or `job`; `result` is the outcome of a command."""
+    """An attached block of the kind `file`, `folder`, `shell`, `job` or `aside`. `result` is a command's outcome."""
 
     kind: str
     name: str

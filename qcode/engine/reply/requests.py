@@ -27,7 +27,8 @@ class ReplyPlan:
 
     `can_make_room`: the conversation may be compacted once if the window is full. `fallback` as in `TurnSettings`.
     `note` goes with the first request and with the same request at a larger cap; the other ones end in a text that asks
-    for something else. `starts_escalated`: the first request has the larger cap already.
+    for something else. `starts_escalated`: the first request has the larger cap already. `allows_calls` as in
+    `TurnSettings`.
     """
 
     system: str
@@ -41,6 +42,7 @@ class ReplyPlan:
     fallback: Fallback | None = None
     note: str = ""
     starts_escalated: bool = False
+    allows_calls: bool = True
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:
@@ -53,7 +55,9 @@ def first_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
 
 def _plain_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
     messages = _without_space_at_the_end(plan.messages)
-    return ModelRequest(model.name, plan.system, messages, plan.tools, cap, effort=plan.effort)
+    return ModelRequest(
+        model.name, plan.system, messages, plan.tools, cap, effort=plan.effort, allows_calls=plan.allows_calls
+    )
 
 
 def continuing_request(

@@ -304,6 +304,18 @@ def _background(context: CommandContext, _argument: str) -> None:
         context.view.say("warning", str(refusal))
 
 
+def _btw(context: CommandContext, question: str) -> None:
+    if question:
+        context.view.ask_aside(question)
+    else:
+        context.view.say("info", context.view.aside.add())
+
+
+def _add_aside(context: CommandContext, _argument: str) -> None:
+    context.view.say("info", context.view.aside.add())
+    context.screen.close_aside()
+
+
 def _jobs(context: CommandContext, argument: str) -> None:
     action, _, number = argument.rpartition(" ")
     jobs, view = context.view.jobs, context.view
@@ -358,6 +370,23 @@ TODOS: tuple[Command, ...] = (
         "[all]",
         lambda _: ("all",),
         keys=("ctrl+t",),
+    ),
+    Command(
+        "btw",
+        "Ask an aside",
+        "Ask about the conversation without adding to it, at any time. Without a question: add the last answer.",
+        _btw,
+        ("btw",),
+        "[question]",
+    ),
+    Command(
+        "add-aside",
+        "Add the aside",
+        "Add the shown aside to the conversation, with your next message.",
+        _add_aside,
+        keys=("ctrl+s",),
+        when=lambda context: context.screen.can_add_aside,
+        needs_screen=True,
     ),
     Command(
         "background",

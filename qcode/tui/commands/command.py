@@ -20,6 +20,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
+    from qcode.tui.panels.aside import AsideTalk
     from qcode.tui.panels.jobs import JobWatch
     from qcode.tui.preferences import ModelUse
     from qcode.tui.view import AppView
@@ -74,6 +75,15 @@ class View(Protocol):
     @property
     def jobs(self) -> JobWatch:
         """The background jobs."""
+        ...
+
+    @property
+    def aside(self) -> AsideTalk:
+        """The asides."""
+        ...
+
+    def ask_aside(self, question: str) -> None:
+        """Ask an aside; an earlier one is cancelled."""
         ...
 
     def leave(self) -> None:

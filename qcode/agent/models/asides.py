@@ -1,0 +1,149 @@
+"""Asides: questions to the model about the conversation as it is, answered beside it and kept out of it.
+
+An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
+replies are recovered as any other. Nothing of it is stored; its usage is counted with that of the turns. This loads
+apart from the agent, with the first aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from decimal import Decimal
+
+from qcode.agent.conversation import Conversation
+from qcode.agent.driver import Driver
+from qcode.agent.models.client import ModelClient
+from qcode.agent.reports import TurnUsage
+from qcode.engine.effects import (
+    Append,
+    ApprovalAnswered,
+    AskApproval,
+    Compact,
+    ModelSwitched,
+    NoModelLeft,
+    TurnSettings,
+    UserSubmitted,
+)
+from qcode.engine.model_facts import Learn
+from qcode.engine.turn import Turn
+from qcode.protocol.approvals import CallApproval
+from qcode.protocol.errors import ErrorInfo, ProviderError
+from qcode.protocol.events import AgentEvent, ReplyFinished, TurnEvent
+from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
+from qcode.protocol.provider import Provider
+from qcode.protocol.tools import ToolOutcome
+from qcode.text.json import JsonObject
+
+MAX_STEPS = 2
+_ID = "btw"
+_NOTE = (
+    "(Side question. Answer it from this conversation, briefly. You cannot call tools. Neither the question nor your "
+    "answer becomes part of the conversation, and the work goes on without you.)"
+)
+_PENDING = "(This call is still running or waits for approval.)"
+_WORKING = "(I am still working on this.)"
+_NO_CALLS = "A side question is answered without tools. Answer with text."
+
+
+class Asides:
+    """The asides of a conversation. `max_budget_usd` is the money limit of one prompt."""
+
+    def __init__(self, conversation: Conversation, max_budget_usd: Decimal | None) -> None:
+        self._conversation = conversation
+        self._max_budget_usd = max_budget_usd
+
+    async def ask(
+        self, question: str, *, count: Callable[[TurnUsage], None] = lambda used: None
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """Ask `question`; the last event is `TurnEnded`. Closing the iterator cancels the request.
+
+        Raise `ValueError` if the money limit leaves nothing. `count` gets the usage at the end, if there was any.
+        """
+        conversation = self._conversation
+        client, running = conversation.client, conversation.turn
+        history, asked = _asked(question, conversation.messages)
+        turn = Turn(self._settings(client), client.known(), history, client.counter())
+        driver = Driver(turn, client.logged, _Services(client))
+        try:
+            async with aclosing(driver.run(UserSubmitted(asked))) as events:
+                async for event in events:
+                    if isinstance(event, ReplyFinished):
+                        client.note_reply(event, turn.settings.output)
+                    conversation.observe(AgentEvent(_ID, event))
+                    yield event
+        finally:
+            ledger = turn.tally.ledger
+            if running is not None and running is conversation.turn:
+                running.tally.ledger.charge(ledger.spent)
+            if ledger.api_calls.total:
+                name = f"/btw {question}"
+                discarded = ledger.discarded_output_tokens
+                used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded)
+                conversation.count(used)
+                count(used)
+
+    def _settings(self, client: ModelClient) -> TurnSettings:
+        conversation = self._conversation
+        return TurnSettings(
+            client.system(conversation.mode),
+            conversation.tools,
+            conversation.effort,
+            client.output,
+            client.retries.unasked,
+            max_turns=MAX_STEPS,
+            max_budget_usd=self._budget(),
+            allows_calls=False,
+        )
+
+    def _budget(self) -> Decimal | None:
+        """Return the money limit of one prompt, or what is left of that of the running turn."""
+        running = self._conversation.turn
+        budget = self._max_budget_usd if running is None else running.settings.max_budget_usd
+        if budget is None or running is None:
+            return budget
+        left = budget - running.tally.ledger.spent
+        if left <= 0:
+            raise ValueError("The money limit of this turn is used up. Ask again after it.")
+        return left
+
+
+def _asked(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:
+    """Return the history and the message that asks. A note stands for results and a reply that are not there yet."""
+    last = messages[-1] if messages else None
+    calls = last.calls if last is not None and last.role == "assistant" else ()
+    pending = (ToolResult(call.call_id, call.name, _PENDING) for call in calls)
+    if last is not None and last.role == "user":
+        messages = (*messages, assistant(Text(_WORKING)))
+    return messages, Message("user", (*pending, Text(f"{question}\n\n{_NOTE}")))
+
+
+class _Services:
+    """The services of an aside's driver: calls are denied, nothing is stored."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self._client = client
+
+    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
+        return ApprovalAnswered(asked.call.call_id, is_allowed=False, reason=_NO_CALLS)
+
+    async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
+        raise AssertionError("a denied call runs")
+
+    def append(self, effect: Append) -> None:
+        """Do nothing: the turn holds the messages."""
+
+    def take_compaction(self, effect: Compact) -> None:
+        """Do nothing: an aside is not compacted."""
+
+    def learn(self, effect: Learn) -> None:
+        self._client.learn(effect)
+
+    async def switch_model(self, error: ErrorInfo) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+        return NoModelLeft(), None
+
+    def about_to_run(self, call: ToolCall) -> None:
+        """Do nothing: no call runs."""
+
+    async def explain(self, error: ProviderError) -> ProviderError:
+        return await self._client.explain(error)

@@ -1,0 +1,183 @@
+"""`/btw`: a question about the conversation, answered in a panel above the prompt while the turn runs or not.
+
+`AsideTalk` runs one aside at a time, also in the linear mode, and keeps the last answer until the user adds it to the
+next message. `AsidePanel` shows it with the same presenter and transcript as a turn; it takes no focus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from qcode.protocol.approvals import TurnApproval
+from qcode.protocol.events import TurnEnded, UsageUpdated
+from qcode.text.clean import one_line
+from qcode.tui.presenter import Presenter
+from qcode.tui.status import activity_text
+from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from qcode.agent.agent import Agent
+    from qcode.agent.reports import TurnUsage
+    from qcode.protocol.usage import Usage
+    from qcode.tui.status import Activity
+
+USAGE = "Type a question after /btw. The answer does not become part of the conversation."
+_SHARE = 0.4
+_MIN_ROWS = 3
+
+
+class AsideTalk:
+    """The asides of a front end. `count` gets the usage of each."""
+
+    def __init__(self, agent: Agent, count: Callable[[TurnUsage], None] = lambda used: None) -> None:
+        self._agent = agent
+        self._count = count
+        self._running: asyncio.Task[None] | None = None
+        self._answered: tuple[str, str] | None = None
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is an answer that was not added yet."""
+        return self._answered is not None
+
+    async def ask(self, question: str, presenter: Presenter) -> None:
+        """Ask and show the answer until it ends, or until `stop`."""
+        self.stop()
+        self._answered = None
+        task = self._running = asyncio.ensure_future(self._show(question, presenter))
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            if self._running is task:
+                self._running = None
+        if not task.cancelled():
+            task.result()
+
+    def stop(self) -> bool:
+        """Cancel the request; return False if there is none."""
+        running, self._running = self._running, None
+        return running is not None and running.cancel()
+
+    def add(self) -> str:
+        """Attach the last question and answer to the next message; return what was done."""
+        if self._answered is None:
+            return USAGE
+        from qcode.agent.context.attachments import aside_block
+
+        self._agent.conversation.attach((aside_block(*self._answered),))
+        self._answered = None
+        return "Attached the aside to your next message."
+
+    async def _show(self, question: str, presenter: Presenter) -> None:
+        try:
+            async with aclosing(self._agent.asides.ask(question, count=self._count)) as events:
+                async for event in events:
+                    presenter.present(event)
+                    if isinstance(event, TurnEnded) and event.text.strip():
+                        self._answered = question, event.text
+                    await asyncio.sleep(0)
+        except ValueError as refusal:
+            presenter.abandon(str(refusal))
+
+
+class AsidePanel(Vertical):
+    """The panel of one aside; hidden while closed. It is the status line and the user of its presenter."""
+
+    def __init__(self, clock: Callable[[], float], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._clock = clock
+        self._text = _AsideText(clock=clock, id="aside-text")
+        self._text.can_focus = False
+        self._question = ""
+        self._doing = ""
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="aside-title", markup=False)
+        yield self._text
+        yield Static(id="aside-foot", markup=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the panel is visible: an open question, and help, take its place."""
+        return bool(self.display) and not (self.screen.has_class("-asking") or self.screen.has_class("-helping"))
+
+    @property
+    def plain(self) -> str:
+        return self._text.plain_text()
+
+    def presenter(self, question: str, max_continuations: int) -> Presenter:
+        """Open the panel for `question` and return the presenter of its answer."""
+        self._question = one_line(question)
+        self._text.clear()
+        self.display = True
+        self.show_activity(None)
+        return Presenter(self._text, self, self, self._clock, max_continuations=max_continuations)
+
+    def close(self) -> bool:
+        """Hide; return whether it was visible."""
+        was_open = self.is_open
+        if was_open:
+            self.display = False
+        return was_open
+
+    def scroll_page(self, step: int) -> None:
+        if step < 0:
+            self._text.scroll_page_up(animate=False)
+        else:
+            self._text.scroll_page_down(animate=False)
+
+    def on_resize(self) -> None:
+        self._paint()
+
+    def show_activity(self, activity: Activity | None) -> None:
+        self._doing = activity_text(activity, self._clock()) if activity is not None else ""
+        self._paint()
+
+    def show_usage(self, event: UsageUpdated) -> None:
+        """Show nothing: the usage is counted at the end."""
+
+    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
+        """Show nothing: the usage is counted at the end."""
+
+    def ask(self, approval: TurnApproval, position: str) -> None:
+        """Ask nothing: an aside runs no calls."""
+
+    def withdraw(self, approval_id: str) -> None:
+        """Do nothing, as nothing was asked."""
+
+    def take_steering(self, text: str) -> None:
+        """Show nothing: an aside is not steered."""
+
+    def _paint(self) -> None:
+        from qcode.tui.screens.picker import foot
+
+        width = max(1, self.size.width - 2)
+        title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
+        self.query_one("#aside-title", Static).update(title)
+        keys = [("Esc", "close")] if self._doing else [("Ctrl+S", "add to the conversation"), ("Esc", "close")]
+        line = foot(keys, width)
+        if self._doing:
+            line = Content.assemble((f"{self._doing}  ·  ", "$text-accent"), line).truncate(width, ellipsis=True)
+        self.query_one("#aside-foot", Static).update(line)
+
+
+class _AsideText(Transcript):
+    """A transcript that is as high as its text, up to a share of the screen."""
+
+    def after_changes(self) -> None:
+        super().after_changes()
+        limit = max(_MIN_ROWS, int(self.app.size.height * _SHARE))
+        self.styles.height = max(1, min(self.column.height, limit))
