@@ -16,8 +16,8 @@ _HOMES = {
         "TurnCancelledError", "TurnError", "TurnFields", "TurnStream",
     ),
     "qcode.protocol.approvals": (
-        "AcceptPlan", "Allow", "Answer", "Approval", "Choice", "Decision", "Deny", "ImpossibleCall", "PlanApproval",
-        "Question", "RepeatedCall", "ServerApproval", "ToolApproval",
+        "AcceptPlan", "Allow", "Answer", "Approval", "Choice", "Decision", "Deny", "Draft", "ImpossibleCall",
+        "PlanApproval", "Question", "RepeatedCall", "Revise", "ServerApproval", "ToolApproval",
     ),
     "qcode.protocol.errors": (
         "ConfigError", "CredentialError", "ErrorInfo", "ErrorKind", "ExitCode", "InputError", "ProviderError",

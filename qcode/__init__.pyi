@@ -82,6 +82,9 @@ from qcode.protocol.approvals import (
     Deny as Deny,
 )
 from qcode.protocol.approvals import (
+    Draft as Draft,
+)
+from qcode.protocol.approvals import (
     ImpossibleCall as ImpossibleCall,
 )
 from qcode.protocol.approvals import (
@@ -92,6 +95,9 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.approvals import (
     RepeatedCall as RepeatedCall,
+)
+from qcode.protocol.approvals import (
+    Revise as Revise,
 )
 from qcode.protocol.approvals import (
     ServerApproval as ServerApproval,

@@ -214,7 +214,7 @@ class Turn:
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
-        effects = [self._append(message), Emit(TurnStarted(typed_text(message)))]
+        effects = [self._append(message), Emit(TurnStarted(typed_text(message), message.blocks[:-1]))]
         if not self.model.sees_images and has_images([message]):
             text = f"{self.model.name} cannot see images. The model gets a note instead of the image."
             effects.append(Emit(Notice("warning", text)))
@@ -533,4 +533,4 @@ class Steering:
         """Empty the queue into one message, after the blocks in `before`; return it with its events."""
         taken, self._waiting = self._waiting, []
         message = Message("user", (*before, *(block for one in taken for block in one.blocks)))
-        return message, [Emit(SteeringAdded(one.text)) for one in taken]
+        return message, [Emit(SteeringAdded(one.text, one.attached)) for one in taken]

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorInfo
-from qcode.protocol.messages import Message, ToolCall
+from qcode.protocol.messages import Block, Message, ToolCall
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
@@ -28,7 +28,10 @@ AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
+    """A turn began with the prompt that the user typed. `attached` precedes it in the message."""
+
     prompt: str
+    attached: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +146,13 @@ class ResultsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class SteeringAdded:
-    """A message that the user sent during the turn was added to the transcript before the next step."""
+    """A message that the user sent during the turn was added to the transcript before the next step.
+
+    `attached` precedes it.
+    """
 
     text: str
+    attached: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,12 +40,16 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call. `arguments` is the JSON text of one object, always valid in a stored message."""
+    """A tool call. `arguments` is the JSON text of one object, always valid in a stored message.
+
+    `is_from_text`: it arrived as text, in which it was recognized.
+    """
 
     call_id: str
     name: str
     arguments: str
     opaque: Opaque | None = None
+    is_from_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

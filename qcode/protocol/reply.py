@@ -38,9 +38,12 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
+    """The model begins a call. `is_from_text`: its host passed it on as text, in which it was recognized."""
+
     block: int
     call_id: str
     name: str
+    is_from_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

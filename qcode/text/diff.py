@@ -106,12 +106,14 @@ HUNK_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 class DiffLine:
     """A line of a unified diff. `note`: it starts with a backslash, such as `\\ No newline at end of file`.
 
-    `number` is its line number in the new text, or in the old text for a removed line; 0 for all other lines.
+    `number` is its line number in the new text, or in the old text for a removed line; 0 for all other lines. `old` is
+    the line number of an unchanged line in the old text.
     """
 
     kind: Literal["outside", "hunk", "add", "remove", "same", "note"]
     text: str
     number: int = 0
+    old: int = 0
 
 
 def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
@@ -137,7 +139,7 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
             yield DiffLine("remove", line, old)
             old, old_left = old + 1, old_left - 1
         else:
-            yield DiffLine("same", line, new)
+            yield DiffLine("same", line, new, old)
             old, new, old_left, new_left = old + 1, new + 1, old_left - 1, new_left - 1
 
 

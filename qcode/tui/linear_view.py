@@ -62,6 +62,9 @@ class LinearView:
         self._speaker = ""
         self._say(f"User: {clean(text)}")
 
+    def add_attached(self, lines: Sequence[str]) -> None:
+        self._say("\n".join(f"Attached: {one_line(line)}" for line in lines))
+
     def append_text(self, text: str) -> None:
         self._end_thinking()
         if self._ended:

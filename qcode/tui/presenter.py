@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from qcode.agent.context.attachments import split_attached
+from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.outcomes import (
     ending_notice,
     fallback_text,
@@ -56,7 +56,7 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
-from qcode.protocol.messages import Text, ToolCall
+from qcode.protocol.messages import Block, Text, ToolCall, typed_text
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
@@ -132,9 +132,7 @@ class Presenter:
             self._restart(self._restarting, event.from_tokens if isinstance(event, OutputEscalated) else None)
         match event:
             case TurnStarted():
-                self._has_said_why = False
-                self._changes = DiffCount()
-                self._set_activity("starting")
+                self._start_turn(event)
             case StepStarted():
                 self._start_reply()
             case TextDelta() | ReasoningDelta():
@@ -161,6 +159,7 @@ class Presenter:
                 self._finish_tool(event)
             case SteeringAdded():
                 self._interaction.take_steering(event.text)
+                self._show_attached(event.attached, event.text)
             case UsageUpdated():
                 self._status.show_usage(event)
             case Waiting() | LimitReached() | ModelFellBack():
@@ -185,6 +184,16 @@ class Presenter:
         self._close_cards("cancelled")
         self._status.show_activity(None)
         self._transcript.add_notice("error", why)
+
+    def _start_turn(self, event: TurnStarted) -> None:
+        self._show_attached(event.attached, event.prompt)
+        self._has_said_why = False
+        self._changes = DiffCount()
+        self._set_activity("starting")
+
+    def _show_attached(self, blocks: Sequence[Block], typed: str) -> None:
+        if lines := attached_lines(blocks, typed):
+            self._transcript.add_attached(lines)
 
     def _start_reply(self) -> None:
         self._say_note()
@@ -338,7 +347,8 @@ class Presenter:
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
-        notes = ["edited by you"] if event.is_revised else []
+        notes = ["sent as text"] if call.is_from_text else []
+        notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
@@ -569,6 +579,8 @@ def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
             transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
     for text in [said.shown] if said.shown else typed:
         transcript.add_user(text)
+    if lines := attached_lines(said.message.blocks[:-1], typed_text(said.message)):
+        transcript.add_attached(lines)
 
 
 class _Nothing:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context import attachments as module
-from qcode.agent.context.attachments import attachments, mentions
+from qcode.agent.context.attachments import attached_lines, attachments, mentions
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image, Text
 
@@ -159,3 +159,48 @@ def test_folder_with_a_trailing_slash_is_listed(tmp_path: Path) -> None:
     (tmp_path / "src/a.py").write_text("x")
     (tmp_path / "src/new\nline").write_text("x")
     assert _texts("@src/ @src", tmp_path) == ['<folder path="src/">\na.py\ndeep/\nnew\\nline\n</folder>']
+
+
+@pytest.mark.parametrize(
+    ("typed", "lines"),
+    [
+        ("see @cart.py", ["cart.py 3 lines"]),
+        ("@cart.py:2-3 and @empty.txt", ["cart.py:2-3 2 lines", "empty.txt 0 lines"]),
+        ("@src/ and @shot.png", ["src/ 1 entry", "shot.png image"]),
+        ('@"a b.txt"', ["a b.txt 1 line"]),
+        ("mail @anna about it", []),
+    ],
+)
+def test_each_attached_file_has_a_line_for_the_user(tmp_path: Path, typed: str, lines: list[str]) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/x.py").touch()
+    (tmp_path / "cart.py").write_text("one\ntwo\nthree\n")
+    (tmp_path / "a b.txt").write_text("one")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "shot.png").write_bytes(PNG)
+    blocks, complaints = mentions(typed, tmp_path)
+    assert (attached_lines(blocks, typed), complaints) == (lines, ())
+
+
+def test_images_with_a_label_in_the_prompt_have_no_further_line(tmp_path: Path) -> None:
+    picture = Image("image/png", "AAAA")
+    assert attached_lines((picture,), "what is [Image #1 shot.png 3x4]?") == []
+    assert attached_lines((picture, picture), "what is [Image #1 shot.png 3x4]?") == ["image"]
+    (tmp_path / "broken.png").write_text("no image")
+    blocks, complaints = mentions("@broken.png", tmp_path)
+    assert attached_lines(blocks, "@broken.png") == []
+    assert complaints == ("not attached: broken.png is not a PNG, JPEG, GIF or WebP image, despite its name",)
+
+
+def test_a_name_like_that_of_a_file_that_is_missing_is_reported_once() -> None:
+    nowhere = Path("/proc/nowhere")
+    assert mentions("@nofile.txt and @nofile.txt, @src/no/ @anna @4.5 x@y.de", nowhere) == (
+        (),
+        ("nofile.txt not found, sent as text", "src/no/ not found, sent as text"),
+    )
+    many = " ".join(f"@{number}.py" for number in range(9))
+    _, complaints = mentions(many, nowhere)
+    assert len(complaints) == 6
+    assert complaints[-1] == "4 more files not found, sent as text"
+    assert mentions("@nofile.txt", nowhere, foreign=((0, 11),)) == ((), ())
+    assert mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, sent as text",)

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.e2e.running import CliRunner, Finished
+from tests.e2e.running import KEY, KEY_VARIABLES, CliRunner, Finished
+from tests.e2e.terminal import Terminal
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Asked, Call, Faults, Turn, refused
 
@@ -253,3 +254,21 @@ def test_text_calls_are_not_read_from_the_official_host(cli: CliRunner) -> None:
 
     assert opaque_origin("https://api.openai.com/v1") == ""
     assert opaque_origin("http://127.0.0.1:8000/v1") != ""
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_the_card_of_a_text_call_says_so_live_and_after_a_resume(cli: CliRunner, is_text: bool) -> None:
+    (cli.work / "a.txt").write_text("content\n")
+    call = Turn(text=TAGGED) if is_text else Turn(calls=[Call("read", '{"path": "a.txt"}')])
+    with FakeServer("openai", [call, Turn(text="Done.")]) as server:
+        flags = ("-m", "openai/test-model", "--base-url", server.base_url, "--trust")
+        with Terminal(cli, *flags, env={KEY_VARIABLES["openai"]: KEY}) as terminal:
+            terminal.wait_for("Ask ·")
+            terminal.press("read it\r")
+            shown = terminal.wait_for("Done.")
+            assert ("sent as text · 1 line" in shown) is is_text
+            terminal.press("\x04")
+            terminal.wait_for_end()
+        with Terminal(cli, *flags, "-c", env={KEY_VARIABLES["openai"]: KEY}) as terminal:
+            shown = terminal.wait_for("Done.")
+            assert ("sent as text · 1 line" in shown) is is_text

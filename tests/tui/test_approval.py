@@ -813,3 +813,30 @@ def test_test_runner_rule_is_accepted_after_one_warning(keys: tuple[str, ...], a
         assert conversation.cancels == 0
 
     drive(test, conversation)
+
+
+def test_above_140_columns_old_and_new_text_are_side_by_side_in_question_and_card() -> None:
+    finished = ToolFinished(FOUR_REQUEST.call, ToolOutcome("", diff=FOUR_REQUEST.detail), "done")
+    script: Script = [ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), finished, ended()]
+    conversation = ScriptedConversation(script)
+
+    def is_beside(run: Running) -> bool:
+        return any(row.count("cents") == 2 and "│" in row for row in run.screen.split("\n"))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert is_beside(run)
+        await run.pilot.resize_terminal(139, 40)
+        await run.until(lambda: not is_beside(run))
+        await run.pilot.resize_terminal(141, 40)
+        await run.until(lambda: is_beside(run))
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y")
+        await run.until_idle()
+        assert is_beside(run)
+        await run.pilot.resize_terminal(139, 40)
+        await run.until(lambda: not is_beside(run))
+        await run.pilot.resize_terminal(200, 40)
+        await run.until(lambda: is_beside(run))
+
+    drive(test, conversation, size=(160, 40))

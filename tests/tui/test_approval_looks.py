@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from qcode.protocol.approvals import ToolApproval
+from qcode.protocol.approvals import Draft, ToolApproval
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import StopReason
 from qcode.text.diff import unified_diff
@@ -55,6 +55,11 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
         ("stop asking for shell(pytest *)", "Yes, in the sandbox", "5 No (n)"),
         (),
     ),
+    "edited command": (
+        replace(RUNNER, detail="pytest -x", draft=Draft("pytest -x", "command.sh"), is_revised=True),
+        ("edited by you", "pytest -x", "5 No (n)"),
+        (),
+    ),
     "warning": (
         RUNNER,
         ("Careful: this rule runs code of the project", "› 2 Back (n)"),
@@ -68,8 +73,14 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("theme", "size"), LOOKS)
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize(
+    ("name", "theme", "size"),
+    [
+        *(pytest.param(name, *look.values, id=f"{name}-{look.id}") for name in STATES for look in LOOKS),
+        pytest.param("edit", "dark", (160, 40), id="edit-two-columns-dark"),
+        pytest.param("edit", "light", (160, 40), id="edit-two-columns-light"),
+    ],
+)
 def test_approval_looks_as_recorded(
     snap_compare: Callable[..., bool], name: str, theme: str, size: tuple[int, int]
 ) -> None:
@@ -96,3 +107,4 @@ def test_approval_looks_as_recorded(
     text = "".join(" ".join(shown).replace("▌", "").split())
     assert [word for word in words if "".join(word.split()) not in text] == []
     assert max(map(len, shown)) <= size[0]
+    assert any(row.count("cents") == 2 and " │ " in row for row in shown) is (size[0] > 140)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
@@ -47,6 +48,9 @@ class Recorder:
 
     def add_user(self, text: str) -> None:
         self.calls.append(("user", text))
+
+    def add_attached(self, lines: Sequence[str]) -> None:
+        self.calls.append(("attached", *lines))
 
     def append_text(self, text: str) -> None:
         self.calls.append(("text", text))

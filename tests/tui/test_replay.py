@@ -13,7 +13,7 @@ import pytest
 from qcode.agent.reports import TurnUsage
 from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, Deny, Question, TurnApproval, TurnOptions
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import ApiCalls
+from qcode.protocol.events import ApiCalls, ToolStarted
 from qcode.protocol.messages import user
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
@@ -239,3 +239,32 @@ def test_resumed_session_fills_the_status_line() -> None:
         assert "resumed from 2026-11-20" in run.text
 
     drive(test, conversation, size=(120, 24))
+
+
+def test_attachments_are_shown_below_their_message_live_and_on_replay(tmp_path: Path) -> None:
+    (tmp_path / "work" / "src").mkdir(parents=True)
+    (tmp_path / "work" / "src" / "cart.py").write_text("x\n" * 21)
+    talked, rows = play(tmp_path, [text_reply("Read.")], "see @src/cart.py and @nofile.txt")
+    at = rows.index("> see @src/cart.py and @nofile.txt")
+    assert rows[at + 1 : at + 4] == ["+ src/cart.py 21 lines", "! nofile.txt not found, sent as text", ""]
+    assert resumed_rows(tmp_path, talked) == rows
+
+
+def test_attachments_of_a_message_sent_meanwhile_are_shown_below_it(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("one\n")
+    talked = talk(tmp_path, call_reply("ls", {}), text_reply("Both."), is_attended=True)
+    person = Person(talked)
+
+    async def body() -> None:
+        person.transcript.add_user("list")
+        async for event in talked.conversation.submit("list"):
+            person._presenter.present(event)
+            if isinstance(event, ToolStarted):
+                talked.conversation.steer("and @a.txt")
+
+    asyncio.run(body())
+    rows = person.rows
+    at = rows.index("> and @a.txt")
+    assert rows[at + 1] == "+ a.txt 1 line"
+    assert resumed_rows(tmp_path, talked) == rows

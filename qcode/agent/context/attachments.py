@@ -21,6 +21,7 @@ from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image, Text
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible
+from qcode.text.numbers import count_text
 from qcode.tools.files.pictures import image_type
 from qcode.values import dataclass
 
@@ -35,13 +36,16 @@ _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
 _LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 _MAX_NAMES = 200
+_MAX_MISSING = 5
+_FILE_LIKE = re.compile(r".*/.*|.*\.[A-Za-z]\w{0,7}", re.DOTALL)
+_IMAGE_LABEL = "[Image #"
 _ESCAPED = re.compile(r"\\(.)")
 _TAG = re.compile(r"</(?=(?:file|folder|shell|job|aside)\b)", re.IGNORECASE)
 
 
 _ATTACHED = re.compile(
-    r'<(?P<kind>file|folder|shell|job|aside) (?:path|line)="(?P<name>[^"]*)"'
-    r'(?: result="(?P<result>[^"\n]*)")?[^>\n]*>\n'
+    r'<(?P<kind>file|folder|shell|job|aside) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?'
+    r'(?: lines="(?P<lines>[-\d]+)")?[^>\n]*>\n'
     r"(?P<content>.*)\n</(?P=kind)>",
     re.DOTALL,
 )
@@ -54,7 +58,7 @@ def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans 
     are lines of a file, `@a/` lists a folder. Mentions in `foreign` spans are left to `foreign_mentions`.
     """
     named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
-    found = _mentioned(typed, folder, foreign)
+    found, _ = _mentioned(typed, folder, foreign)
     return (*named, *(_mention_block(mention) for mention in found if not mention.is_foreign))
 
 
@@ -66,14 +70,19 @@ def mentions(
     `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps one is not the
     user's: `why_not_read` returns why the model may not read its path without asking, empty if it may.
     """
-    return _attached(_mentioned(typed, folder, foreign), why_not_read)
+    found, missing = _mentioned(typed, folder, foreign)
+    blocks, complaints = _attached(found, why_not_read)
+    complaints += tuple(f"{visible(name)} not found, sent as text" for name in missing[:_MAX_MISSING])
+    if len(missing) > _MAX_MISSING:
+        complaints += (f"{len(missing) - _MAX_MISSING} more files not found, sent as text",)
+    return blocks, complaints
 
 
 def foreign_mentions(
     typed: str, folder: Path, foreign: Spans, why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the same as `mentions`, without the mentions of the user."""
-    found = _mentioned(typed, folder, foreign)
+    found, _ = _mentioned(typed, folder, foreign)
     return _attached((mention for mention in found if mention.is_foreign), why_not_read)
 
 
@@ -122,7 +131,7 @@ def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     known = {os.path.realpath(path) for path in paths}
 
     def plain(match: re.Match[str]) -> str:
-        found = _mentioned(match[0], folder, ())
+        found, _ = _mentioned(match[0], folder, ())
         is_known = bool(found) and all(os.path.realpath(one.path) in known for one in found)
         return match[0][1:] if is_known else match[0]
 
@@ -151,23 +160,56 @@ def _output_block(kind: str, line: str, result: str, output: str) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An attached block of the kind `file`, `folder`, `shell`, `job` or `aside`. `result` is a command's outcome."""
+    """An attached block of the kind `file`, `folder`, `shell`, `job` or `aside`. `result` is a command's outcome.
+
+    `lines` are those of a file that is attached in part, such as `10-20`.
+    """
 
     kind: str
     name: str
     content: str
     result: str = ""
+    lines: str = ""
 
 
 def split_attached(text: str) -> Attachment | None:
     """Parse an attached block; return None for typed text."""
     match = _ATTACHED.fullmatch(text)
-    return Attachment(match["kind"], match["name"], match["content"], match["result"] or "") if match else None
+    if match is None:
+        return None
+    return Attachment(match["kind"], match["name"], match["content"], match["result"] or "", match["lines"] or "")
 
 
-def _mentioned(typed: str, folder: Path, foreign: Spans) -> list[_Mention]:
-    """Return each mentioned file that exists once; it counts as the user's if any mention of it is."""
+def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
+    """Return a line for each attached file of a prompt: `src/cart.py 21 lines`, `src/ 4 entries`, `shot.png image`.
+
+    Images with a label in the typed text are left out: the user sees the label.
+    """
+    lines: list[str] = []
+    images = 0
+    for block in blocks:
+        attached = split_attached(block.text) if isinstance(block, Text) else None
+        images += isinstance(block, Image)
+        if attached is None or attached.kind not in ("file", "folder"):
+            continue
+        name = visible(f"{attached.name}:{attached.lines}" if attached.lines else attached.name)
+        count = len(attached.content.removesuffix("\n").split("\n")) if attached.content.strip("\n") else 0
+        one, many = ("line", "lines") if attached.kind == "file" else ("entry", "entries")
+        lines.append(f"{name} {count_text(count, one, many)}")
+    names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
+    names = [name for name in names if name.lower().endswith(_IMAGE_NAMES)]
+    unlabelled = images - typed.count(_IMAGE_LABEL)
+    shown = names if len(names) == unlabelled else [""] * max(0, unlabelled)
+    return [*lines, *(f"{name} image".lstrip() for name in shown)]
+
+
+def _mentioned(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:
+    """Return each mentioned file that exists once, and names like those of files that do not exist.
+
+    A file counts as the user's if any mention of it is.
+    """
     found: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
+    missing: dict[str, None] = {}
     for match in _MENTION.finditer(typed):
         word = (match[1] or _ESCAPED.sub(r"\1", match[2])) + (match[3] or "")
         is_foreign = any(start < match.end() and match.start() < end for start, end in foreign)
@@ -182,7 +224,11 @@ def _mentioned(typed: str, folder: Path, foreign: Spans) -> list[_Mention]:
             if known is None or known.is_foreign:
                 found[mention.path, mention.lines] = mention
             break
-    return list(found.values())
+        else:
+            name = word.rstrip(".,;:!?)\"'")
+            if not is_foreign and _FILE_LIKE.fullmatch(name):
+                missing[name] = None
+    return list(found.values()), list(missing)
 
 
 def _mention_at(name: str, folder: Path) -> _Mention | None:

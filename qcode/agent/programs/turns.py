@@ -28,6 +28,7 @@ from qcode.protocol.approvals import (
     CallApproval,
     Decision,
     Deny,
+    Revise,
     TurnOptions,
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
@@ -415,7 +416,7 @@ class TurnStream:
         except Exception as fault:  # noqa: BLE001 - the program's own code: its failure is a denial
             self._notices.append(Notice("error", f"approve: {type(fault).__name__}: {fault}; the call was denied"))
             return Deny("the approval failed")
-        if isinstance(decision, (Allow, Deny, Answer, AcceptPlan)):
+        if isinstance(decision, (Allow, Deny, Answer, AcceptPlan, Revise)):
             return decision
         text = f"approve returned {type(decision).__name__} and not a decision; the call was denied"
         self._notices.append(Notice("error", text))

@@ -85,8 +85,9 @@ def block_to_json(block: Block) -> JsonObject:
             return {"type": "text", "text": text, **_opaque(opaque)}
         case Reasoning(text, opaque):
             return {"type": "reasoning", "text": text, **_opaque(opaque)}
-        case ToolCall(call_id, name, arguments, opaque):
-            return {"type": "call", "call_id": call_id, "name": name, "arguments": arguments, **_opaque(opaque)}
+        case ToolCall(call_id, name, arguments, opaque, is_from_text):
+            call: JsonObject = {"type": "call", "call_id": call_id, "name": name, "arguments": arguments}
+            return {**call, **({"from_text": True} if is_from_text else {}), **_opaque(opaque)}
         case ToolResult():
             return _result(block)
         case Image(media_type, data):
@@ -175,9 +176,8 @@ def _read_result(value: JsonObject) -> ToolResult:
 
 
 def _read_call(value: JsonObject) -> ToolCall:
-    return ToolCall(
-        _get(value, "call_id", str), _get(value, "name", str), _get(value, "arguments", str), _read_opaque(value)
-    )
+    call_id, name, arguments = (_get(value, key, str) for key in ("call_id", "name", "arguments"))
+    return ToolCall(call_id, name, arguments, _read_opaque(value), value.get("from_text") is True)
 
 
 def _read_image(value: JsonObject) -> Image:

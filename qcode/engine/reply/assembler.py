@@ -49,6 +49,7 @@ class Draft:
     name: str = ""
     opaque: Opaque | None = None
     state: CallState = "complete"
+    is_from_text: bool = False
 
     def append(self, text: str) -> None:
         self.pieces.append(text)
@@ -113,7 +114,7 @@ class Assembler:
                 return self._append(event.block, "call", event.text)
             case ToolCallStarted():
                 draft = self._draft(event.block, "call")
-                draft.call_id, draft.name = event.call_id, event.name
+                draft.call_id, draft.name, draft.is_from_text = event.call_id, event.name, event.is_from_text
                 return draft
             case BlockEnded():
                 if event.opaque is not None:

@@ -128,7 +128,7 @@ def stored_blocks(drafts: Sequence[Draft]) -> tuple[Block, ...]:
 def stored_call(draft: Draft) -> ToolCall:
     raw = draft.text
     arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.marker_arguments(raw)
-    return ToolCall(draft.call_id, draft.name, arguments, draft.opaque)
+    return ToolCall(draft.call_id, draft.name, arguments, draft.opaque, draft.is_from_text)
 
 
 def _with_partial(messages: tuple[Message, ...], base: Sequence[Draft]) -> tuple[Message, ...]:

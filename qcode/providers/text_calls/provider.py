@@ -117,6 +117,7 @@ class CallEvents:
         self._calls = calls
         self._tag = tag
         self._cap = cap
+        self._is_recognized = False
         self._response_id = ""
         self._output: int | None = None
         self._next = 0
@@ -222,7 +223,7 @@ class CallEvents:
         self._is_last_complete = call.is_complete
         number = self._begin()
         call_id = mint_call_id(f"{self._tag}t", self._response_id, self._minted)
-        events: list[ReplyEvent] = [ToolCallStarted(number, call_id, call.name)]
+        events: list[ReplyEvent] = [ToolCallStarted(number, call_id, call.name, self._is_recognized)]
         if call.arguments:
             events.append(ToolArgsDelta(number, call.arguments))
         return [*events, BlockEnded(number)] if ends else events

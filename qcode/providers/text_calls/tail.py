@@ -197,6 +197,7 @@ class TailEvents(CallEvents):
         self, request: ModelRequest, habits: CallHabits, calls: TailCalls, blocks: set[int], text: int | None
     ) -> None:
         super().__init__(calls, tag=str(len(request.messages)), cap=request.max_tokens)
+        self._is_recognized = True
         self._tail = calls
         self._habits = habits
         self._has_told = False

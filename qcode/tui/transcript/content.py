@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from qcode.tui.transcript.entries import (
+    Attached,
     Entry,
     Foldable,
     Held,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 Thoughts = Literal["folded", "expanded", "hidden"]
 
+_PROMPT = (Prompted, Attached)
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
@@ -81,14 +83,19 @@ class Content:
             self._note(0)
         self._add(Prompted(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
 
+    def add_attached(self, lines: Sequence[str]) -> None:
+        """Add what a prompt attaches, directly below it."""
+        self._add(Attached("\n".join(lines), ink("dim"), "+ "), gap=0)
+
     def add_notice(self, level: Level, text: str) -> None:
-        """Add a notice; the same one again is counted on the last."""
+        """Add a notice; the same one again is counted on the last. A warning after a prompt is directly below it."""
         last = self.entries[-1] if self.entries else None
         if isinstance(last, NoticeEntry) and last.repeats(level, text):
             self.arrivals += 1
             self._touch(last)
         else:
-            self._add(NoticeEntry(level, text, _NOTICE_MARKS[level]))
+            is_about_prompt = level == "warning" and isinstance(last, _PROMPT)
+            self._add(NoticeEntry(level, text, _NOTICE_MARKS[level]), gap=0 if is_about_prompt else 1)
 
     def append_text(self, text: str) -> None:
         if not text:

@@ -1,6 +1,7 @@
 """Renders a unified diff as rows with line numbers, highlights their code, and marks the words that changed.
 
-Cards, approvals and `/diff` show every diff through `render_diff`. Code is highlighted when rows are first rendered.
+Cards, approvals and `/diff` show every diff through `render_diff`: on a wide screen with the old text beside the new
+one. Code is highlighted when rows are first rendered.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Literal
 
 from qcode.text.diff import diff_lines
@@ -22,6 +24,10 @@ _MIN_SIMILARITY = 0.4
 _MAX_HIGHLIGHTED = 2_000
 """Rows of one diff that are highlighted; more would delay the first paint of a large diff."""
 
+MIN_SIDE_BY_SIDE = 136
+"""Cells of a row from which old and new text are side by side: those of a card on a screen of 141 columns."""
+_BETWEEN = " │ "
+
 Kind = Literal["add", "remove", "same", "hunk", "file"]
 _SIGN = {"add": "+", "remove": "-", "same": " "}
 
@@ -29,6 +35,8 @@ _SIGN = {"add": "+", "remove": "-", "same": " "}
 @dataclass(slots=True)
 class DiffRow:
     """One line of a diff. `number` is its line in the new file, or in the old file for a removed line.
+
+    `old` is the line of an unchanged row in the old file.
 
     `changed` are the character ranges that differ from the line on the other side of the change. `has_line_end`: the
     line ends with a line break. `code` are the highlighted spans of `text`, None until it is rendered.
@@ -39,6 +47,7 @@ class DiffRow:
     number: int = 0
     changed: tuple[tuple[int, int], ...] = ()
     has_line_end: bool = True
+    old: int = 0
     code: list[Span] | None = None
 
 
@@ -54,7 +63,7 @@ def parse_diff(diff: str) -> list[DiffRow]:
         elif line.kind == "hunk":
             rows.append(DiffRow("hunk", tidy(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
-            rows.append(DiffRow(line.kind, tidy(line.text[1:]), line.number))
+            rows.append(DiffRow(line.kind, tidy(line.text[1:]), line.number, old=line.old))
         elif rows:
             rows[-1].has_line_end = False
     _mark_words(rows)
@@ -161,11 +170,15 @@ class DiffCount:
 
 def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
     """Return screen rows. File names are shown only if the diff covers several files."""
-    digits = len(str(max((row.number for row in rows), default=0)))
+    digits = len(str(max((max(row.number, row.old) for row in rows), default=0)))
     has_names = sum(row.kind == "file" for row in rows) > 1
+    is_wide = width >= MIN_SIDE_BY_SIDE and {"add", "remove"} <= {row.kind for row in rows}
     _highlight(rows)
     lines: list[Line] = []
-    for row in rows:
+    index = 0
+    while index < len(rows):
+        row = rows[index]
+        taken = 1
         if row.kind == "file":
             if has_names:
                 lines += [Line((piece,)) for piece in [(crop(row.text, width), ink("diff-hunk"))]]
@@ -173,15 +186,46 @@ def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
             if lines and not (has_names and lines[-1].spans[0][1] == ink("diff-hunk")):
                 text = crop(f"{'⋮':>{digits}} {row.text}".rstrip(), width)
                 lines.append(Line(((text, ink("diff-hunk")),), is_mark=True))
+        elif is_wide and row.number:
+            removed = _run(rows, index, "remove")
+            added = _run(rows, index + len(removed), "add")
+            taken = len(removed) + len(added) or 1
+            pairs = zip_longest(removed, added) if removed or added else [(row, row)]
+            lines += [line for before, after in pairs for line in _side_by_side(before, after, digits, width)]
         else:
-            lines += _render_row(row, digits, width)
+            lines += _render_row(row, row.number, digits, width)
+        index += taken
     return lines
 
 
-def _render_row(row: DiffRow, digits: int, width: int) -> list[Line]:
+def _side_by_side(before: DiffRow | None, after: DiffRow | None, digits: int, width: int) -> list[Line]:
+    """Return the rows of a line of the old text with the one of the new text that is beside it.
+
+    Only the new text is copied; the search finds both.
+    """
+    half = (width - len(_BETWEEN)) // 2
+    old = [] if before is None else _render_row(before, before.old or before.number, digits, half)
+    new = [] if after is None else _render_row(after, after.number, digits, width - len(_BETWEEN) - half)
+    lines: list[Line] = []
+    for left, right in zip_longest(old, new):
+        spans = () if left is None else left.spans
+        cells = half if left is None else half - left.width
+        blank: Span = (" " * max(0, cells), ink() if left is None else left.fill)
+        spans = (*spans, blank, (_BETWEEN, ink("rule")))
+        start = sum(len(text) for text, _ in spans)
+        searched = None if left is None or before is after else left.lead
+        if right is None:
+            lines.append(Line(spans, start, is_mark=True, searched=searched))
+        else:
+            lead = start + right.lead
+            lines.append(Line((*spans, *right.spans), lead, right.joint, right.fill, searched=searched))
+    return lines
+
+
+def _render_row(row: DiffRow, line_number: int, digits: int, width: int) -> list[Line]:
     paint = ink() if row.kind == "same" else ink(f"diff-{row.kind}")
     number = ink(*paint.slots, "diff-number")
-    label = f"{row.number or '':>{digits}} {_SIGN[row.kind]} "
+    label = f"{line_number or '':>{digits}} {_SIGN[row.kind]} "
     room = width - len(label)
     if room < 8:
         label, room = f"{_SIGN[row.kind]} ", max(1, width - 2)

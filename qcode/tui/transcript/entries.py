@@ -160,6 +160,16 @@ class Prompted(TextEntry):
         return lines
 
 
+class Attached(TextEntry):
+    """The files that a prompt attaches, one on each line."""
+
+    def lay_out(self, width: int) -> list[Line]:
+        texts = tidy(self._text).split("\n")
+        rows = (wrap([(text, self._paint)], max(1, width - len(self._mark))) for text in texts)
+        mark, blank = (self._mark, self._mark_paint), (" " * len(self._mark), self._paint)
+        return [row for lines in rows for row in prefix(lines, mark, blank)]
+
+
 class WelcomeEntry(Entry):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()

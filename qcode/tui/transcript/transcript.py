@@ -275,6 +275,11 @@ class Transcript(CardChoosingPane):
         self.content.add_user(text)
         self.schedule()
 
+    def add_attached(self, lines: Sequence[str]) -> None:
+        """Add what a prompt attaches, directly below it."""
+        self.content.add_attached(lines)
+        self.schedule()
+
     def append_text(self, text: str) -> None:
         """Start or extend the live text of the reply. `text` is a piece of Markdown, split anywhere."""
         self.content.append_text(text)
@@ -413,8 +418,9 @@ def places_in(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int,
 def _in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
     """Return the matches in one source line, which fills the rows from `begin` to `end`."""
     if end == begin + 1:
-        text, lead = rows[begin].text, rows[begin].lead
-        return [(begin, found.start(), begin, found.end()) for found in pattern.finditer(text, lead)]
+        text, row = rows[begin].text, rows[begin]
+        start = row.lead if row.searched is None else row.searched
+        return [(begin, found.start(), begin, found.end()) for found in pattern.finditer(text, start)]
     parts: list[str] = []
     starts: list[int] = []
     length = 0

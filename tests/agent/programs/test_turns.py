@@ -35,6 +35,7 @@ from qcode import (
     Question,
     Result,
     Retry,
+    Revise,
     SchemaError,
     Text,
     TextDelta,
@@ -207,6 +208,24 @@ def test_prompt_takes_files_and_does_not_search_its_text_for_them(tmp_path: Path
     assert "content of b" not in prompt_of(model).text
     with pytest.raises(qcode.InputError):
         use(tmp_path, ["ok"], lambda agent: agent.run([File("none.txt")]))
+
+
+def test_callback_edits_a_call_before_it_runs(tmp_path: Path) -> None:
+    drafts: list[str] = []
+
+    async def approve(approval: Approval) -> Decision:
+        assert isinstance(approval, ToolApproval)
+        assert approval.draft is not None
+        drafts.append(approval.draft.text)
+        return Allow() if approval.is_revised else Revise("mine")
+
+    result, model = use(
+        tmp_path, [Call("write", path="a.txt", content="x"), "done"], lambda agent: agent.run("go"), approve
+    )
+    assert drafts == ["x", "mine"]
+    assert result.denials == ()
+    assert (tmp_path / "work/a.txt").read_text() == "mine"
+    assert "`content`: mine" in str(model.requests[-1].messages[-1])
 
 
 def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:

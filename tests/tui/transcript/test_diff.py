@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from difflib import unified_diff
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.tui.transcript.diff import near_changes, parse_diff, render_diff
-from qcode.tui.transcript.line import join
+from qcode.tui.transcript.diff import MIN_SIDE_BY_SIDE, near_changes, parse_diff, render_diff
+from qcode.tui.transcript.line import extract, join
+from qcode.tui.transcript.transcript import places_in
 
 DIFF = """--- a/src/x.py
 +++ b/src/x.py
@@ -121,3 +123,67 @@ def test_rows_contain_both_sides(old: list[str], new: list[str]) -> None:
     if old != new:
         assert [row.text for row in parsed if row.kind != "add"] == old
         assert [row.text for row in parsed if row.kind != "remove"] == new
+
+
+WIDE = MIN_SIDE_BY_SIDE
+HALF = (WIDE - 3) // 2
+
+
+def halves(diff: str, width: int = WIDE) -> list[tuple[str, str]]:
+    """Return the columns of each row."""
+    shown = [(text[:HALF].rstrip(), text[HALF + 3 :]) for text in rows(diff, width)]
+    assert all(text[HALF : HALF + 3] in (" │ ", " │", "") for text in rows(diff, width))
+    return shown
+
+
+def test_a_wide_screen_has_the_old_text_beside_the_new_one() -> None:
+    assert halves(DIFF) == [
+        ("  8   same", "  8   same"),
+        ("  9 -     name = 'x'", "  9 +     name = 'y'"),
+        ("", " 10 +     more"),
+        (" 10   end", " 11   end"),
+        ("  ⋮", ""),
+        ("100 - gone", ""),
+        ("101   last", "101   last"),
+    ]
+    assert not any("│" in row for row in rows(DIFF, WIDE - 1))
+
+
+def test_both_columns_have_word_marks_syntax_and_their_ground_to_the_end() -> None:
+    diff = "--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,1 @@\n-def old(): return 1\n+def new(): return 1\n"
+    (line,) = render_diff(parse_diff(diff), WIDE)
+    spans = {text: paint.slots for text, paint in line.spans}
+    assert spans["old"][-1] == "diff-remove-word"
+    assert spans["new"][-1] == "diff-add-word"
+    keywords = [paint.slots for text, paint in line.spans if text == "def"]
+    assert keywords == [("code-keyword", "diff-remove"), ("code-keyword", "diff-add")]
+    blank = next(paint for text, paint in line.spans if len(text) > 20 and not text.strip())
+    assert blank.slots == line.spans[0][1].slots[:1] == ("diff-remove",)
+    assert line.fill.slots == ("diff-add",)
+
+
+def test_a_change_with_one_side_only_stays_in_one_column() -> None:
+    for sign in "+-":
+        diff = f"@@ -1,1 +1,1 @@\n same\n{sign}only one side\n"
+        assert not any("│" in row for row in rows(diff, 200))
+
+
+def test_columns_wrap_on_their_own_and_lose_no_character() -> None:
+    old, new = "o" * 150, "n" * 90
+    shown = halves(f"@@ -7,1 +7,1 @@\n-{old}\n+{new}\n")
+    assert "".join(left[4:] for left, _ in shown) == old
+    assert "".join(right[4:] for _, right in shown) == new
+    assert len(shown) == 3
+
+
+def test_only_the_new_text_of_two_columns_is_copied_and_both_are_found() -> None:
+    lines = render_diff(parse_diff(DIFF), WIDE)
+    assert extract(lines) == "same\n    name = 'y'\n    more\nend\nlast"
+    found = [places_in(lines, re.compile(word)) for word in ("'x'", "'y'", "gone", "same")]
+    assert [len(places) for places in found] == [1, 1, 1, 1]
+
+
+@given(st.lists(st.text("ab \t界é", max_size=90)), st.lists(st.text("ab \t界é", max_size=90)))
+def test_any_two_texts_fit_into_a_wide_row(old: list[str], new: list[str]) -> None:
+    diff = "\n".join(unified_diff(old, new, "a", "b", lineterm=""))
+    assert all(line.width <= WIDE for line in render_diff(parse_diff(diff), WIDE))
