@@ -193,6 +193,9 @@ class Ui:
         "show the model's thinking as one line once it is over, in full, or not at all",
     )
     mouse: bool = key(True, kinds.boolean(), "use the mouse")
+    partial_redraw: bool = key(
+        True, kinds.boolean(), "write only the cells that change; false if the terminal keeps remains of old text"
+    )
     vim: bool = key(False, kinds.boolean(), "edit the prompt with vim's keys; /vim switches it")
     keys: Mapping[str, str] = key(
         _NO_TEXTS, kinds.text(), 'the keys of a command, by its id: "ctrl+y, f6", or "none"', is_project_allowed=False

@@ -170,6 +170,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._selection = selection
         ui, state_dir = context.settings.ui, context.paths.state_dir
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
+        self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
         driver.teach_alt_keys()
         driver.read_pastes_whole()
         guard_handlers()
@@ -335,8 +336,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if not self.is_headless:
             driver.on_signals(self._leave_at)
         self.terminal_title.begin()
-        # After Ctrl+Z and `fg` the terminal's screen is empty.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
         self.call_after_refresh(self._after_first_paint)

@@ -42,7 +42,7 @@ from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal import driver
-from qcode.tui.terminal.driver import TerminalTitle
+from qcode.tui.terminal.driver import TerminalApp, TerminalTitle
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.theme import AUTO, theme_note
 from qcode.tui.transcript.line import shorten
@@ -94,7 +94,7 @@ class AppView:
 
     def __init__(
         self,
-        app: App[int],
+        app: TerminalApp,
         agent: Agent,
         widgets: Widgets,
         turns: Turns,
@@ -385,7 +385,7 @@ class AppView:
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
     def redraw(self) -> None:
-        self._app.refresh(repaint=True, layout=True)
+        self._app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
         """Scroll the transcript; page keys scroll an open panel instead."""

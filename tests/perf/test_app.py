@@ -60,7 +60,7 @@ class Conversation:
 
 conversation = Conversation()
 nowhere = Path("/proc/nowhere")
-ui = Values(theme="dark", title=True, bell=False, show_thinking="folded", keys={})
+ui = Values(theme="dark", title=True, bell=False, show_thinking="folded", partial_redraw=True, keys={})
 context = Values(
     settings=Values(model="demo/x", ui=ui, permissions=Values(mode="default")),
     paths=Values(state_dir=nowhere, config_dir=nowhere),
@@ -131,12 +131,12 @@ app(Filled).run()
 
 
 class Terminal:
-    """A process in a pseudo terminal of 80x24, and its output."""
+    """A process in a pseudo terminal, and its output: the last text, and the number of bytes since the start."""
 
-    def __init__(self, argv: list[str], folder: Path) -> None:
+    def __init__(self, argv: list[str], folder: Path, columns: int = 80, rows: int = 24) -> None:
         self.begun = time.perf_counter()
         self.master, slave = pty.openpty()
-        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "QCODE_HOME": str(folder)}
         # Compiled code is kept, as it is once a program was installed and has run.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -144,6 +144,7 @@ class Terminal:
         self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder)
         os.close(slave)
         self.text = ""
+        self.written = 0
 
     def until(self, wanted: str, seconds: float = 60) -> float:
         """Read until `wanted` was written since the last call; return when, in seconds since the start."""
@@ -152,6 +153,8 @@ class Terminal:
             left = end - time.perf_counter()
             assert left > 0, f"{wanted!r} was never shown"
             self._read(left)
+            # Long outputs are searched at their end only.
+            self.text = self.text[-10_000:]
         return time.perf_counter() - self.begun
 
     def read_for(self, seconds: float) -> None:
@@ -183,7 +186,9 @@ class Terminal:
 
     def _read(self, seconds: float) -> None:
         if select.select([self.master], [], [], seconds)[0]:
-            self.text += os.read(self.master, 65_536).decode("utf-8", "replace")
+            data = os.read(self.master, 65_536)
+            self.written += len(data)
+            self.text += data.decode("utf-8", "replace")
 
 
 def _plain(text: str) -> str:
@@ -191,10 +196,10 @@ def _plain(text: str) -> str:
 
 
 @contextmanager
-def running(folder: Path, script: str, *arguments: str) -> Iterator[Terminal]:
+def running(folder: Path, script: str, *arguments: str, columns: int = 80, rows: int = 24) -> Iterator[Terminal]:
     path = folder / "start.py"
     path.write_text(textwrap.dedent(script), encoding="utf-8")
-    terminal = Terminal([sys.executable, str(path), *arguments], folder)
+    terminal = Terminal([sys.executable, str(path), *arguments], folder, columns, rows)
     try:
         yield terminal
     finally:

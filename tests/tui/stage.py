@@ -67,12 +67,21 @@ def run_context(
     has_title: bool = False,
     has_bell: bool | None = False,
     show_thinking: Literal["folded", "expanded", "hidden"] = "folded",
+    partial_redraw: bool = True,
     vim: bool = False,
     folder: Path = NOWHERE,
     config_dir: Path = NOWHERE,
 ) -> RunContext:
     """Return the context of a run in a trusted folder; `model` None: none is set."""
-    ui = Ui(theme=theme, bell=has_bell, title=has_title, show_thinking=show_thinking, keys=keys or {}, vim=vim)
+    ui = Ui(
+        theme=theme,
+        bell=has_bell,
+        title=has_title,
+        show_thinking=show_thinking,
+        partial_redraw=partial_redraw,
+        keys=keys or {},
+        vim=vim,
+    )
     return RunContext(
         Options(prompt=prompt, no_session=True),
         {},

@@ -25,6 +25,7 @@ from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.welcome import farewell
+from tests.tui.emulators import rows_of
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
@@ -69,8 +70,9 @@ class Terminal:
     def __init__(self, folder: Path, script: str = SCRIPT) -> None:
         path = folder / "start.py"
         path.write_text(textwrap.dedent(script), encoding="utf-8")
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
-        env.pop("TMUX", None)
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+        for name in ("TMUX", "COLUMNS", "LINES"):
+            env.pop(name, None)
         self.child = pexpect.spawn(sys.executable, [str(path)], dimensions=(24, 80), env=env, cwd=str(ROOT), timeout=30)
         self.screen = pyte.Screen(80, 24)
         self._stream = pyte.ByteStream(self.screen)
@@ -82,6 +84,30 @@ class Terminal:
             data = self.child.read_nonblocking(65_536, timeout=30)
             self.written += data
             self._stream.feed(data)
+
+    def read(self, seconds: float) -> bool:
+        """Read what comes within so many seconds; return whether something came."""
+        with contextlib.suppress(pexpect.TIMEOUT):
+            data = self.child.read_nonblocking(65_536, timeout=seconds)
+            self.written += data
+            self._stream.feed(data)
+            return True
+        return False
+
+    def settle(self) -> None:
+        """Read until the app writes no more."""
+        while self.read(0.3):
+            pass
+
+    def clear(self) -> None:
+        """Forget what is on the emulator's screen."""
+        self.screen.reset()
+        self._stream.feed(b"\x1b[?7l")
+
+    def resize(self, columns: int, lines: int) -> None:
+        self.screen.resize(lines, columns)
+        self.clear()
+        self.child.setwinsize(lines, columns)
 
     def drain(self) -> None:
         """Read the output so far."""
@@ -115,6 +141,90 @@ def test_session_in_a_real_terminal_restores_it(tmp_path: Path) -> None:
     assert "\x07" in written
 
 
+LONG_SCRIPT = """
+import sys
+from tests.tui.harness import make_app
+from tests.tui.scripted import Gate, ScriptedConversation, ended, says
+
+rows = "\\n\\n".join(f"paragraph {number}, 漢字, `code` and **bold** text" for number in range(40))
+code = "```python\\nfor name in names:\\n    print(name, 'x')  # comment\\n```"
+conversation = ScriptedConversation([*says(rows), ended()], [*says(code + "\\n\\nthe end"), ended()])
+app = make_app(conversation)
+sys.exit(app.run())
+"""
+
+
+def assert_shown_as_redrawn(session: Terminal, mark: str) -> None:
+    """Type `mark`, and check that the screen is the one that Ctrl+L writes whole."""
+    session.child.send(mark)
+    session.until(mark)
+    session.settle()
+    partial = rows_of(session.screen)
+    session.clear()
+    session.child.send("\x0c")
+    session.until(mark)
+    while rows_of(session.screen) != partial and session.read(5):
+        pass
+    assert rows_of(session.screen) == partial, "\n".join(session.screen.display)
+
+
+def test_partial_frames_leave_the_screen_as_a_whole_redraw_does(tmp_path: Path) -> None:
+    session = Terminal(tmp_path, LONG_SCRIPT)
+    session.until("qcode 0.1.0")
+    session.child.send("one\r")
+    session.until("paragraph 39")
+    assert_shown_as_redrawn(session, "a1")
+    # Pages, and the start of the transcript.
+    for key, mark in (("\x1b[5~", "b1"), ("\x1b[6~", "c1"), ("\x1b[1;5H", "d1")):
+        session.child.send(key)
+        assert_shown_as_redrawn(session, mark)
+    session.child.send("\r")
+    session.until("the end")
+    session.child.send("one\x0atwo\x0athree")  # the prompt grows
+    assert_shown_as_redrawn(session, "e1")
+    session.child.send("\x10")
+    session.until("Type to filter")
+    session.child.send("\x1b")
+    session.settle()  # or the escape and the next letter would be one key
+    assert_shown_as_redrawn(session, "f1")
+    for columns, lines in ((60, 18), (100, 30)):
+        session.resize(columns, lines)
+        assert_shown_as_redrawn(session, f"g{columns}")
+    session.child.close(force=True)
+
+
+def test_editor_leaves_nothing_on_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf '\\033[5;1Hgarbage\\033[20;1Hgarbage'\necho edited >$1\n", encoding="utf-8")
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.child.send("one\r")
+    session.until("a reply")
+    session.child.send("\x07")
+    session.until("garbage")
+    session.until("edited")
+    assert_shown_as_redrawn(session, "a1")
+    assert "garbage" not in "\n".join(session.screen.display)
+    session.child.close(force=True)
+
+
+def test_whole_frames_are_written_if_partial_ones_are_switched_off(tmp_path: Path) -> None:
+    has_whole_row: dict[bool, bool] = {}
+    for is_partial in (True, False):
+        session = Terminal(tmp_path, SCRIPT.replace("has_bell=True", f"has_bell=True, partial_redraw={is_partial}"))
+        session.until("qcode 0.1.0")
+        session.child.send("on")
+        session.until("› on")
+        session.written = b""
+        session.child.send("e")
+        session.until("› one")
+        has_whole_row[is_partial] = b"one" in session.written
+        session.child.close(force=True)
+    assert has_whole_row == {True: False, False: True}
+
+
 def test_suspended_app_stops_and_repaints_when_continued(tmp_path: Path) -> None:
     session = Terminal(tmp_path)
     session.until("qcode 0.1.0")
@@ -130,6 +240,28 @@ def test_suspended_app_stops_and_repaints_when_continued(tmp_path: Path) -> None
     session.child.send("\x04")
     session.finish()
     assert session.child.exitstatus == 0
+
+
+def test_app_paints_itself_again_after_it_was_stopped_from_outside(tmp_path: Path) -> None:
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.settle()
+    session.child.kill(signal.SIGSTOP)
+    os.waitid(os.P_PID, session.child.pid, os.WSTOPPED | os.WNOWAIT)
+    session.clear()  # the shell has written over it
+    session.child.kill(signal.SIGCONT)
+    session.until("qcode 0.1.0")
+    session.child.close(force=True)
+
+
+def test_app_paints_itself_again_if_the_terminal_gets_its_old_size_back(tmp_path: Path) -> None:
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.settle()
+    session.child.setwinsize(24, 60)
+    session.resize(80, 24)
+    session.until("qcode 0.1.0")
+    session.child.close(force=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

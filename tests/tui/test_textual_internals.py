@@ -19,6 +19,7 @@ from rich.style import Style
 from rich.terminal_theme import MONOKAI, TerminalTheme
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._compositor import LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingsMap, BindingType
 from textual.color import Color
@@ -28,11 +29,14 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import ANSIToTruecolor
 from textual.message import Message
+from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 from textual.widgets.text_area import EditResult, Location
 
 import qcode.tui
 from qcode.tui.terminal import textual_internals as internals
+from qcode.tui.terminal.painter import Painter
+from tests.tui.emulators import Screen
 
 TESTED = "8.2"
 INTERNALS = internals.__name__
@@ -207,6 +211,73 @@ def test_error_is_reported_instead_of_its_traceback(is_debugging: bool, monkeypa
     app = asyncio.run(run())
     assert [str(error) for error in app.reported] == ([] if is_debugging else ["'broken'"])
     assert app.return_code == 1
+
+
+class Painting(internals.PaintingApp):
+    """An app with a driver that keeps what is written, as if it had a terminal."""
+
+    CSS = "#side { dock: right; width: 10; } #a { height: 1; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+        self.painter: Painter = Painter(erases_color=True)
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def compose(self) -> ComposeResult:
+        yield Static("first", id="a")
+        yield Static("second")
+        yield Static("side", id="side")
+
+    def report_crash(self, error: Exception) -> None:
+        raise error
+
+
+def test_frames_are_written_through_the_painter() -> None:
+    async def run() -> None:
+        app = Painting()
+        screen, expected = Screen(30, 6), Screen(30, 6)
+        async with app.run_test(size=(30, 6)) as pilot:
+            driver = internals.driver_of(app)
+            assert driver is not None
+            driver.write = app.written.append  # type: ignore[method-assign,assignment]  # the headless driver discards
+
+            async def compare() -> int:
+                """Feed what was written; return its length after checking the result against a whole frame."""
+                await pilot.pause()
+                output = "".join(app.written)
+                app.written.clear()
+                screen.feed(output)
+                stack = app._background_screens
+                whole = app.screen._compositor.render_update(full=True, screen_stack=stack)
+                assert isinstance(whole, LayoutUpdate)
+                expected.feed(whole.render_segments(app.console))
+                assert screen.rows == expected.rows
+                return len(output)
+
+            app.painter.forget()
+            app.refresh()
+            whole = await compare()
+            app.query_one("#a", Static).update("third")
+            assert 0 < await compare() < whole * 2 / 3
+            # A frame of one widget is written as a whole screen if the screen is not known.
+            app.painter.forget()
+            app.query_one("#a", Static).update("fourth")
+            assert await compare() > whole * 2 / 3
+            await app.push_screen(ModalScreen())
+            await compare()
+            await app.pop_screen()
+            await compare()
+            with app.batch_update():
+                app.query_one("#a", Static).update("fifth")
+                app.screen._compositor_refresh()
+                assert app.written == []
+            await compare()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("is_surviving", [False, True])

@@ -1,6 +1,7 @@
 """Terminal features that Textual's driver lacks: title, bell, notifications, Alt+Enter, signals, hangup.
 
 `TerminalApp` writes to the terminal only while it has it, and takes it back even if the program it was lent to fails.
+It forgets what is on screen when the terminal may have changed it.
 `survive_hangup` ends the app if the terminal goes away: Textual 8.2 writes from a thread that dies with the first
 failed write, after which the next write of the app blocks forever and no signal is handled. `TerminalTitle` keeps
 title and bell up to date.
@@ -22,7 +23,8 @@ from textual.driver import Driver
 from qcode.protocol.errors import ExitCode
 from qcode.text.clean import one_line
 from qcode.tui.terminal.input import ReportParser
-from qcode.tui.terminal.textual_internals import CrashApp, add_key_sequence, driver_of, use_parser, wrap_file
+from qcode.tui.terminal.painter import Painter, erases_color
+from qcode.tui.terminal.textual_internals import PaintingApp, add_key_sequence, driver_of, use_parser, wrap_file
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ def on_signals(leave: Callable[[int], None]) -> None:
 MAX_HOLD_S = 0.5
 
 
-class TerminalApp(CrashApp, inherit_bindings=False):
+class TerminalApp(PaintingApp, inherit_bindings=False):
     """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
 
     `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_following`
@@ -100,12 +102,26 @@ class TerminalApp(CrashApp, inherit_bindings=False):
         """Whether the terminal has only its palette of 16 colors."""
         return self.console.color_system in ("standard", "windows")
 
+    def on_mount(self) -> None:
+        # After Ctrl+Z and `fg` the terminal's screen is empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.redraw())
+
+    def redraw(self) -> None:
+        """Write the whole screen again, whatever the terminal shows."""
+        if self.painter is not None:
+            self.painter.forget()
+        self.refresh(repaint=True, layout=True)
+
     async def on_event(self, event: events.Event) -> None:
         """Hold back keys and pastes until the key before them has been handled.
 
         A key that the focused widget does not consume passes through the queue of each of its parents before its
         binding runs. In `Ctrl+U, paste` the paste would reach the prompt first, and Ctrl+U would delete it.
         """
+        # A terminal changes its cells with its size, even if it gets the old one back. The driver also posts this when
+        # it takes the terminal again, with an empty screen.
+        if isinstance(event, events.Resize) and self.painter is not None and self.painter.forget():
+            self.refresh()
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
         elif self._is_handling:
@@ -166,6 +182,11 @@ class TerminalApp(CrashApp, inherit_bindings=False):
         driver = driver_of(self)
         if sequence and driver is not None and not self.is_headless and not self._is_lent:
             driver.write(sequence)
+
+
+def new_painter(environ: Mapping[str, str]) -> Painter:
+    """Return a painter for the terminal of `environ`."""
+    return Painter(erases_color=erases_color(environ))
 
 
 class HangupSafeFile:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
+from rich.console import Console, RenderableType
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.binding import BindingsMap
@@ -21,12 +23,16 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.widgets import TextArea
 
+from qcode.tui.terminal.painter import Painter, Part
+
 if TYPE_CHECKING:
+    from textual.screen import Screen
     from textual.widgets.text_area import EditResult, Location
 
 __all__ = [
     "CrashApp",
     "KeyDeletingArea",
+    "PaintingApp",
     "XTermParser",
     "add_key_sequence",
     "driver_of",
@@ -127,6 +133,60 @@ class CrashApp(App[int], inherit_bindings=False):
             self._exception_event.set()
         self.report_crash(error)
         self.panic()
+
+
+class PaintingApp(CrashApp, inherit_bindings=False):
+    """An app that writes its frames through `painter`, as Textual does if there is none."""
+
+    painter: Painter | None = None
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        if self.painter is not None and isinstance(renderable, LayoutUpdate | ChopsUpdate):
+            renderable = cast("RenderableType", _PaintedUpdate(self.painter, screen, renderable))
+        super()._display(screen, renderable)
+
+
+class _PaintedUpdate(CompositorUpdate):
+    """A frame that is written through a painter.
+
+    Textual renders it only if it writes it, which the painter relies on: not in a batch update, nor while suspended.
+    """
+
+    def __init__(self, painter: Painter, screen: Screen[object], update: LayoutUpdate | ChopsUpdate) -> None:
+        self._painter = painter
+        self._screen = screen
+        self._update = update
+
+    def render_segments(self, console: Console) -> str:
+        compositor, update = self._screen._compositor, self._update
+        width, height = compositor.size
+        if isinstance(update, ChopsUpdate) and not self._painter.knows(width, height):
+            stack = self._screen.app._background_screens
+            whole = compositor.render_update(full=True, screen_stack=stack)
+            assert isinstance(whole, LayoutUpdate)
+            update = whole
+        return self._painter.paint(width, height, _parts(update), console)
+
+
+def _parts(update: LayoutUpdate | ChopsUpdate) -> list[Part]:
+    """Return what Textual would write for `update`, as `render_segments` of both classes does it.
+
+    A part is returned whole even if only some of its columns changed, because it was rendered whole.
+    """
+    if isinstance(update, ChopsUpdate):
+        return [
+            (y, x, part)
+            for y, start, end in update.spans
+            for part_end, (x, part) in zip(update.chop_ends[y], update.chops[y].items(), strict=False)
+            if part is not None and x < end and part_end > start
+        ]
+    parts: list[Part] = []
+    for y, line in enumerate(update.strips, update.region.y):
+        x = update.region.x
+        for strip in line:
+            parts.append((y, x, strip))
+            x += strip.cell_length
+    return parts
 
 
 async def _dispatch_guarded(pump: MessagePump, message: Message) -> None:

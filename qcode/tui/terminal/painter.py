@@ -1,0 +1,531 @@
+"""Writes a frame to the terminal as the difference from what the terminal shows.
+
+`Painter` keeps the cells on screen. Rows that only moved are moved by the terminal (scroll region), and of the others
+only the cells that differ are written. Textual writes whole rows, about ten times as many bytes for a streamed reply.
+`textual_internals` takes the frames from Textual; this module uses no private member of it.
+
+Example: a reply grows by one row, and rows 2 to 20 move up. The output is `CSI 1;20 r`, a line feed on row 20, `CSI r`
+and the new row, instead of 20 rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
+
+from rich.cells import cell_len, split_graphemes
+from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS, Console
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+MIN_SCROLL_GAIN = 60
+"""Cells that a scroll must save; its sequences are about 25 bytes long."""
+MAX_GAP = 4
+"""Unchanged cells that are written again because moving the cursor over them costs as much."""
+MIN_ERASED = 5
+"""Blanks at the end of a change that are erased instead of written."""
+MIN_SKIPPED = 11
+"""The same within a change, where the cursor has to move behind them."""
+
+_SURE = re.compile(
+    "[ -~\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0377\u037a-\u037f\u0384-\u0482\u048a-\u052f\u2010-\u2015\u2018-\u2027"
+    "\u2030-\u203b\u203d-\u2048\u204a-\u205e\u2190-\u2193\u2200-\u22ff\u2500-\u25a9\u25ac-\u25b5\u25b7-\u25bf"
+    "\u25c1-\u25fa\u2800-\u28ff\u3001-\u3029\u3041-\u3096\u309b-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff60]*"
+)
+"""Characters whose width every terminal agrees on. It does not for emoji and combining marks."""
+
+MAX_COLUMN = 1 << 16
+
+
+class Look(NamedTuple):
+    """The style of a cell: its SGR parameters, and the parameters of OSC 8 if it belongs to a link."""
+
+    sgr: str = ""
+    link: str = ""
+
+
+PLAIN = Look()
+
+Part: TypeAlias = tuple[int, int, Strip]
+"""A part of a frame: row, column and contents."""
+Run: TypeAlias = tuple[str, Look, int]
+"""Text in one style, and its width in cells."""
+
+
+class _Span:
+    """Cells `x` to `end` of a row, with the segments they were made of. Its runs are computed when they are needed."""
+
+    __slots__ = ("_runs", "_text", "end", "segments", "x")
+
+    def __init__(self, x: int, end: int, segments: Sequence[Segment], runs: Sequence[Run] | None = None) -> None:
+        self.x = x
+        self.end = end
+        self.segments = segments
+        self._runs = runs
+        self._text: str | None = None
+
+    @property
+    def text(self) -> str:
+        if self._text is None:
+            self._text = "".join([segment.text for segment in self.segments])
+        return self._text
+
+    def runs(self, colors: ColorSystem) -> Sequence[Run]:
+        if self._runs is None:
+            self._runs = _runs(self.segments, self.end - self.x, colors)
+        return self._runs
+
+
+_Row: TypeAlias = dict[int, _Span]
+"""The spans of a row by their column, in order and without gaps."""
+
+
+class _Scroll(NamedTuple):
+    """Rows `top` to `bottom` move up by `shift` rows, down if it is negative."""
+
+    top: int
+    bottom: int
+    shift: int
+
+
+class Painter:
+    """The cells that the terminal shows, and the output that changes them to the next frame.
+
+    `erases_color`: the terminal gives erased cells the current background.
+    """
+
+    def __init__(self, *, erases_color: bool) -> None:
+        self._erases_color = erases_color
+        self._width = 0
+        self._rows: list[_Row | None] = []
+
+    def forget(self) -> bool:
+        """Write the next frame whole, because something else may have changed the screen.
+
+        Return whether the screen was known.
+        """
+        was_known = bool(self._rows)
+        self._rows = []
+        return was_known
+
+    def knows(self, width: int, height: int) -> bool:
+        """Whether the contents of a screen of this size are known."""
+        return width == self._width and height == len(self._rows)
+
+    def paint(self, width: int, height: int, parts: Iterable[Part], console: Console) -> str:
+        """Return the output that shows `parts`. They must cover the screen if it is not known."""
+        before = self._rows if self.knows(width, height) else [None] * height
+        self._rows = []  # unknown after an error
+        changed = _changed(before, parts)
+        output = _Output(width, COLOR_SYSTEMS[console.color_system or "truecolor"], erases_color=self._erases_color)
+        scroll = _find_scroll(before, changed)
+        rows = list(before)
+        if scroll is not None:
+            output.scroll(scroll)
+            rows = _scrolled(before, scroll)
+            for y in range(scroll.top, scroll.bottom + 1):
+                changed.setdefault(y, [])
+        for y, spans in sorted(changed.items()):
+            row = _overlaid(before[y], spans, width, output.colors)
+            output.row(y, row, rows[y])
+            rows[y] = row
+        self._width, self._rows = width, rows
+        return output.end()
+
+
+def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, list[_Span]]:
+    """Return the spans of each row that `rows` do not show already."""
+    changed: dict[int, list[_Span]] = {}
+    for y, x, strip in parts:
+        if not 0 <= y < len(rows):
+            continue
+        row = rows[y]
+        shown = row.get(x) if row is not None else None
+        end, segments = x + strip.cell_length, list(strip)
+        if x < end and (shown is None or shown.end != end or shown.segments != segments):
+            changed.setdefault(y, []).append(_Span(x, end, segments))
+    return changed
+
+
+def _overlaid(before: _Row | None, spans: Sequence[_Span], width: int, colors: ColorSystem) -> _Row:
+    """Return the row `before` with `spans` over it."""
+    if before is None:
+        before = {0: _Span(0, width, (), [(" " * width, PLAIN, width)])}
+    row = before.copy() if spans else before
+    for span in spans:
+        new = span if span.end <= width else _piece(span, span.x, width, colors)
+        old = row.get(new.x)
+        if old is None or old.end != new.end:
+            for other in [other for other in row.values() if other.x < new.end and other.end > new.x]:
+                del row[other.x]
+                if other.x < new.x:
+                    row[other.x] = _piece(other, other.x, new.x, colors)
+                if other.end > new.end:
+                    row[new.end] = _piece(other, new.end, other.end, colors)
+            row = dict(sorted([*row.items(), (new.x, new)]))
+        row[new.x] = new
+    return row
+
+
+def _piece(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
+    """Return a part of a span, which counts as different from every other one. Half a wide character is a blank."""
+    texts, looks = _cells(span.runs(colors))
+    cut = slice(start - span.x, end - span.x)
+    kept = texts[cut]
+    if not kept[0]:
+        kept[0] = " "
+    if texts[cut.stop : cut.stop + 1] == [""]:
+        kept[-1] = " "
+    return _Span(start, end, (), _grouped(kept, looks[cut]))
+
+
+def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
+    """Return segments as runs of together exactly `width` cells."""
+    runs: list[Run] = []
+    total = 0
+    for text, style, _ in segments:
+        if text:
+            look = _look(style, colors) if style is not None else PLAIN
+            cells = len(text) if text.isascii() else cell_len(text)
+            runs.append((text, look if text.strip(" ") else _blank(look), cells))
+            total += cells
+    if total < width:
+        runs.append((" " * (width - total), PLAIN, width - total))
+    elif total > width:
+        return list(_piece(_Span(0, total, (), runs), 0, width, colors).runs(colors))
+    return runs
+
+
+@lru_cache(maxsize=4096)
+def _look(style: Style, colors: ColorSystem) -> Look:
+    link = f"id={style.link_id};{style.link}" if style.link else ""
+    return Look(Strip.render_ansi(style, colors), link)
+
+
+def _cells(runs: Iterable[Run]) -> tuple[list[str], list[Look]]:
+    """Return the text and the style of each cell; the second cell of a wide character has an empty text."""
+    texts: list[str] = []
+    looks: list[Look] = []
+    for text, look, width in runs:
+        looks += [look] * width
+        if text.isascii():
+            texts += text
+            continue
+        for start, end, cells in split_graphemes(text)[0]:
+            if cells:
+                texts += [text[start:end], *([""] * (cells - 1))]
+            elif texts:
+                # A combining mark at the start of a run belongs to the last character of the one before it.
+                texts[-1 if texts[-1] else -2] += text[start:end]
+    return texts, looks
+
+
+def _grouped(texts: Sequence[str], looks: Sequence[Look]) -> list[Run]:
+    """Return cells as runs; blanks are separate from other text."""
+    runs: list[Run] = []
+    start = 0
+    for (is_blank, look), group in groupby(zip(map(" ".__eq__, texts), looks, strict=True)):
+        count = len(list(group))
+        runs.append(("".join(texts[start : start + count]), _blank(look) if is_blank else look, count))
+        start += count
+    return runs
+
+
+# Finding a scroll
+
+_LOST = -100
+"""The gain of a row that has not changed, if it has to be written because of a scroll."""
+
+
+def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_Span]]) -> _Scroll | None:
+    """Return the scroll that leaves the least to write, None if none saves much."""
+    if len(changed) < 3 or None in before:
+        return None
+    # Rows are compared by their widest span, without style: the transcript, but not the scroll bar beside it.
+    x = Counter(max(spans, key=lambda span: span.end - span.x).x for spans in changed.values()).most_common(1)[0][0]
+    old = [row[x].text if row is not None and x in row else "" for row in before]
+    new = old.copy()
+    for y, spans in changed.items():
+        new[y] = next((span.text for span in spans if span.x == x), old[y])
+    weights = {y: len(new[y].rstrip()) for y in changed}
+    shift = _most_common_shift(old, new, weights)
+    if not shift:
+        return None
+    gain, first, last = _best_run([_gain(old, new, weights, y, shift) for y in range(len(old))])
+    new_rows = range(last + 1, last + shift + 1) if shift > 0 else range(first + shift, first)
+    if gain + sum(_LOST for y in new_rows if y not in weights) < MIN_SCROLL_GAIN:
+        return None
+    return _Scroll(min(first, first + shift), max(last, last + shift), shift)
+
+
+def _most_common_shift(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int]) -> int:
+    """Return by how many rows most of the text has moved up; 0 if it has not."""
+    rows: dict[str, list[int]] = {}
+    for y, text in enumerate(old):
+        rows.setdefault(text, []).append(y)
+    shifts: Counter[int] = Counter()
+    for y, weight in weights.items():
+        places = rows.get(new[y], ())
+        # A text in many rows, such as a rule, says little about where it came from.
+        if weight and len(places) <= 4:
+            for place in places:
+                shifts[place - y] += weight
+    return shifts.most_common(1)[0][0] if shifts else 0
+
+
+def _gain(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int], y: int, shift: int) -> int:
+    """Return the cells that a scroll by `shift` saves in row `y`."""
+    is_there = 0 <= y + shift < len(old) and old[y + shift] == new[y]
+    if y in weights:
+        return weights[y] if is_there else 0
+    return 0 if is_there else _LOST
+
+
+def _best_run(gains: Sequence[int]) -> tuple[int, int, int]:
+    """Return the largest sum of consecutive gains, and the first and last index of it."""
+    best = (0, 0, 0)
+    total = first = 0
+    for index, gain in enumerate(gains):
+        if total <= 0:
+            total, first = 0, index
+        total += gain
+        if total > best[0]:
+            best = (total, first, index)
+    return best
+
+
+def _scrolled(rows: Sequence[_Row | None], scroll: _Scroll) -> list[_Row | None]:
+    """Return `rows` after the terminal has scrolled; the new rows are unknown."""
+    region = list(rows[scroll.top : scroll.bottom + 1])
+    unknown: list[_Row | None] = [None] * abs(scroll.shift)
+    moved = region[scroll.shift :] + unknown if scroll.shift > 0 else unknown + region[: scroll.shift]
+    return [*rows[: scroll.top], *moved, *rows[scroll.bottom + 1 :]]
+
+
+# Finding the cells that differ
+
+
+def _differences(row: _Row, shown: _Row, width: int, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
+    """Return what to write so that the terminal shows `row` instead of `shown`: columns and runs."""
+    pairs: list[tuple[_Span, _Span]] = []
+    for x, span in row.items():
+        other = shown.get(x)
+        if other is None or other.end != span.end:
+            pairs = [(_merged(row, width, colors), _merged(shown, width, colors))]
+            break
+        if span is not other and span.segments != other.segments:
+            pairs.append((span, other))
+    changes = [change for span, other in pairs for change in _span_differences(span, other, colors)]
+    if not changes:
+        return []
+    last, runs = changes[-1]
+    unsure = min(_first_unsure(row, colors), _first_unsure(shown, colors))
+    if last + sum(cells for _, _, cells in runs) <= unsure:
+        return changes
+    # No later character is certain to be in its column: write the rest of the row.
+    start = min(unsure, changes[0][0])
+    return [(start, _piece(_merged(row, width, colors), start, width, colors).runs(colors))]
+
+
+def _merged(row: _Row, width: int, colors: ColorSystem) -> _Span:
+    return _Span(0, width, (), [run for span in row.values() for run in span.runs(colors)])
+
+
+def _first_unsure(row: _Row, colors: ColorSystem) -> int:
+    """Return the first column with a character of uncertain width."""
+    for span in row.values():
+        column = span.x
+        for text, _, cells in span.runs(colors):
+            if not text.isascii() and _SURE.fullmatch(text) is None:
+                texts, _ = _cells([(text, PLAIN, cells)])
+                return column + next(at for at, one in enumerate(texts) if _SURE.fullmatch(one) is None)
+            column += cells
+    return MAX_COLUMN
+
+
+def _span_differences(span: _Span, shown: _Span, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
+    """Return the cells of `span` that differ from `shown`, which has the same columns."""
+    new, old = span.runs(colors), shown.runs(colors)
+    first = last = 0
+    column = span.x
+    shorter = min(len(new), len(old))
+    while first < shorter and new[first] == old[first]:
+        column += new[first][2]
+        first += 1
+    while last < shorter - first and new[-1 - last] == old[-1 - last]:
+        last += 1
+    texts, looks = _cells(new[first : len(new) - last])
+    old_texts, old_looks = _cells(old[first : len(old) - last])
+    cells = zip(texts, old_texts, looks, old_looks, strict=True)
+    differing = [
+        at
+        for at, (text, other, look, before) in enumerate(cells)
+        if text != other or (look != before and (text != " " or _blank(look) != _blank(before)))
+    ]
+    ranges: list[list[int]] = []
+    for at in differing:
+        if ranges and at - ranges[-1][1] <= MAX_GAP:
+            ranges[-1][1] = at + 1
+        else:
+            ranges.append([at, at + 1])
+    changes: list[tuple[int, Sequence[Run]]] = []
+    for start, end in ranges:
+        # The second cell of a wide character does not differ.
+        while end < len(texts) and not texts[end]:
+            end += 1
+        changes.append((column + start, _grouped(texts[start:end], looks[start:end])))
+    return changes
+
+
+# Output
+
+
+class _Output:
+    """Collects escape sequences and text. The terminal has no style set before and after it."""
+
+    def __init__(self, width: int, colors: ColorSystem, *, erases_color: bool) -> None:
+        self.colors = colors
+        self._width = width
+        self._erases_color = erases_color
+        self._pieces: list[str] = []
+        self._look = PLAIN
+        self._row = self._column = -1
+
+    def scroll(self, scroll: _Scroll) -> None:
+        """Move rows with the scroll region, by the sequences that every terminal has."""
+        top, bottom = scroll.top + 1, scroll.bottom + 1
+        move = f"\x1b[{bottom}H" + "\n" * scroll.shift if scroll.shift > 0 else f"\x1b[{top}H" + "\x1bM" * -scroll.shift
+        self._pieces.append(f"\x1b[{top};{bottom}r{move}\x1b[r")
+
+    def row(self, y: int, row: _Row, shown: _Row | None) -> None:
+        """Write the cells of `row` that differ from what the terminal shows there."""
+        if shown is None:
+            self._move(y, 0)
+            self._write([run for span in row.values() for run in span.runs(self.colors)])
+        elif row is not shown:
+            for column, runs in _differences(row, shown, self._width, self.colors):
+                self._move(y, column)
+                self._write(runs)
+
+    def end(self) -> str:
+        """Return the output."""
+        if self._look != PLAIN:
+            self._pieces.append(_change(self._look, PLAIN))
+        return "".join(self._pieces)
+
+    def _move(self, y: int, column: int) -> None:
+        """Move the cursor."""
+        if (y, column) == (self._row, self._column):
+            return
+        if column and y == self._row:
+            move = f"\x1b[{column - self._column}C"
+        elif not column and y == self._row + 1 and self._row >= 0:
+            move = "\r\n"
+        else:
+            move = f"\x1b[{y + 1};{column + 1}H" if column else f"\x1b[{y + 1}H"
+        self._pieces.append(move)
+        self._row, self._column = y, column
+
+    def _write(self, runs: Sequence[Run]) -> None:
+        """Write `runs` at the cursor."""
+        text, look, cells = runs[-1]
+        kept = text.rstrip(" ")
+        if kept and len(text) - len(kept) >= MIN_ERASED:
+            blanks = len(text) - len(kept)
+            runs = [*runs[:-1], (kept, look, cells - blanks), (" " * blanks, _blank(look), blanks)]
+        last = len(runs) - 1
+        for index, (text, look, cells) in enumerate(runs):
+            if text[0] != " " or text.strip(" "):
+                self._use(look)
+                self._pieces.append(text)
+                if not text.isascii() and _SURE.fullmatch(text) is None:
+                    self._row = -1  # the column of the cursor is not certain
+            else:
+                self._use(_over_blank(self._look, look))
+                if not self._can_erase(look) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
+                    self._pieces.append(text)
+                elif index == last:
+                    self._pieces.append("\x1b[K" if self._column + cells == self._width else f"\x1b[{cells}X")
+                    return
+                else:
+                    self._pieces.append(f"\x1b[{cells}X\x1b[{cells}C")
+            self._column += cells
+
+    def _can_erase(self, look: Look) -> bool:
+        return not look.link and _attributes(look.sgr).keys() <= ({"bg"} if self._erases_color else set())
+
+    def _use(self, look: Look) -> None:
+        """Change to the style `look`."""
+        if look != self._look:
+            self._pieces.append(_change(self._look, look))
+            self._look = look
+
+
+_OFF = {
+    "1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "6": "25", "7": "27", "8": "28", "9": "29", "21": "24",
+    "51": "54", "52": "54", "53": "55", "fg": "39", "bg": "49",
+}  # fmt: skip
+"""The parameter that ends each attribute."""
+_UNSEEN_ON_BLANKS = frozenset({"1", "2", "3", "5", "6", "8", "fg"})
+
+
+@lru_cache(maxsize=4096)
+def _attributes(sgr: str) -> Mapping[str, str]:
+    """Return the attributes that SGR parameters set, with the parameters of each."""
+    attributes: dict[str, str] = {}
+    numbers = iter(sgr.split(";") if sgr else ())
+    for number in numbers:
+        if number in ("38", "48"):
+            kind = next(numbers)
+            color = [next(numbers) for _ in range(1 if kind == "5" else 3)]
+            attributes["fg" if number == "38" else "bg"] = ";".join((number, kind, *color))
+        elif number in _OFF:
+            attributes[number] = number
+        elif number not in ("39", "49"):
+            attributes["bg" if int(number) in (*range(40, 48), *range(100, 108)) else "fg"] = number
+    return attributes
+
+
+@lru_cache(maxsize=4096)
+def _blank(look: Look) -> Look:
+    """Return the simplest style in which a blank looks as it does in `look`."""
+    attributes = _attributes(look.sgr)
+    if look.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
+        return look
+    return Look(attributes.get("bg", ""))
+
+
+@lru_cache(maxsize=4096)
+def _over_blank(current: Look, blank: Look) -> Look:
+    """Return the style closest to `current` in which a blank looks as it does in `blank`."""
+    seen = _attributes(_blank(current).sgr)
+    if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
+        return blank
+    kept = {name: said for name, said in _attributes(current.sgr).items() if name != "bg"}
+    return Look(";".join([*kept.values(), *_attributes(blank.sgr).values()]))
+
+
+@lru_cache(maxsize=4096)
+def _change(before: Look, after: Look) -> str:
+    """Return the shortest sequence that changes one style to another."""
+    link = f"\x1b]8;{after.link or ';'}\x1b\\" if before.link != after.link else ""
+    old, new = _attributes(before.sgr), _attributes(after.sgr)
+    if old == new:
+        return link
+    ended = {_OFF[name] for name in old if name not in new}
+    started = [said for name, said in new.items() if old.get(name) != said or _OFF[name] in ended]
+    change = ";".join([*sorted(ended), *started])
+    afresh = ";".join(["0", *new.values()]) if new else ""
+    return f"{link}\x1b[{min(change, afresh, key=len)}m"
+
+
+def erases_color(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal gives erased cells the current background color; GNU Screen and Emacs do not."""
+    kind = environ.get("TERM", "").partition("-")[0]
+    return kind not in ("dumb", "eterm", "unknown") and not (kind == "screen" and not environ.get("TMUX"))

@@ -1,0 +1,267 @@
+"""Partial frames: the terminal shows the same cells as if every frame had been written whole."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import LayoutUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+
+from qcode.tui.terminal.painter import Painter, Part, erases_color
+from tests.tui.emulators import Pyte, Screen
+
+CONSOLES = {
+    system: Console(file=io.StringIO(), force_terminal=True, color_system=system, width=80, _environ={})
+    for system in ("standard", "256", "truecolor")
+}
+GROUND = Style(bgcolor="#14161b")
+STYLES = [
+    None,
+    GROUND,
+    Style(color="default", bgcolor="default"),
+    Style(color="#d6d9e0", bgcolor="#14161b"),
+    Style(color="#5fc9b8", bgcolor="#1c1f26", bold=True),
+    Style(color="red", bgcolor="#1c1f26", bold=True, dim=True),
+    Style(italic=True, underline=True),
+    Style(reverse=True, bgcolor="#14161b"),
+    Style(strike=True, underline2=True, overline=True),
+    Style(color="bright_blue", bgcolor="blue", link="https://e.example/1"),
+    Style(underline=True, link="https://e.example/2"),
+]
+SURE_TEXTS = ["word ", "x", " ", "     ", "-" * 12, "│ ", "漢字", "한", "é", "—", "⠋", " " * 30, "Ж", "ｆ"]
+UNSURE_TEXTS = ["👍", "👩‍👩‍👧", "⚠️", "e\u0301", "🇩🇪", "✓", "⚠", "ﷺ"]
+
+
+Placed = tuple[int, Strip]
+"""A strip and its column."""
+
+
+class Frames:
+    """Random frames of an app: text that scrolls, columns beside it, and rows below that change by themselves."""
+
+    def __init__(self, chance: random.Random, texts: list[str]) -> None:
+        self.chance = chance
+        self.texts = texts
+        # Copies: Rich remembers in a style how the first console writes it.
+        self.styles = [style and style.copy() for style in STYLES]
+        self.resize()
+
+    def resize(self) -> None:
+        self.width, self.height = self.chance.randint(6, 44), self.chance.randint(4, 14)
+        self.cuts = sorted({0, self.width, *self.chance.sample(range(1, self.width), self.chance.randint(0, 2))})
+        self.rows = [self.row() for _ in range(self.height)]
+        self.end = self.height - self.chance.randint(0, 3)
+
+    def row(self) -> list[Placed]:
+        return [(start, self.strip(end - start)) for start, end in pairwise(self.cuts)]
+
+    def strip(self, cells: int) -> Strip:
+        segments: list[Segment] = []
+        left = cells if self.chance.random() < 0.9 else 0
+        while left > 0 and self.chance.random() < 0.8:
+            text = self.chance.choice(self.texts)
+            if cell_len(text) > left:
+                break
+            segments.append(Segment(text, self.chance.choice(self.styles)))
+            left = cells - sum(cell_len(segment.text) for segment in segments)
+        missing = cells - sum(cell_len(segment.text) for segment in segments)
+        return Strip([*segments, Segment(" " * missing, self.chance.choice(self.styles[:4]))], cells)
+
+    def change(self) -> list[Part]:
+        """Change something, and return the parts to write: all that changed, and some others."""
+        before = [dict(row) for row in self.rows]
+        for _ in range(self.chance.randint(1, 3)):
+            self.chance.choice([self.scroll, self.scroll, self.replace, self.alter])()
+        known = [
+            {x: strip for x, strip in row if shown.get(x) is strip}
+            for row, shown in zip(self.rows, before, strict=True)
+        ]
+        if self.chance.random() < 0.4:
+            self.patch(known)
+        return [
+            (y, x, strip)
+            for y, row in enumerate(self.rows)
+            for x, strip in row
+            if self.chance.random() < 0.2 or known[y].get(x) is not strip
+        ]
+
+    def scroll(self) -> None:
+        first, by = self.chance.randrange(self.end), self.chance.randint(-3, 4)
+        region = self.rows[first : self.end]
+        new = [self.row() for _ in range(min(abs(by), len(region)))]
+        kept = region[by:] if by > 0 else region[: len(region) + by]
+        self.rows[first : self.end] = ([*kept, *new] if by > 0 else [*new, *kept])[: len(region)]
+
+    def replace(self) -> None:
+        self.rows[self.chance.randrange(self.height)] = self.row()
+
+    def alter(self) -> None:
+        """Change one segment."""
+        row = self.chance.choice(self.rows)
+        at = self.chance.randrange(len(row))
+        x, strip = row[at]
+        segments = list(strip)
+        index = self.chance.randrange(len(segments))
+        cells = segments[index].cell_length
+        text = set_cell_size(self.chance.choice(["ab", "漢a", "-" * cells, ""]), cells)
+        segments[index] = Segment(text, self.chance.choice(self.styles))
+        row[at] = (x, Strip(segments, strip.cell_length))
+
+    def patch(self, known: list[dict[int, Strip]]) -> None:
+        """Write over a part of a strip, as a widget that appears above it. The rest of the strip is not written."""
+        y = self.chance.randrange(self.height)
+        at = self.chance.randrange(len(self.rows[y]))
+        x, strip = self.rows[y][at]
+        start, end = sorted(self.chance.sample(range(strip.cell_length + 1), 2))
+        left, middle, right = strip.crop(0, start), strip.crop(start, end), strip.crop(end, strip.cell_length)
+        # Not through a wide or joined character.
+        is_simple = left.text + middle.text + right.text == strip.text and not any(map(strip.text.count, UNSURE_TEXTS))
+        if known[y].get(x) is strip and is_simple:
+            pieces = [(x, left), (x + start, self.strip(end - start)), (x + end, right)]
+            self.rows[y][at : at + 1] = [(column, piece) for column, piece in pieces if piece.cell_length]
+            known[y] |= {x: left, x + end: right}
+
+    def parts(self) -> list[Part]:
+        return [(y, x, strip) for y, row in enumerate(self.rows) for x, strip in row]
+
+    def whole(self, console: Console) -> str:
+        """Return what Textual writes for the frame."""
+        strips = [[strip for _, strip in row] for row in self.rows]
+        return LayoutUpdate(list(strips), Region(0, 0, self.width, self.height)).render_segments(console)
+
+
+def play(seed: int, texts: list[str], kind: type[Screen] | type[Pyte], *, can_erase: bool) -> None:
+    """Write the same frames whole and by a painter to two screens, which must always be equal."""
+    chance = random.Random(seed)
+    frames, painter = Frames(chance, texts), Painter(erases_color=can_erase)
+    console = CONSOLES[chance.choice(list(CONSOLES))]
+    expected, screen = kind(frames.width, frames.height), kind(frames.width, frames.height)
+    parts = frames.parts()
+    for _ in range(12):
+        expected.feed(frames.whole(console))
+        screen.feed(painter.paint(frames.width, frames.height, parts, console))
+        assert screen.rows == expected.rows
+        if chance.random() < 0.1:
+            frames.resize()
+            expected, screen = kind(frames.width, frames.height), kind(frames.width, frames.height)
+            parts = frames.parts()
+            painter.forget()
+        elif chance.random() < 0.1:
+            # Another program wrote to the terminal.
+            screen.feed("\x1b[2;3Hbad")
+            painter.forget()
+            parts = frames.parts()
+        else:
+            parts = frames.change()
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 1 << 32), st.booleans())
+def test_screen_is_the_same_as_with_whole_frames(seed: int, can_erase: bool) -> None:
+    play(seed, SURE_TEXTS + UNSURE_TEXTS, Screen, can_erase=can_erase)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 1 << 32), st.booleans())
+def test_screen_is_the_same_in_an_independent_emulator(seed: int, can_erase: bool) -> None:
+    play(seed, SURE_TEXTS, Pyte, can_erase=can_erase)
+
+
+def written(painter: Painter, *rows: list[Segment], width: int = 40) -> str:
+    """Return the output for a frame with these rows."""
+    strips = [Strip(row).adjust_cell_length(width) for row in rows]
+    return painter.paint(width, len(rows), [(y, 0, strip) for y, strip in enumerate(strips)], CONSOLES["256"])
+
+
+def lines(*texts: str) -> list[list[Segment]]:
+    return [[Segment(text)] for text in texts]
+
+
+def test_only_the_changed_cells_are_written() -> None:
+    painter = Painter(erases_color=True)
+    written(painter, *lines("⠋ waiting 1 s", "a"))
+    assert written(painter, *lines("⠙ waiting 1 s", "a")) == "\x1b[1H⠙"
+    assert written(painter, *lines("⠹ waiting 2 s", "a")) == "\x1b[1H⠹\x1b[9C2"
+    assert written(painter, *lines("⠹ waiting 2 s", "a")) == ""
+
+
+def test_rows_that_move_up_are_moved_by_the_terminal() -> None:
+    painter = Painter(erases_color=True)
+    rows = [f"row {number} of a long text" for number in range(9)]
+    written(painter, *lines(*rows[:6], "status"))
+    assert written(painter, *lines(*rows[2:8], "status")) == (
+        "\x1b[1;6r\x1b[6H\n\n\x1b[r\x1b[5Hrow 6 of a long text\x1b[K\r\nrow 7 of a long text\x1b[K"
+    )
+    assert written(painter, *lines(*rows[1:7], "status")).startswith("\x1b[1;6r\x1b[1H\x1bM\x1b[r\x1b[1Hrow 1")
+
+
+def test_row_is_written_from_a_character_on_whose_width_terminals_disagree() -> None:
+    painter = Painter(erases_color=True)
+    written(painter, *lines("ab 👍 count 1", "a"))
+    assert written(painter, *lines("ab 👍 count 2", "a")) == "\x1b[1;4H👍 count 2\x1b[K"
+    assert written(painter, *lines("aB 👍 count 2", "a")) == "\x1b[1;2HB"
+    assert written(painter, *lines("aB no count 2", "a")) == "\x1b[1;4Hno count 2\x1b[K"
+
+
+def test_wide_characters_are_written_whole() -> None:
+    painter = Painter(erases_color=True)
+    written(painter, *lines("漢字a", "a"))
+    assert written(painter, *lines(" 漢a ", "a")) == "\x1b[1H 漢a "
+    assert written(painter, *lines(" 字a ", "a")) == "\x1b[1;2H字"
+    assert written(painter, *lines(" 漢a      c", "a")) == "\x1b[1;2H漢\x1b[7Cc"
+
+
+def test_style_changes_are_written_as_differences() -> None:
+    painter = Painter(erases_color=True)
+    plain, bold = (
+        Style(color="color(250)", bgcolor="color(16)"),
+        Style(color="color(250)", bgcolor="color(16)", bold=True),
+    )
+    output = written(painter, [Segment("one ", plain), Segment("two", bold), Segment(" three", plain)], width=13)
+    assert output == "\x1b[1H\x1b[38;5;250;48;5;16mone \x1b[1mtwo\x1b[22m three\x1b[m"
+
+
+@pytest.mark.parametrize("erases", [True, False])
+def test_colored_blanks_are_erased_only_in_terminals_that_color_them(erases: bool) -> None:
+    painter = Painter(erases_color=erases)
+    ground = Style(bgcolor="color(16)")
+    output = written(painter, [Segment("a" + " " * 39, ground)])
+    assert ("\x1b[K" in output, " " * 39 in output) == ((True, False) if erases else (False, True))
+
+
+@pytest.mark.parametrize(
+    ("env", "erases"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "screen-256color"}, False),
+        ({"TERM": "screen-256color", "TMUX": "/tmp/x"}, True),
+        ({"TERM": "tmux-256color", "TMUX": "/tmp/x"}, True),
+        ({"TERM": "eterm-color"}, False),
+        ({}, True),
+    ],
+)
+def test_terminals_that_color_erased_cells_are_known(env: dict[str, str], erases: bool) -> None:
+    assert erases_color(env) is erases
+
+
+def test_frame_that_failed_leaves_the_screen_unknown() -> None:
+    class Broken(Strip):
+        def __iter__(self) -> Iterator[Segment]:
+            raise KeyError("broken")
+
+    painter = Painter(erases_color=True)
+    written(painter, *lines("one", "two"))
+    with pytest.raises(KeyError):
+        painter.paint(40, 2, [(0, 0, Broken([Segment("x" * 40)], 40))], CONSOLES["256"])
+    assert not painter.knows(40, 2)
