@@ -86,7 +86,7 @@ class Terminal:
             self._stream.feed(data)
 
     def read(self, seconds: float) -> bool:
-        """Read what comes within so many seconds; return whether something came."""
+        """Read the output of so many seconds; return whether there was any."""
         with contextlib.suppress(pexpect.TIMEOUT):
             data = self.child.read_nonblocking(65_536, timeout=seconds)
             self.written += data
@@ -100,7 +100,7 @@ class Terminal:
             pass
 
     def clear(self) -> None:
-        """Forget what is on the emulator's screen."""
+        """Clear the screen of the emulator."""
         self.screen.reset()
         self._stream.feed(b"\x1b[?7l")
 

@@ -214,7 +214,7 @@ def test_error_is_reported_instead_of_its_traceback(is_debugging: bool, monkeypa
 
 
 class Painting(internals.PaintingApp):
-    """An app with a driver that keeps what is written, as if it had a terminal."""
+    """An app with a driver that keeps the output, as if it had a terminal."""
 
     CSS = "#side { dock: right; width: 10; } #a { height: 1; }"
 
@@ -246,7 +246,7 @@ def test_frames_are_written_through_the_painter() -> None:
             driver.write = app.written.append  # type: ignore[method-assign,assignment]  # the headless driver discards
 
             async def compare() -> int:
-                """Feed what was written; return its length after checking the result against a whole frame."""
+                """Feed the output; return its length after checking the result against a whole frame."""
                 await pilot.pause()
                 output = "".join(app.written)
                 app.written.clear()
