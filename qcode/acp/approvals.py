@@ -97,7 +97,7 @@ async def ask(
             return Answer(_NO_CHOICES)
     size = len(approval.detail)
     if size > MAX_ASKED and not (isinstance(approval, ToolApproval) and approval.kind == "edit"):
-        # A call that the user cannot see in full must not run. A diff says in the card how much of it is missing.
+        # A command that the user cannot see in full must not run. A diff says how much of it is missing.
         return Deny(_TOO_LONG.format(count=size))
     return await ask_permission(session_id, _tool_call(approval, card, folder), options_of(approval), client)
 

@@ -1,4 +1,4 @@
-"""The cards of tool calls: kind, title, locations, content and state, as the protocol shows them. Pure.
+"""The cards of tool calls: kind, title, places, content and state, as the protocol shows them. Pure.
 
 `Cards` follows the calls of one turn and mints their ids: `<turn>.<step>.<number>`, the same in a replay. A call of a
 reply that is requested again takes over the card of the next call of the same tool.
@@ -42,7 +42,7 @@ VERBS: Mapping[str, str] = {
     "jobs": "Jobs",
     "diagnostics": "Check",
 }
-"""The display names of tools, the same as in the app."""
+"""The names of tools for people, the same as in the app."""
 _KINDS = {
     "read": ("read", "ls"),
     "search": ("glob", "grep"),
@@ -70,7 +70,7 @@ def kind_of(name: str) -> str:
 
 
 def title_of(name: str, arguments: JsonObject) -> str:
-    """Return the action of a call on one line, such as `Edit src/a.py`; everything in it is visible."""
+    """Return the title of a call on one line, such as `Edit src/a.py`; everything in it is visible."""
     verb = VERBS.get(name) or shown_line(name, 80) or "tool"
     if name == "apply_patch":
         argument = ", ".join(_PATCHED.findall(str(arguments.get("patch", ""))))

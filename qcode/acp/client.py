@@ -1,4 +1,4 @@
-"""The things that the client adds to a session: unsaved texts of its editor, and tool servers.
+"""Parts of a session that belong to the client: unsaved texts of its editor, and tool servers.
 
 Texts are asked for from the threads of tools, and an editor that does not answer in time counts as one without them.
 """

@@ -77,7 +77,7 @@ class SessionCommands:
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
 
     def typed(self, text: str) -> tuple[str, str] | None:
-        """Return the command at the start of a prompt and the text after it; None if there is no such command."""
+        """Return the command at the start of a prompt and its argument; None if there is no such command."""
         if not text.startswith("/"):
             return None
         name, _, argument = text[1:].partition(" ")

@@ -1,6 +1,6 @@
 """The blocks of a prompt: typed text, images, resources and links, as the text and the attachments of a message.
 
-A block is data, never an instruction. A link to a file in the workspace is attached like `@path`, if the policy allows.
+A block is data, whatever it says. A link to a file in the workspace is attached like `@path`, after the path policy.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PromptBlocks:
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """A prompt for the conversation. `notices` are lines about blocks that were not attached."""
+    """A prompt for the conversation. `notices` are lines about files that were not attached."""
 
     text: str
     attached: tuple[Block, ...]

@@ -1,7 +1,7 @@
 """The methods of the protocol: the handshake, authentication, and the sessions of one client.
 
 `initialize` needs nothing of the library; it loads with the first session. Unknown methods and parameters that cannot
-be used are errors. The options of the command line apply to every session; a client may add folders and servers.
+be used are errors. Flags of the command line hold for every session; a client may add folders and servers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Server:
         return await method(incoming.params)
 
     async def close(self) -> None:
-        """End every session, within `CLOSE_S`; a session that does not end is released."""
+        """End every session, within `CLOSE_S`; those that do not end are released."""
         sessions = list(self._sessions.values())
         self._sessions.clear()
         closing = [asyncio.ensure_future(session.close()) for session in sessions]
@@ -325,7 +325,7 @@ class Server:
 
 
 def _release(opening: asyncio.Future[EditorSession]) -> None:
-    """Release a session that no request waits for."""
+    """Release a session whose request was cancelled while it opened."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().agent.release()
 

@@ -7,6 +7,7 @@ does not end.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -21,7 +22,7 @@ from qcode.acp.settings import SessionSettings
 from qcode.acp.updates import ClientFeatures, TurnView, chunk, replay, usage_update
 from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, Answer, Wire, WireError
 from qcode.agent.agent import Agent
-from qcode.agent.outcomes import shortfall
+from qcode.agent.outcomes import shortfall, summary
 from qcode.agent.permissions import why_not_read
 from qcode.agent.sessions.replay import ReplayItem, UserSaid, replayed
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
@@ -50,7 +51,7 @@ CANCEL_S = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The functions of the client that a session needs."""
+    """The connection of a session, and the features of its client."""
 
     wire: Wire
     features: ClientFeatures
@@ -81,7 +82,7 @@ class EditorSession:
     def __init__(
         self, agent: Agent, client: Client, settings: SessionSettings, complaints: tuple[str, ...] = ()
     ) -> None:
-        """`complaints` are lines about what the client named and what is left out."""
+        """`complaints` are lines about tool servers that are left out."""
         self.agent = agent
         self.settings = settings
         self.folder = agent.context.folder
@@ -109,11 +110,11 @@ class EditorSession:
     # Opening
 
     def opened(self) -> JsonObject:
-        """Return the state of an open session for the client."""
+        """Return the modes and the options, for the response."""
         return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
 
     def announce(self) -> None:
-        """Send the updates that follow the response to an opened session."""
+        """Send the updates that follow the response: commands, usage, title."""
         self.send(self.commands.update())
         conversation = self.agent.conversation
         spent = self._spent()
@@ -352,6 +353,8 @@ class EditorSession:
 
     def _answer(self, ended: TurnEnded, note: str, notices: list[str]) -> JsonObject | WireError:
         model = self.agent.conversation.model
+        if self.agent.context.options.verbose:
+            sys.stderr.write(f"qcode: {self.session_id}: {ended.outcome}, {summary(ended)}\n")
         if ended.outcome is Outcome.ERROR:
             return _failure(ended.error, shortfall(ended, note))
         provider, _, name = model.partition("/")
@@ -374,6 +377,8 @@ class EditorSession:
                 for denial in ended.denials[:100]
             ],
         }
+        if ended.signals:
+            facts["signals"] = [{"name": one.name, "arguments": one.arguments} for one in ended.signals]
         why = shortfall(ended, note)
         if why:
             facts["shortfall"] = one_line(why, 1_000)

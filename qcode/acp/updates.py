@@ -56,7 +56,7 @@ SHELL = "shell"
 
 @dataclass(frozen=True, slots=True)
 class ClientFeatures:
-    """The abilities that the client announced: it shows notices, compactions, and output of commands in a terminal."""
+    """Features that the client announced: it shows notices, compactions, and commands in a terminal."""
 
     has_notices: bool = False
     has_compaction: bool = False
@@ -86,6 +86,7 @@ class TurnView:
         self._has_text = False
         self._continuation = 0
         self._compactions = 0
+        self._is_compacting = False
         self._usage: UsageUpdated | None = None
         self._usage_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -95,7 +96,7 @@ class TurnView:
     # Events
 
     def show(self, event: TurnEvent) -> None:
-        """Send the part of an event that the client shows."""
+        """Send the updates of an event."""
         match event:
             case TextDelta(text=text):
                 self._add_text(text)
@@ -136,13 +137,16 @@ class TurnView:
                 pass
 
     def end(self) -> None:
-        """Send the text that is held back, and settle every card."""
+        """Send text that is held back, and settle every card."""
         self.flush()
         for timer in self._live.values():
             timer.cancel()
         self._live.clear()
         for card in self._cards.unfinished():
             self._drop(card, "cancelled")
+        if self._is_compacting:
+            self._is_compacting = False
+            self._compaction("failed")
         if self._usage is not None:
             self._send_usage(self._usage)
             self._usage = None
@@ -338,8 +342,10 @@ class TurnView:
                 self._notice(level, text)
             case CompactionStarted():
                 self._compactions += 1
+                self._is_compacting = True
                 self._compaction("in_progress")
             case Compacted():
+                self._is_compacting = False
                 self._compaction("completed")
             case Waiting(seconds=seconds, why=why):
                 self._notice("info", f"{why}; retrying in {seconds:.0f} s")

@@ -48,7 +48,7 @@ def invalid(text: str) -> WireError:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a request. `then` runs right after it was sent, so its own messages come after the response."""
+    """The result of a request. `then` runs right after it was sent, so its messages come after the response."""
 
     result: JsonObject
     then: Then | None = None

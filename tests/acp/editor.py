@@ -110,6 +110,10 @@ class Editor:
         self.send({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
         return self._next_id
 
+    def expect(self, request_id: object, method: str) -> None:
+        """Say which method the answer to a message that is sent as it is will belong to."""
+        self._methods[request_id] = method
+
     def notify(self, method: str, **params: object) -> None:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 

@@ -1,4 +1,4 @@
-"""Things that the client adds: images, resources, unsaved texts, tool servers, forms; and limits of a hostile one."""
+"""Parts that the client brings: images, resources, unsaved texts, tool servers, forms. Limits of a hostile client."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 
 from qcode.agent.options import Options
 from qcode.protocol.reply import StopReason
+from qcode.protocol.usage import Usage
 from tests.acp.conftest import Connect
 from tests.acp.editor import CANCELLED, Editor, select
 from tests.fakes.turns import Call, Faults, Refusal, Turn
@@ -269,6 +270,78 @@ def test_failure_of_the_provider_is_an_error_in_its_words(connect: Connect, work
     assert "the model is tired" in error["message"]
     assert error["data"]["details"] == error["message"]
     assert (error["data"]["status"], error["data"]["retryable"]) == (400, False)
+
+
+def test_calls_of_a_sub_agent_are_cards_below_that_of_the_agent(connect: Connect, work: Path) -> None:
+    (work / "a.txt").write_text("found\n")
+    task = call("agent", description="look", prompt="Look into a.txt.", kind="general")
+    script = [
+        Turn(calls=(task,)),
+        Turn(calls=(call("read", path="a.txt"), call("shell", command="touch b.txt"))),
+        Turn(text="Found."),
+        Turn(text="Done."),
+    ]
+    with connect(script) as editor:
+        editor.prompt(editor.open(work), "ask one")
+        agent, read, shell = editor.cards()
+        (asked,) = [one["params"] for one in editor.asked]
+    assert (agent["kind"], agent["status"], agent["title"]) == ("think", "completed", "Task look")
+    for number, card in enumerate((read, shell), start=1):
+        assert card["toolCallId"] == f"{agent['toolCallId']}/{number}"
+        assert card["status"] == "completed"
+    announced = editor.updates("tool_call")
+    assert [one.get("_meta") for one in announced[1:]] == [{"qcode": {"parentToolCallId": agent["toolCallId"]}}] * 2
+    assert "sub-agent: look" in asked["toolCall"]["title"]
+    assert editor.text() == "Done."
+
+
+def test_notices_and_compactions_are_shown_if_the_client_can(connect: Connect, work: Path) -> None:
+    features: dict[str, object] = {"session": {"notices": {}, "compaction": {}}}
+    script = [Turn(text="One."), Turn(text="Two."), Turn(text="Task: go. " * 20)]
+    with connect(script, capabilities=features) as editor:
+        session_id = editor.open(work)
+        editor.prompt(session_id, "first " * 2_000)
+        editor.prompt(session_id, "second")
+        assert editor.prompt(session_id, "/compact the parser")["stopReason"] == "end_turn"
+    states = [one["status"] for one in editor.updates("compaction_update")]
+    assert states[0] == "in_progress"
+    assert states[1] in ("completed", "failed")
+    with connect([Turn(text=FIRST, stop=StopReason.MAX_TOKENS), Turn(text=SECOND)], capabilities=features) as editor:
+        editor.prompt(editor.open(work), "tell me")
+    assert [one["severity"] for one in editor.updates("notice")] == ["info"]
+
+
+def test_warnings_are_in_the_answer_for_a_client_without_notices(connect: Connect, work: Path) -> None:
+    script = [Turn(text=f"Part {number}, ", stop=StopReason.MAX_TOKENS) for number in range(4)]
+    with connect(script) as editor:
+        facts = editor.prompt(editor.open(work), "tell me")["_meta"]["qcode"]
+    assert "incomplete after 4 requests" in facts["notices"][0]
+    assert "incomplete" in facts["shortfall"]
+
+
+def test_usage_has_the_context_and_the_cost_of_the_session(connect: Connect, work: Path) -> None:
+    usage = Usage(input=1_000, output=500)
+    config = work.parent / "prices.toml"
+    config.write_text('[models."openai/some-model"]\ncontext_window = 50000\nprice = { input = 1.0, output = 2.0 }\n')
+    options = Options(trust=True, settings=config)
+    with connect([Turn(text="One.", usage=usage), Turn(text="Two.", usage=usage)], options=options) as editor:
+        session_id = editor.open(work)
+        first = editor.prompt(session_id, "one")
+        editor.prompt(session_id, "two")
+        last = editor.updates("usage_update")[-1]
+    assert first["_meta"]["qcode"]["costUsd"] == 0.002
+    assert last["size"] == 50_000
+    assert last["used"] >= 1_500
+    assert last["cost"] == {"amount": 0.004, "currency": "USD"}
+
+
+def test_one_way_calls_are_in_the_answer(connect: Connect, work: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "exit.json"
+    tools.write_text(json.dumps([{"name": "report", "description": "Report.", "parameters": {"type": "object"}}]))
+    options = Options(trust=True, exit_tools=tools)
+    with connect([Turn(text="So.", calls=(call("report", grade=1),))], options=options) as editor:
+        result = editor.prompt(editor.open(work), "judge")
+    assert result["_meta"]["qcode"]["signals"] == [{"name": "report", "arguments": {"grade": 1}}]
 
 
 def test_todo_list_is_a_plan_and_no_card(connect: Connect, work: Path) -> None:

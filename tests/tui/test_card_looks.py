@@ -1,4 +1,4 @@
-"""How cards look, dark and light, in several sizes, each with the text that must be readable: live, replayed, side by side."""
+"""How cards look, dark and light, in several sizes, each with its readable text: live, replayed, side by side."""
 
 from __future__ import annotations
 
