@@ -24,6 +24,9 @@ _KEPT_TEXTS = 4_096
 MAX_ESTIMATED_SHARE = 10
 """A prompt counts as counted if at most 1/10 of it was estimated."""
 
+MAX_BYTES_PER_TOKEN = 8
+"""No conversation has longer tokens on average: English and code have about 4 bytes, long words 6."""
+
 Measure: TypeAlias = Callable[[str], int]
 
 
@@ -87,13 +90,12 @@ class PromptCounter:
     def size_of(self, request: ModelRequest, *, enough: int | None = None) -> PromptSize:
         """Return the size of `request`.
 
-        With `enough`, a prompt that cannot exceed that many tokens is only estimated; a larger one is counted as
-        exactly as possible.
+        With `enough`, the prompt is counted as exactly as possible, unless it is obvious whether it exceeds that many
+        tokens: then it is only estimated.
         """
         known, messages = self._known(request)
-        measure: Measure = estimate_text
-        if enough is not None and self._sum(request, known, messages, bound_text) > enough:
-            measure = self.measure
+        is_estimated = enough is None or self.is_obvious(request, enough)
+        measure: Measure = estimate_text if is_estimated else self.measure
         tokens = self._sum(request, known, messages, measure)
         added = tokens - (known or 0)
         return PromptSize(tokens, is_counted=known is not None and added * MAX_ESTIMATED_SHARE <= known)
@@ -102,6 +104,11 @@ class PromptCounter:
         """Return an upper bound of `size_of` without counting."""
         known, messages = self._known(request)
         return self._sum(request, known, messages, bound_text)
+
+    def is_obvious(self, request: ModelRequest, enough: int) -> bool:
+        """Return whether the size in bytes shows that `request` does not exceed `enough` tokens, or that it does."""
+        bound = self.bound_of(request)
+        return bound <= enough or 0 < MAX_BYTES_PER_TOKEN * enough < bound
 
     def measure(self, text: str) -> int:
         """Return the tokens of `text`: counted if possible, otherwise estimated."""

@@ -84,21 +84,21 @@ class PreparedHistory:
         settled = self._settled
         if not (settled <= len(messages) and _are_same(self._given[:settled], messages[:settled])):
             settled = self._settled = self._settled_prepared = 0
-        rest = messages[settled:]
-        self._prepared = (*self._prepared[: self._settled_prepared], *prepared(rest))
         self._given = list(messages)
-        self._settle(settled)
+        before = self._prepared[: self._settled_prepared]
+        at = self._next_settled(settled)
+        head = prepared(messages[settled:at]) if at > settled else ()
+        if head and head[-1] == messages[at - 1]:
+            before = (*before, *head)
+            self._settled, self._settled_prepared = at, len(before)
+        self._prepared = (*before, *prepared(messages[self._settled :]))
         return self._prepared
 
-    def _settle(self, start: int) -> None:
-        """Move the settled part to the last place after `start` from which the rest is independent of it."""
+    def _next_settled(self, start: int) -> int:
+        """Return the last place after `start` from which the rest is independent of it; `start` if there is none."""
         given = self._given
-        for at in range(len(given) - 1, start, -1):
-            if _is_a_prompt(given[at]) and _is_plain_answer(given[at - 1]):
-                before = prepared(given[self._settled : at])
-                if before and before[-1] == given[at - 1]:
-                    self._settled, self._settled_prepared = at, self._settled_prepared + len(before)
-                return
+        places = range(len(given) - 1, start, -1)
+        return next((at for at in places if _is_a_prompt(given[at]) and _is_plain_answer(given[at - 1])), start)
 
 
 def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:

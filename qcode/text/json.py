@@ -19,9 +19,8 @@ def parse_object(text: str) -> JsonObject | None:
 
     `NaN` and `Infinity`, which Python accepts, are rejected because they are not JSON (RFC 8259).
     """
-
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -58,6 +57,10 @@ def unique_keys(pairs: list[tuple[str, Json]]) -> JsonObject:
 
 def _refuse(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+"""Made once: `json.loads` with an option makes a decoder for each text, which takes longer than most texts."""
 
 
 def object_in(value: Json) -> JsonObject:

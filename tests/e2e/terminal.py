@@ -68,6 +68,10 @@ class Terminal:
         raise AssertionError(f"{wanted!r} is not on the screen:\n{self.text}")
 
     @property
+    def pid(self) -> int:
+        return int(self._child.pid)
+
+    @property
     def exit_code(self) -> int | None:
         status = self._child.exitstatus
         return None if status is None else int(status)

@@ -57,3 +57,24 @@ def test_terminal_of_16_colors_gets_its_own_palette(cli: CliRunner) -> None:
     with Terminal(cli, "-m", "demo/demo", "--trust", env={"TERM": "xterm", "NO_COLOR": "", "COLORTERM": ""}) as it:
         it.wait_for("qcode 0")
         assert it.colors_of("qcode 0")[1] == "default"
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "xterm"])
+def test_the_mark_of_a_chosen_card_is_seen_in_few_colors(cli: CliRunner, term: str) -> None:
+    (cli.work / "cart.py").write_text("old = 1\n")
+    script = [Turn(text="Reading.", calls=[Call("read", '{"path": "cart.py"}', "call_1")]), Turn(text="Done.")]
+    env = {KEY_VARIABLES["openai"]: KEY, "TERM": term, "NO_COLOR": "", "COLORTERM": "", "COLORFGBG": ""}
+    with FakeServer("openai", script) as server:
+        flags = ("-m", "openai/test-model", "--base-url", server.base_url, "--trust")
+        with Terminal(cli, *flags, env=env) as terminal:
+            terminal.wait_for("Ask ·")
+            terminal.press("read the cart\r")
+            terminal.wait_for("Done.")
+            terminal.press("\x1bo")
+            terminal.wait_for("✓›Read")
+            row = next(number for number, line in enumerate(terminal.screen.display) if "✓›Read" in line)
+            chosen, other = terminal.screen.buffer[row], terminal.screen.buffer[row - 1]
+            assert {(cell.bg, cell.reverse) for cell in (chosen[3], chosen[60])} == (
+                {("005f5f", False)} if term == "xterm-256color" else {("default", True)}
+            )
+            assert (other[3].bg, other[3].reverse) != (chosen[3].bg, chosen[3].reverse)

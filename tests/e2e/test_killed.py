@@ -80,7 +80,7 @@ def test_draft_of_a_killed_app_is_in_the_prompt_of_the_next_one(cli: CliRunner) 
         return [path.read_text() for path in cli.home.rglob("drafts/*.json")]
 
     with Terminal(cli, "-m", "demo/demo", "--trust") as terminal:
-        terminal.wait_for("sandbox")
+        terminal.wait_for("demo/demo")
         terminal.press("\x1b[200~line one\nline two\x1b[201~ and more")
         terminal.wait_for(lambda _: any("and more" in draft for draft in drafts()))
         terminal.send_signal(signal.SIGKILL)

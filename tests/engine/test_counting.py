@@ -167,3 +167,21 @@ def test_prompt_that_fits_leaves_the_full_cap(cap: int, window: int | None, is_c
     assert fitted == cap or cap < 1_024
     assert fit(cap, prompt_tokens=room + 1, window=window, is_counted=False) != cap
     assert room + cap < (window or DEFAULT_CONTEXT_WINDOW)
+
+
+def test_prompt_is_counted_only_if_its_size_in_bytes_leaves_it_open() -> None:
+    """Loading the vocabulary takes half a second and 75 MB."""
+    asked: list[str] = []
+
+    def count(text: str) -> int:
+        asked.append(text)
+        return 1
+
+    counter = PromptCounter(count)
+    request = ModelRequest("m", "", (user("x" * 8_000),), (), 8_000)
+    bound = counter.bound_of(request)
+    for enough, is_counted in ((bound, False), (bound - 1, True), (bound // 8 + 1, True), (bound // 8 - 1, False)):
+        asked.clear()
+        fresh = PromptCounter(count)
+        fresh.size_of(request, enough=enough)
+        assert bool(asked) is is_counted, enough

@@ -201,6 +201,43 @@ def test_words_typed_for_the_prompt_do_not_answer() -> None:
     drive(test, conversation)
 
 
+def test_wheel_over_a_question_that_fits_scrolls_the_transcript() -> None:
+    text = "\n\n".join(f"line {number}" for number in range(100))
+    script: Script = [*says(text), ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        transcript = run.app.parts.transcript
+        await run.until(lambda: transcript.is_anchored and transcript.scroll_y > 20)
+        before = transcript.scroll_y
+        for part in ("#approval-options", "#approval-text"):
+            await run.pilot._post_mouse_events([events.MouseScrollUp], part, offset=(3, 0))
+        await run.until(lambda: transcript.scroll_y == before - 6)
+        await run.pilot._post_mouse_events([events.MouseScrollDown], "#approval-question", offset=(3, 0))
+        await run.until(lambda: transcript.scroll_y == before - 3)
+        assert conversation.answers == []
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
+def test_wheel_over_a_preview_that_does_not_fit_scrolls_the_preview() -> None:
+    preview = "\n".join(f"echo {number}" for number in range(200))
+    conversation = ScriptedConversation(_asking(_request(preview=preview)))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        scroll = run.app.query_one("#approval-preview")
+        await run.pilot._post_mouse_events([events.MouseScrollDown], "#approval-preview", offset=(3, 1))
+        await run.until(lambda: scroll.scroll_offset.y > 0)
+        await run.pilot.press("escape")
+        await run.until_idle()
+
+    drive(test, conversation)
+
+
 EDITABLE = ToolApproval(CALL, "Run this command?", "touch one", draft=Draft("touch one", "command.sh"))
 
 

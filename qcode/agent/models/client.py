@@ -383,8 +383,8 @@ class ContextSizing:
         counter: PromptCounter,
         tokens: Callable[[], TokenCounter] | None,
     ) -> None:
-        """Count the tokens of the prompt in a thread, if its size in bytes does not prove that it fits."""
-        if tokens is None or counter.bound_of(request) <= room_for_prompt(request.max_tokens, window):
+        """Count the tokens of the prompt in a thread, unless its size in bytes shows whether it fits."""
+        if tokens is None or counter.is_obvious(request, room_for_prompt(request.max_tokens, window)):
             return
 
         async def counted() -> None:

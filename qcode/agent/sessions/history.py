@@ -131,6 +131,8 @@ class StoredMessage:
     @property
     def paid(self) -> HistoryEntry:
         """The entry, with the attempts of its sub-agents added so that the cost is complete."""
+        if not self.inner:
+            return self.entry
         inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
         return replace(self.entry, attempts=(*self.entry.attempts, *inner))
 

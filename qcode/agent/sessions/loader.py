@@ -243,7 +243,9 @@ class _Builder:
             self._assistant(stored)
 
     def _user(self, entry: HistoryEntry) -> None:
-        entry = replace(entry, message=self._answered(entry.message))
+        answered = self._answered(entry.message)
+        if answered is not entry.message:
+            entry = replace(entry, message=answered)
         if not entry.message.blocks:
             return
         last = self.entries[-1] if self.entries else None
@@ -274,6 +276,8 @@ class _Builder:
         """Return `message` with exactly one result for each open call."""
         calls, self.open_calls = self.open_calls, ()
         given = [block for block in message.blocks if isinstance(block, ToolResult)]
+        if not calls and not given:
+            return message
         if sorted(call.call_id for call in calls) == sorted(result.call_id for result in given):
             return message
         results: list[ToolResult] = []

@@ -61,6 +61,8 @@ from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, parse_object, text_in
 from qcode.values import dataclass
 
+_USAGE_FIELDS = tuple(one.name for one in fields(Usage))
+_ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
 VERSION = 1
 """The version of the session file format."""
 
@@ -103,7 +105,7 @@ def block_from_json(value: JsonObject) -> Block:
 
 def usage_to_json(usage: Usage) -> JsonObject:
     """Return the counts that were reported."""
-    return {one.name: count for one in fields(Usage) if (count := getattr(usage, one.name)) is not None}
+    return {name: count for name in _USAGE_FIELDS if (count := getattr(usage, name)) is not None}
 
 
 def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
@@ -127,9 +129,9 @@ def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
 
 def _attempt(value: JsonObject) -> AttemptRecord:
     usage = _get(value, "usage", dict)
-    counts = {one.name: _get(usage, one.name, int) for one in fields(Usage) if one.name in usage}
+    counts = {name: _get(usage, name, int) for name in _USAGE_FIELDS if name in usage}
     kind = _get(value, "kind", str)
-    if kind not in get_args(AttemptKind):
+    if kind not in _ATTEMPT_KINDS:
         raise ValueError("no such attempt")
     facts: dict[str, Any] = {"kind": kind, "usage": Usage(**counts)}
     return AttemptRecord(

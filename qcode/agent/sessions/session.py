@@ -15,6 +15,7 @@ from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
 from qcode.agent.sessions.history import (
+    Head,
     HistoryEntry,
     InnerMessage,
     Move,
@@ -99,6 +100,8 @@ class Session:
         self.redact = redact
         self._lock = threading.RLock()
         self.partial = PartialReply(partial, lambda: self.history.next_number, redact)
+        self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
+        """The messages up to a head, if they have been assembled already."""
 
     @property
     def is_saved(self) -> bool:
@@ -183,6 +186,8 @@ class Session:
         with self._lock:
             if not self.history.stored:
                 return ()
+            if self.loaded is not None and self.loaded[0] is self.history.head:
+                return self.loaded[1]
             from qcode.agent.sessions.loader import assemble
 
             return assemble(self.history, self.history.head.numbers).entries

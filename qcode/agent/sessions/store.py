@@ -7,13 +7,14 @@ files. There is no index to rebuild. A summary is read without building the conv
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,6 +148,7 @@ class SessionStore:
             blobs=self._blobs(session_id),
             partial=self._partial(session_id),
         )
+        session.loaded = loaded.history.head, loaded.entries
         if not loaded.has_header:
             session.begin(model=loaded.model, cwd=loaded.cwd or str(self._root), root=str(self._root))
         if loaded.recovered is not None:
@@ -226,7 +228,8 @@ class SessionStore:
         from qcode.agent.sessions.partial import read_partial
 
         path = self._partial(session_id)
-        return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
+        with _without_collection():
+            return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
         """Copy the contents of changed files; one that cannot be copied can only not be restored in the copy."""
@@ -246,6 +249,19 @@ class SessionStore:
             return self._path(session_id).read_bytes()
         except OSError as error:
             raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Disable garbage collection in the block: a long session has 100,000 objects, and none of them is garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()
 
 
 def _not_found(text: str, matches: list[str], known: tuple[str, ...]) -> str:

@@ -37,6 +37,7 @@ _LOW = 20
 _KEPT_ROWS = 2
 """Rows that stay for the transcript; on a low screen one does."""
 _MIN_ROWS = 2
+_WHEEL_ROWS = 3
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -178,6 +179,17 @@ class ApprovalPanel(Vertical, can_focus=True):
         if not self.is_telling:
             event.stop()
             self._prompt.paste_text(event.text)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._scroll_transcript(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._scroll_transcript(event, 1)
+
+    def _scroll_transcript(self, event: events.MouseEvent, step: int) -> None:
+        """Scroll the transcript by the wheel: a preview that does not fit has scrolled itself and stopped the event."""
+        event.stop()
+        self.screen.query_one("#transcript").scroll_relative(y=step * _WHEEL_ROWS, animate=False)
 
     def on_resize(self) -> None:
         if self.request is not None:

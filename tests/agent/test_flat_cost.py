@@ -1,0 +1,71 @@
+"""The work of a turn does not grow with the conversation: function calls are counted, which no busy machine changes."""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import json
+import pstats
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.agent.models.limits import LENGTHS_NAME, LimitStore
+from qcode.engine.caps import MAX_KEPT_LENGTHS
+from tests.fakes.conversation import open_conversation
+from tests.fakes.replies import call
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Asked, Turn
+from tests.providers.clients import provider_at
+
+TURNS, WINDOW = 75, 15
+PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
+
+
+def scripted(asked: Asked) -> Turn:
+    """Call a tool for each prompt, then answer."""
+    last = asked.messages[-1]
+    if last.text.startswith("look"):
+        return Turn(text=("I look. ",), calls=(call("ls", f"c{len(asked.messages)}", path="."),))
+    return Turn(text=("There is ", "nothing. " * 20))
+
+
+def fill_lengths(state_dir: Path) -> None:
+    """Keep as many lengths of replies as are kept at most, which would otherwise take 200 replies."""
+    ((host, models),) = json.loads((state_dir / LENGTHS_NAME).read_text()).items()
+    for model in models:
+        for _ in range(MAX_KEPT_LENGTHS):
+            LimitStore(state_dir).note_length(host, model, 10)
+
+
+def calls_of(profile: cProfile.Profile) -> int:
+    """Return how many functions of qcode were called."""
+    found: dict[tuple[str, int, str], Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]  # untyped
+    return sum(counts[1] for (file, _, _), counts in found.items() if "/qcode/" in file)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_turn_calls_no_more_functions_after_many_turns(protocol: ProtocolName, tmp_path: Path) -> None:
+    with FakeServer(protocol, scripted) as server:
+        url = server.base_url.removesuffix("/v1")
+        staged = open_conversation(tmp_path, provider_at(protocol, url), mode="bypass")
+
+        async def window(start: int) -> int:
+            with cProfile.Profile() as profile:
+                for number in range(start, start + WINDOW):
+                    async for _ in staged.conversation.submit(f"look {number}"):
+                        pass
+            return calls_of(profile)
+
+        async def turns() -> tuple[int, int]:
+            await window(0)
+            fill_lengths(tmp_path / "state")
+            windows = [await window(start) for start in range(WINDOW, TURNS, WINDOW)]
+            await staged.conversation.close()
+            return windows[0], windows[-1]
+
+        early, late = asyncio.run(turns())
+        assert server.complaints == []
+        assert len(server.requests) == 2 * TURNS
+    assert late <= 1.05 * early
