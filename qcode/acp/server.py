@@ -273,7 +273,7 @@ class Server:
         if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
             raise invalid('"cwd" must be an absolute path')
         after = _read_cursor(cursor)
-        return Answer(await asyncio.to_thread(_listed, cwd, after))
+        return Answer(await asyncio.to_thread(_listed, None if cwd is None else str(Path(cwd)), after))
 
     async def _close(self, params: JsonObject) -> Answer:
         session = self._session(params)

@@ -69,14 +69,16 @@ class Agent:
         *,
         own_tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
+        wrap: Callable[[Provider], Provider] | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected.
 
-        `history` are the messages that a new session begins with; it is not kept.
+        `history` are the messages that a new session begins with; it is not kept. `wrap` is called for each provider
+        that the agent uses, and returns the one to use in its place.
         """
         from qcode.agent.opening import AgentParts  # loads most of the library
 
-        parts = AgentParts(context, selection, own_tools, history)
+        parts = AgentParts(context, selection, own_tools, history, wrap)
         self.context = context
         self.selection = selection
         self.permissions = parts.permissions
@@ -100,6 +102,7 @@ class Agent:
         approve: Approve | None = None,
         tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
+        wrap: Callable[[Provider], Provider] | None = None,
     ) -> Agent:
         """Open an agent on the model of `selection`, by default the one that the options and settings choose.
 
@@ -111,7 +114,7 @@ class Agent:
         if isinstance(context, Options):
             context = RunContext.read(context, dict(os.environ), is_attended=approve is not None)
         with provider_failures(context.keys):
-            agent = cls(context, selection or begin_with(context), own_tools=tools, history=history)
+            agent = cls(context, selection or begin_with(context), own_tools=tools, history=history, wrap=wrap)
         agent.approve = approve
         if approve is not None:
             agent.report_file_texts()

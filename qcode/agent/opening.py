@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from qcode.agent.models.recording import Recording
     from qcode.agent.programs.own_tools import FunctionTool
     from qcode.agent.telemetry import DebugLog
+    from qcode.protocol.provider import Provider
     from qcode.tools.web_search import SearchService, WebSearch
 
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -55,6 +56,7 @@ class AgentParts:
         selection: Selection,
         own_tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
+        wrap: Callable[[Provider], Provider] | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
         self.context = context
@@ -72,7 +74,7 @@ class AgentParts:
         )
         self.prompts = self._prompts()
         recording = self._recording(selection.name)
-        self.clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log(), recording)
+        self.clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log(), recording, wrap)
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider

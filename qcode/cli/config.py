@@ -27,6 +27,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
     """Run a subcommand and return its exit code; raise `CommandLineError` or `QcodeError`."""
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {
         "auth": _auth,
+        "batch": _batch,
         "config": _config,
         "doctor": _doctor,
         "mcp": _mcp,
@@ -160,6 +161,12 @@ def _stats(rest: Sequence[str]) -> int:
     if "json" in given:
         return _out(json.dumps(stats.as_json()))
     return _out(*(clean(line) for line in stats.lines()))
+
+
+def _batch(rest: Sequence[str]) -> int:
+    from qcode.cli.batch import run_batch
+
+    return run_batch(rest)
 
 
 def _replay(rest: Sequence[str]) -> int:

@@ -207,7 +207,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--completion SHELL", "choice", "print the completion script for {choices}", choices=("bash", "zsh", "fish")
         ),
-        Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does"),
+        Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does", field=""),
         Flag("--version", "shown", "print the version"),
         Flag("-h, --help", "shown", "print this text"),
     ),
@@ -225,6 +225,7 @@ def _shared(*names: str) -> tuple[Flag, ...]:
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
+_OF_A_RUN = ("Model", "Output limits", "Limits of one prompt", "Permissions")
 SUBCOMMANDS: dict[str, Subcommand] = {
     "acp": Subcommand(
         flags=(
@@ -236,6 +237,14 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "auth": Subcommand(
         {"login": KEY_TAKERS, "status": KEY_TAKERS, "logout": KEY_TAKERS},
         (Flag("--no-check", "on"), Flag("--json", "on")),
+    ),
+    "batch": Subcommand(
+        flags=(
+            Flag("--out FILE", "path"),
+            Flag("--jobs N", "positive"),
+            *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
+            *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
+        )
     ),
     "config": Subcommand({"path": (), "show": ()}),
     "doctor": Subcommand(),
@@ -285,6 +294,8 @@ Usage:
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
+  qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result a line;
+                                  takes the flags of Model, Output limits, Limits and Permissions
   qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show

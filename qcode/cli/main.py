@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from qcode.agent.options import Options
-from qcode.cli.arguments import CommandLineError, parse, pipe_flags, wanted_format
+from qcode.cli.arguments import CommandLineError, parse, parse_subcommand, pipe_flags, wanted_format
 from qcode.cli.flags import SUBCOMMANDS, VERSION, help_text
 from qcode.cli.terminal import OutputLost, put, say
 from qcode.protocol.errors import ExitCode, QcodeError
+
+_ACP_USE = "use: qcode acp [--login], with the flags of model, limits, permissions, servers, settings and trust"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,13 +68,9 @@ def _dispatch(given: list[str]) -> int:
         put(f"{VERSION}\n")
         return ExitCode.OK
     if given and given[0] == "acp":
-        from qcode.cli.acp import run_acp_command
-
-        return run_acp_command(given[1:])
+        return _serve_editor(given[1:])
     if given == ["--login"]:
-        from qcode.cli.acp import log_in
-
-        return log_in()
+        return _log_in()
     if given and given[0] in SUBCOMMANDS:
         from qcode.cli.config import run_subcommand
 
@@ -92,6 +90,25 @@ def _dispatch(given: list[str]) -> int:
         put(script(options.completion, key_takers(os.environ)))
         return ExitCode.OK
     return _run(options, is_pipe=is_pipe)
+
+
+def _serve_editor(rest: Sequence[str]) -> int:
+    """Serve an editor (`qcode acp`), or log in; return the exit code. It is quick, because a client waits."""
+    options, words, given = parse_subcommand("acp", rest, _ACP_USE)
+    if words:
+        raise CommandLineError(_ACP_USE)
+    if "login" in given:
+        return _log_in()
+    from qcode.acp.run import run_acp
+
+    return run_acp(options)
+
+
+def _log_in() -> int:
+    """Ask for a provider and its key on the terminal, and store the key: an editor lets the user add one so."""
+    from qcode.cli.config import run_subcommand
+
+    return run_subcommand("auth", ["login"])
 
 
 def _is_pipe(options: Options) -> bool:

@@ -242,6 +242,21 @@ def test_reader_that_goes_away_ends_the_process(env: dict[str, str], work: Path)
     process.stdin.close()
 
 
+@pytest.mark.parametrize("flags", [["--login"], ["acp", "--login"]])
+def test_login_asks_for_a_provider_as_auth_login_does(flags: list[str], env: dict[str, str]) -> None:
+    import subprocess
+    import sys
+
+    def run(*arguments: str) -> tuple[int, bytes]:
+        command = [sys.executable, "-m", "qcode", *arguments]
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S)
+        return done.returncode, done.stderr
+
+    code, said = run(*flags)
+    assert (code, said) == run("auth", "login")
+    assert b"name the provider" in said
+
+
 @pytest.mark.parametrize("flags", [["hello"], ["-p", "x"], ["-r", "x"], ["-C", "/tmp"], ["-o", "json"]])
 def test_flags_of_a_prompt_are_refused(flags: list[str], env: dict[str, str]) -> None:
     with InProcess(Editor(), env, *flags) as run:

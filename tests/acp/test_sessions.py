@@ -124,7 +124,7 @@ def test_list_has_all_folders_newest_first_in_pages(connect: Connect, work: Path
             editor.request("session/close", sessionId=ids[-1])
         first = editor.request("session/list")
         second = editor.request("session/list", cursor=first["nextCursor"])
-        only = editor.request("session/list", cwd=str(other))
+        only = editor.request("session/list", cwd=f"{other}/")
     listed = [one["sessionId"] for one in (*first["sessions"], *second["sessions"])]
     assert listed == ids[::-1]
     assert len(first["sessions"]) == 50

@@ -177,6 +177,7 @@ class Clients:
     """A factory of model clients that owns every connection until `close`.
 
     The keys that it uses are added to `secrets`. `log` is the debug log of the run, `recording` its recording.
+    `wrap` returns the provider to use in place of one.
     """
 
     def __init__(
@@ -186,9 +187,11 @@ class Clients:
         secrets: set[str] | None = None,
         log: DebugLog | None = None,
         recording: Recording | None = None,
+        wrap: Callable[[Provider], Provider] | None = None,
     ) -> None:
         self.log = log
         self._recording = recording
+        self._wrap = wrap
         self.problems: tuple[str, ...] = ()
         self._context = context
         self._prompts = prompts
@@ -247,6 +250,8 @@ class Clients:
             provider = TextCallWatch(provider, LearnedCalls(self._limits, provider.host, selection.model))
         if self._recording is not None:
             provider = self._recording.recorded(provider)
+        if self._wrap is not None:
+            provider = self._wrap(provider)
         client = ModelClient(
             provider,
             KnownModel(provider.name, selection.model, facts),

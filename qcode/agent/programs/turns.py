@@ -267,6 +267,13 @@ class TurnStream:
         return self._result
 
     @property
+    def ended(self) -> TurnEnded:
+        """The last event of the turn; raise `UsageError` while it runs."""
+        if self._result is None or self._ended is None:
+            raise UsageError("the turn is not over: read its events to the end, or leave its block")
+        return self._ended
+
+    @property
     def note(self) -> str:
         """Why the turn fell short, as one line; empty if it did not."""
         return "" if self._ended is None else shortfall(self._ended, self._note)

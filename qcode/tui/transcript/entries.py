@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.cells import cell_len
 
 from qcode.text.numbers import duration_text
-from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, prefix, repaint, tidy, wrap
+from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, letters, prefix, repaint, row_of, tidy, wrap
 
 if TYPE_CHECKING:
     from qcode.protocol.events import Level
@@ -81,6 +81,14 @@ class Entry:
     def shown_rows(self) -> list[Line]:
         """Return all rows as last laid out, at the width of that time."""
         return [BLANK] * self._above + self._lines
+
+    def letters_above(self, row: int) -> int:
+        """Return the number of letters and digits before a row of the last layout."""
+        return letters(self.shown_rows()[:row])
+
+    def row_with(self, count: int) -> int:
+        """Return the row of the last layout with the letter after the first `count` letters."""
+        return row_of(self.shown_rows(), count)
 
     @property
     def _above(self) -> int:
@@ -401,6 +409,14 @@ class Held(Entry):
             self._covered = rows
             self.touch()
         return len(self._old_rows(width)) > rows
+
+    # Counted from the start of the old text: at another width, more or fewer of its rows are replaced.
+
+    def letters_above(self, row: int) -> int:
+        return letters(self._dimmed[: self._covered + row - self._above])
+
+    def row_with(self, count: int) -> int:
+        return max(0, row_of(self._dimmed, count) - self._covered + self._above)
 
     def _old_rows(self, width: int) -> list[Line]:
         if width != self._dimmed_width:

@@ -25,6 +25,7 @@ _SHOWN = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _WRITTEN = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 GAP_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 """The character class of white space in the text of lines, tabs on screen included."""
+_CONTENT = re.compile(f"[^{GAP_CLASS[1:]}")
 
 
 class Ink(NamedTuple):
@@ -317,3 +318,33 @@ def shorten(text: str, width: int) -> str:
     if cell_len(line) <= width:
         return line
     return (chop_cells(line, width - 1)[0] if width > 1 else "") + "…"
+
+
+def letters(rows: Iterable[Line]) -> int:
+    """Return the number of letters and digits in `rows`, which hardly depends on the width."""
+    return sum(character.isalnum() for line in rows for character in line.text)
+
+
+def row_of(rows: Sequence[Line], count: int) -> int:
+    """Return the row that contains the letter after the first `count` letters."""
+    seen = 0
+    for index, line in enumerate(rows):
+        seen += sum(character.isalnum() for character in line.text)
+        if seen > count:
+            return index
+    return max(0, len(rows) - 1)
+
+
+def content_places(rows: Iterable[Line]) -> tuple[str, list[tuple[int, int]]]:
+    """Return the characters of `rows` without white space and decoration, and the row and index of each.
+
+    They are the same at every width, unless the text has columns.
+    """
+    text: list[str] = []
+    places: list[tuple[int, int]] = []
+    for row, line in enumerate(rows):
+        if not line.is_mark:
+            for match in _CONTENT.finditer(line.text, line.lead):
+                text.append(match[0])
+                places.append((row, match.start()))
+    return "".join(text), places

@@ -117,6 +117,12 @@ class Pane(ScrollView):
         self.column.lay_out_all()
         self.flush()
 
+    def before_resize(self) -> None:
+        """Called before rows are laid out at another width, for subclasses that refer to rows."""
+
+    def after_resize(self) -> None:
+        """Called when entries can be laid out at the new width, before the view is moved to its place."""
+
     def after_changes(self) -> None:
         """Called after rows may have moved, for subclasses that refer to rows."""
 
@@ -246,7 +252,7 @@ class Pane(ScrollView):
         is_resized = column.width != self.text_width
         if is_resized:
             self._remember_letters()
-            self.drop_selection()
+            self.before_resize()
             self._strips.clear()
             column.width = self.text_width
             column.invalidate(0)
@@ -254,6 +260,8 @@ class Pane(ScrollView):
         changed = self.content.take_changed()
         if changed is not None:
             column.invalidate(changed)
+        if is_resized:
+            self.after_resize()
         target = self._find_place(is_resized)
         first = column.take_fresh()
         height = self.virtual_size.height
@@ -284,10 +292,11 @@ class Pane(ScrollView):
         if index is None or (is_rewritten and not is_resized):
             # The entry is gone or its rows are being replaced one for one: stay at the same height.
             index, row = column.find(round(self.scroll_y))
-            self._place = place = ReadingPosition(column.entries[index], row)
+            letters = place.letters if place.entry is column.entries[index] and place.is_in(row) else None
+            self._place = place = ReadingPosition(column.entries[index], row, letters)
         column.lay_out(index)
         if is_resized and place.letters is not None:
-            place.row = row_of(place.entry.shown_rows(), place.letters)
+            place.row = place.entry.row_with(place.letters)
         column.lay_out_down(index, 2 * view)
         column.lay_out_up(index, 2 * view)
         return column.top(index) + max(0, min(place.row, place.entry.height(column.width) - 1))
@@ -296,7 +305,7 @@ class Pane(ScrollView):
         """Remember which text is at the top of the view, before a new width changes the rows."""
         place = self._place
         if place is not None and place.letters is None and place.row > 0:
-            place.letters = letters(place.entry.shown_rows()[: place.row])
+            place.letters = place.entry.letters_above(place.row)
 
     def _move_to(self, target: int) -> None:
         self._is_placing = True
@@ -424,6 +433,11 @@ class ReadingPosition:
     row: int
     letters: int | None = None
 
+    def is_in(self, row: int) -> bool:
+        """Whether `row` of the last layout has the letter."""
+        letters, entry = self.letters, self.entry
+        return letters is not None and entry.letters_above(row) <= letters < entry.letters_above(row + 1)
+
 
 class RowLayout:
     """The positions of `entries` at one width, in rows from the top."""
@@ -519,21 +533,6 @@ class RowLayout:
         heights = [entry.height(self.width) for entry in self.entries[start:]]
         self._bottoms += [above + bottom for bottom in accumulate(heights)]
         self._valid = count
-
-
-def letters(rows: Sequence[Line]) -> int:
-    """Return the number of letters and digits in `rows`, which hardly depends on the width."""
-    return sum(character.isalnum() for line in rows for character in line.text)
-
-
-def row_of(rows: Sequence[Line], count: int) -> int:
-    """Return the row that contains the letter after the first `count` letters."""
-    seen = 0
-    for index, line in enumerate(rows):
-        seen += sum(character.isalnum() for character in line.text)
-        if seen > count:
-            return index
-    return max(0, len(rows) - 1)
 
 
 def word_at(line: Line, index: int) -> tuple[int, int]:

@@ -1,11 +1,13 @@
 """Selection with the mouse (by dragging, by word, by line, beyond the edges of the view), and clicks on links.
 
-A selection is attached to the text, not to rows of the screen, so it moves with its text. The view does not scroll
-while text is selected, unless the pointer is dragged beyond its edge.
+A selection is attached to the text, not to rows of the screen, so it moves with its text, also if a resize divides
+the text into other rows. The view does not scroll while text is selected, unless the pointer is dragged beyond its
+edge.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -18,10 +20,12 @@ from textual.timer import Timer
 from qcode import values
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry, Foldable
-from qcode.tui.transcript.line import Line, extract, href_at
+from qcode.tui.transcript.line import Line, content_places, extract, href_at
 from qcode.tui.transcript.pane import Pane, word_at
 
 _PULL_SECONDS = 1 / 20
+_CONTEXT = 12
+"""Characters on each side by which a place in the text is recognized after a resize."""
 
 
 @values.dataclass(frozen=True, slots=True)
@@ -32,6 +36,16 @@ class Anchor:
     row: int
     x: int
     before: str
+
+
+@values.dataclass(frozen=True, slots=True)
+class WidthFreeAnchor:
+    """An anchor as the number of characters of its entry before it, without blanks, and the characters around it."""
+
+    entry: Entry
+    count: int
+    around: str
+    is_end: bool
 
 
 class MarkingPane(Pane):
@@ -56,6 +70,7 @@ class MarkingPane(Pane):
         super().__init__(content, id, classes)
         self._anchors: tuple[Anchor, Anchor] | None = None
         self._pressed: Anchor | None = None
+        self._kept: tuple[WidthFreeAnchor, ...] = ()
         self._pointer = Offset(0, 0)
         self._is_dragging = False
         self._puller: Timer | None = None
@@ -153,6 +168,50 @@ class MarkingPane(Pane):
             if not self.is_anchored and not self._is_dragging and self.scroll_y >= self.max_scroll_y:
                 self.follow()
 
+    def before_resize(self) -> None:
+        """Remember which characters are selected."""
+        selection = self.text_selection
+        if (
+            selection is not None
+            and self._anchors is None
+            and selection.start is not None
+            and selection.end is not None
+        ):
+            self._anchors = (
+                self._anchor(selection.start.y, selection.start.x),
+                self._anchor(selection.end.y, selection.end.x),
+            )
+        start, end = self._anchors or (None, None)
+        anchors = ((start, False), (end, True), (self._pressed, False))
+        self._kept = tuple(_without_width(anchor, is_end) for anchor, is_end in anchors if anchor is not None)
+
+    def after_resize(self) -> None:
+        """Find the selected characters in the new rows. The selection is dropped if the text has another order."""
+        placed = [self._placed(kept) for kept in self._kept]
+        if self._pressed is not None:
+            self._pressed = placed.pop()
+        if self._anchors is not None:
+            start, end = placed
+            self._anchors = (start, end) if start is not None and end is not None else None
+            if self._anchors is None:
+                self.drop_selection()
+        self._kept = ()
+
+    def _placed(self, kept: WidthFreeAnchor) -> Anchor | None:
+        """Return the anchor at the current width, None if its text is not there."""
+        index = self.column.index(kept.entry)
+        if index is None:
+            return None
+        self.column.lay_out(index)
+        rows = kept.entry.shown_rows()
+        text, places = content_places(rows)
+        if not places or _around(text, kept.count) != kept.around:
+            return None
+        at = kept.count - kept.is_end
+        row, x = places[max(0, min(at, len(places) - 1))]
+        x += kept.is_end or at >= len(places)
+        return Anchor(kept.entry, row, x, rows[row].text[:x])
+
     def after_changes(self) -> None:
         """Move the selection with its text after rows moved, or drop it if its text is gone."""
         if self._is_dragging:
@@ -233,6 +292,16 @@ class MarkingPane(Pane):
         selected = self.get_selection(selection) if selection is not None else None
         if selected is not None and selected[0]:
             self.post_message(self.Selected(selected[0]))
+
+
+def _without_width(anchor: Anchor, is_end: bool) -> WidthFreeAnchor:
+    text, places = content_places(anchor.entry.shown_rows())
+    count = bisect_left(places, (anchor.row, anchor.x))
+    return WidthFreeAnchor(anchor.entry, count, _around(text, count), is_end)
+
+
+def _around(text: str, index: int) -> str:
+    return text[max(0, index - _CONTEXT) : index + _CONTEXT]
 
 
 def character_at(line: Line, cell: int) -> int:

@@ -136,7 +136,7 @@ def halves(diff: str, width: int = WIDE) -> list[tuple[str, str]]:
     return shown
 
 
-def test_a_wide_screen_has_the_old_text_beside_the_new_one() -> None:
+def test_wide_screen_has_the_old_text_beside_the_new_one() -> None:
     assert halves(DIFF) == [
         ("  8   same", "  8   same"),
         ("  9 -     name = 'x'", "  9 +     name = 'y'"),
@@ -162,7 +162,7 @@ def test_both_columns_have_word_marks_syntax_and_their_ground_to_the_end() -> No
     assert line.fill.slots == ("diff-add",)
 
 
-def test_a_change_with_one_side_only_stays_in_one_column() -> None:
+def test_change_with_one_side_only_stays_in_one_column() -> None:
     for sign in "+-":
         diff = f"@@ -1,1 +1,1 @@\n same\n{sign}only one side\n"
         assert not any("│" in row for row in rows(diff, 200))

@@ -216,7 +216,32 @@ def test_rows_do_not_move_while_a_reply_is_rewritten(up: int) -> None:
     play(scene)
 
 
-def test_second_restart_keeps_the_rows_on_screen() -> None:
+@pytest.mark.parametrize("width", [33, 24, 95])
+def test_resize_keeps_the_text_in_view_while_a_reply_is_written_anew(width: int) -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
+        fill(shown, 5)
+        shown.append_text(" ".join(f"w{number:03}" for number in range(700)))
+        await settle(app, pilot)
+        shown.scroll_to(y=app.top - 24)
+        await pilot.pause()
+        shown.restart("again")
+        shown.append_text(" ".join(f"n{number:03}" for number in range(60)))
+        await settle(app, pilot)
+        first = app.view()[0].split()[0]
+        assert first.startswith("w")
+        for columns in (width, 60, width + 7):
+            await pilot.resize_terminal(columns, 12)
+            await settle(app, pilot)
+            assert first in app.view()[0].split()
+            shown.append_text(" n")
+            await settle(app, pilot)
+            assert first in app.view()[0].split()
+
+    play(scene)
+
+
+def test_second_restart_holds_what_is_on_screen() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         shown = app.transcript
         shown.append_text(OLD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import SELECT_ALL, Selection
@@ -83,21 +84,78 @@ def test_double_click_selects_a_word_and_triple_click_a_line() -> None:
     play(scene)
 
 
-def test_resize_drops_a_selection_whose_rows_are_gone() -> None:
+async def _resize(app: TranscriptApp, pilot: Pilot[None], width: int, height: int = 12) -> None:
+    """Resize the terminal, and wait until the rows have the new width: the size arrives with some later message."""
+    before = app.transcript.column.width
+    await pilot.resize_terminal(width, height)
+    async with asyncio.timeout(5):
+        while app.transcript.column.width == before:
+            await pilot.pause()
+
+
+@pytest.mark.parametrize("has_anchors", [True, False])
+def test_selection_survives_a_resize(has_anchors: bool) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         shown = app.transcript
-        shown.append_text("word " * 30)
+        fill(shown, 3)
+        shown.append_text(" ".join(f"word{number}," for number in range(30)) + "\n\n- first\n- second item\n")
+        shown.settle()
         await settle(app, pilot)
-        app.screen.selections = {shown: Selection(Offset(3, 0), Offset(8, 1))}
-        await pilot.resize_terminal(30, 12)
-        async with asyncio.timeout(5):
-            while app.screen.get_selected_text() is not None:  # the size arrives with some later message
-                await pilot.pause()
+        rows = [line.text for line in shown.column.lines(0, shown.column.height)]
+        first = next(index for index, row in enumerate(rows) if "word9" in row)
+        last = next(index for index, row in enumerate(rows) if "second" in row)
+        start, end = Offset(rows[first].index("word9") + 2, first), Offset(rows[last].index("item") + 2, last)
+        if has_anchors:
+            shown.select(start, end)
+        else:
+            app.screen.selections = {shown: Selection(start, end)}
+        selected = app.screen.get_selected_text()
+        assert selected is not None
+        assert selected.startswith("rd9, word10")
+        assert selected.endswith("second it")
+        for width in (30, 17, 90, 60):
+            await _resize(app, pilot, width)
+            assert app.screen.get_selected_text() == selected
+        await pilot.resize_terminal(60, 5)
+        await settle(app, pilot)
+        assert app.screen.get_selected_text() == selected
 
     play(scene)
 
 
-def test_word_selection_ends_with_the_path() -> None:
+def test_drag_continues_after_a_resize() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
+        shown.append_text("one two three four five six seven eight nine ten eleven twelve")
+        await settle(app, pilot)
+        await pilot.mouse_down(shown, offset=(4, 0))
+        await pilot.hover(shown, offset=(8, 0))
+        await _resize(app, pilot, 20)
+        await pilot.hover(shown, offset=(3, 2))
+        await pilot.mouse_up(shown, offset=(3, 2))
+        selected = app.screen.get_selected_text()
+        assert selected is not None
+        assert selected.startswith("two three four")
+        assert len(selected) > len("two three four five")
+
+    play(scene)
+
+
+def test_resize_drops_a_selection_whose_text_gets_another_order() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
+        cells = " | ".join("some words that have to wrap in a narrow table" for _ in range(2))
+        shown.append_text(f"| a | b |\n|---|---|\n| {cells} |\n")
+        shown.settle()
+        await settle(app, pilot)
+        app.screen.selections = {shown: Selection(Offset(8, 3), Offset(40, 3))}
+        await _resize(app, pilot, 24)
+        assert app.screen.get_selected_text() is None
+
+    play(scene)
+
+
+def test_word_ends_where_a_path_ends() -> None:
     line = Line((("see ~/a-b/c.py: done.", ink()),))
     assert word_at(line, 6) == (4, 14)
     assert word_at(line, 3) == (3, 4)

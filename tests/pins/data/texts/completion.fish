@@ -1,5 +1,6 @@
 complete -c qcode -n __fish_use_subcommand -a acp
 complete -c qcode -n __fish_use_subcommand -a auth
+complete -c qcode -n __fish_use_subcommand -a batch
 complete -c qcode -n __fish_use_subcommand -a config
 complete -c qcode -n __fish_use_subcommand -a doctor
 complete -c qcode -n __fish_use_subcommand -a mcp
@@ -46,6 +47,36 @@ complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subco
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l no-check
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l json
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l out -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l jobs -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -s m -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l model -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l base-url -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l fallback-model -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l system-prompt -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l append-system-prompt -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-output-tokens -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-continuations -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-escalation
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-turns -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-tool-calls -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l wait-for-limit
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l strict-tools
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l yolo
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l exit-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l add-dir -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from batch' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l mcp-config -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
 complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show' -a 'path show'
 complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve' -a 'list show approve'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
@@ -89,56 +120,56 @@ complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l cwd -r
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s p
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l print
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l prompt
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s f -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s o -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l output-format -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l include-partial-messages
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l input-format -x -a 'text stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l json-schema -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s v
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l verbose
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s m -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l base-url -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l fallback-model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l max-output-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l max-continuations -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l no-escalation
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l max-turns -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l max-tool-calls -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l max-budget-usd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l wait-for-limit
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l allowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l disallowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l strict-tools
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l yolo
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l exit-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l add-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l trust
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s c
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l continue
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l resume
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l fork-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l no-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s C -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l cwd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l settings -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l mcp-config -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l theme -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l debug-log -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l record -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l completion -x -a 'bash zsh fish'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l login
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l version
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -s h
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth config doctor mcp models permissions replay sessions stats themes trust' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s p
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l print
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l prompt
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s f -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s o -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l output-format -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l include-partial-messages
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l input-format -x -a 'text stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s v
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l verbose
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s m -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fallback-model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-output-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-continuations -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-escalation
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-turns -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-tool-calls -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l wait-for-limit
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l strict-tools
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l yolo
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l exit-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l add-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l trust
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s c
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l continue
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l resume
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s C -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l cwd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l settings -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l mcp-config -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l theme -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug-log -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l record -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l completion -x -a 'bash zsh fish'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l login
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l version
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s h
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l help
