@@ -11,14 +11,12 @@ import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from qcode.agent.options import Options, RunContext
 from qcode.protocol.errors import UsageError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from qcode.agent.context.clipboard import Clip
     from qcode.agent.context.file_index import FileIndex
     from qcode.agent.context.memory import Memory
@@ -137,16 +135,20 @@ class Agent:
 
     @overload
     async def run(
-        self, prompt: Prompt, *, output: type[OutputT], check: bool = True, **turn: Unpack[TurnFields]
+        self, prompt: Prompt, *, output: type[OutputT], check: Literal[True] = True, **turn: Unpack[TurnFields]
     ) -> Result[OutputT]: ...
     @overload
     async def run(
-        self, prompt: Prompt, *, output: dict[str, Any], check: bool = True, **turn: Unpack[TurnFields]
-    ) -> Result[Any]: ...
+        self, prompt: Prompt, *, output: type[OutputT], check: bool, **turn: Unpack[TurnFields]
+    ) -> Result[OutputT | None]: ...
     @overload
     async def run(
         self, prompt: Prompt, *, output: None = None, check: bool = True, **turn: Unpack[TurnFields]
     ) -> Result[None]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: object, check: bool = True, **turn: Unpack[TurnFields]
+    ) -> Result[Any]: ...
     async def run(
         self, prompt: Prompt, *, output: Any = None, check: bool = True, **turn: Unpack[TurnFields]
     ) -> Result[Any]:
@@ -320,7 +322,9 @@ class Agent:
         return report_crash(failure, self.context.env)
 
     async def close(self) -> None:
-        """Stop the tool servers, and release the session file and every connection."""
+        """End the running turn, stop the tool servers, and release the session file and every connection."""
+        if "_turns" in self.__dict__:
+            await self._turns.close()
         await self.conversation.close()
 
     def release(self) -> None:
@@ -350,20 +354,29 @@ class Opening:
 
     async def _open(self) -> Agent:
         import asyncio  # takes longer to load than this module
+        from threading import Lock
 
-        opening = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        lock, is_abandoned = Lock(), False
+        opened: list[Agent] = []
+
+        def begin() -> Agent:
+            agent = self._begin()
+            with lock:
+                opened.append(agent)
+                if is_abandoned:
+                    agent.release()
+            return agent
+
         try:
-            agent = await asyncio.shield(opening)
+            agent = await asyncio.to_thread(begin)
         except asyncio.CancelledError:
-            opening.add_done_callback(_release)  # the thread cannot be stopped
+            with lock:  # the thread cannot be stopped: it releases the agent, unless that is open already
+                is_abandoned = True
+                for agent in opened:
+                    agent.release()
             raise
         self._prepare(agent)
         return agent
-
-
-def _release(opening: asyncio.Future[Agent]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().release()
 
 
 def run(

@@ -16,6 +16,7 @@ from qcode.values import dataclass
 
 FILE_NAME = "choices.json"
 _MAX_RECENT = 12
+_MAX_MODELS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,12 @@ class Choices:
         return model if isinstance(model, str) else ""
 
     @property
+    def recent_models(self) -> tuple[str, ...]:
+        """The models chosen last, the latest first."""
+        recent = self._stored().get("models")
+        return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
+
+    @property
     def effort(self) -> Effort | None:
         """The effort chosen last, None for the model's default."""
         effort = self._stored().get("effort")
@@ -61,7 +68,10 @@ class Choices:
         self._keep("theme", name)
 
     def keep_model(self, name: str) -> None:
+        """Keep the model for the next start, first in the list of recent ones."""
         self._keep("model", name)
+        recent: list[Json] = [name, *(one for one in self.recent_models if one != name)]
+        self._keep("models", recent[:_MAX_MODELS])
 
     def keep_effort(self, effort: Effort | None) -> None:
         self._keep("effort", effort or "")

@@ -93,10 +93,12 @@ class AgentParts:
 
     def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
-        from qcode.agent.programs.own_tools import BoundTool
+        from qcode.agent.programs.own_tools import BoundTool, FunctionTool
 
-        taken = set(all_names())
+        taken = {*all_names(), *(spec.name for spec in self.context.exit_tools)}
         for tool in tools:
+            if not isinstance(tool, FunctionTool):
+                raise UsageError(f"tools: {tool!r} is not a tool; decorate the function with @tool")
             if tool.spec.name in taken:
                 raise UsageError(f'the tool name "{tool.spec.name}" is already used; choose another: @tool(name=...)')
             taken.add(tool.spec.name)

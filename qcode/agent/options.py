@@ -7,8 +7,11 @@ they are offered to the model, and their calls are recorded as signals and never
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.errors import ConfigError, InputError, UsageError
-from qcode.protocol.model import Effort
+from qcode.protocol.model import EFFORTS, Effort
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.values import dataclass
 
@@ -45,7 +48,7 @@ class Options:
     """
 
     model: str | Provider | None = None
-    """A name, or a provider that is already connected, which is used under its own name."""
+    """A name, or a provider that is already connected, which is used under its own name and not closed."""
     base_url: str | None = None
     fallback_model: Sequence[str] = ()
     reasoning_effort: Effort | None = None
@@ -79,7 +82,8 @@ class Options:
     user_config: bool = True
     """False: the user's rules, tool servers, commands, agents and instructions do not apply.
 
-    Providers, models, network and output limits of the user's configuration still do.
+    Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's
+    configuration still do.
     """
     mcp_config: Sequence[PathText] = ()
     json_schema: str | None = None
@@ -101,8 +105,18 @@ class Options:
             given = getattr(self, name)
             if isinstance(given, str):  # it would be read letter by letter
                 raise TypeError(f"Options({name}=...) takes a list")
-            if given is not None:
-                object.__setattr__(self, name, tuple(given))
+            if given is None:
+                continue
+            if not all(isinstance(one, str | Path) for one in given):
+                raise TypeError(f"Options({name}=...) takes a list of texts")
+            object.__setattr__(self, name, tuple(given))
+        if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
+            raise TypeError("Options(model=...) takes a name or a provider")
+        for option in dataclasses.fields(self):
+            kind, given = _KINDS.get(str(option.type)), getattr(self, option.name)
+            # A text such as "false" would count as true.
+            if kind is not None and (not isinstance(given, kind) or (isinstance(given, bool) and bool not in kind)):
+                raise TypeError(f"Options({option.name}=...) takes {_WORDS[kind[0]]}, not {type(given).__name__}")
 
     @property
     def model_name(self) -> str:
@@ -149,6 +163,25 @@ class Options:
 
 
 _LISTS = ("fallback_model", "allowed_tools", "disallowed_tools", "builtin_tools", "add_dir", "mcp_config", "file")
+_NONE = type(None)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "str | None": (str, _NONE),
+    "int | None": (int, _NONE),
+    "float | None": (float, int, _NONE),
+    "Decimal | float | None": (float, int, Decimal, _NONE),
+    "PathText | None": (Path, str, _NONE),
+    "PathText | Mapping[str, object] | None": (Mapping, Path, str, _NONE),
+}
+"""The types of the values of a field, by its annotation."""
+_WORDS = {
+    bool: "True or False",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    Path: "a path",
+    Mapping: "a path or a mapping",
+}
 SERVER_MARK = "__"
 """The separator of server and tool in the name of a server's tool."""
 EDITORS = frozenset({"edit", "multi_edit", "apply_patch"})
@@ -246,7 +279,7 @@ class RunContext:
         from qcode.config.paths import ConfigPaths
 
         schema, options = _with_schema(options)
-        folder = Path.cwd() if options.cwd is None else Path(options.cwd).absolute()
+        folder = _folder(options.cwd)
         root = find_project_root(folder)
         added = tuple(_added(Path(path)) for path in options.add_dir)
         _check_flags(options)
@@ -274,6 +307,19 @@ class RunContext:
         )
 
 
+def _folder(cwd: PathText | None) -> Path:
+    if cwd is None:
+        return Path.cwd()
+    folder = Path(cwd).absolute()
+    try:
+        is_folder = stat.S_ISDIR(folder.stat().st_mode)
+    except OSError as error:
+        raise InputError(f"cannot use {cwd}: {error.strerror}") from None
+    if not is_folder:
+        raise InputError(f"cannot use {cwd}: {os.strerror(errno.ENOTDIR)}")
+    return folder
+
+
 def _with_schema(options: Options) -> tuple[AnswerSchema | None, Options]:
     """Return the schema of the answer, and the options with a system prompt that asks for it."""
     if options.json_schema is None:
@@ -291,6 +337,11 @@ def _check_flags(options: Options) -> None:
 
     if options.allowed_tools or options.disallowed_tools:
         from qcode.safety.rules import parse_rule
+    checked_limits(vars(options))
+    if options.reasoning_effort is not None and options.reasoning_effort not in EFFORTS:
+        raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
+    if options.wait_for_limit is not None and not options.wait_for_limit >= 0:
+        raise UsageError("--wait-for-limit must be a number of seconds")
     _check_tool_names("--tools", options.builtin_tools or ())
     _check_tool_names("--disallowed-tools", [rule for rule in options.disallowed_tools if not is_rule(rule)])
     for flag, rules in (("--allowed-tools", options.allowed_tools), ("--disallowed-tools", options.disallowed_tools)):
@@ -305,6 +356,24 @@ def _check_flags(options: Options) -> None:
         flag_layer(options.flags())
     except ConfigError as error:
         raise UsageError(str(error)) from None
+
+
+_LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
+"""The smallest values."""
+
+
+def checked_limits(given: Mapping[str, object]) -> None:
+    """Raise `UsageError` for a limit of a run or a turn with an invalid value; None: no limit."""
+    for name, least in _LIMITS.items():
+        value = given.get(name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    money = given.get("max_budget_usd")
+    if money is None:
+        return
+    is_number = isinstance(money, int | float | Decimal) and not isinstance(money, bool)
+    if not is_number or not 0 < float(str(money)) < float("inf"):
+        raise UsageError(f"max_budget_usd must be an amount in USD greater than 0, not {money!r}")
 
 
 def _check_tool_names(flag: str, names: Sequence[str]) -> None:

@@ -480,7 +480,7 @@ def origins_of(context: RunContext) -> Origins:
     return Origins(
         {effect: tuple(map(str, origins)) for effect, origins in found.items()},
         settings.origin("permissions.mode").where or "the default",
-        KeptRules(context.paths.state_dir, context.folder),
+        KeptRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
     )
 
 

@@ -241,4 +241,4 @@ def type_words(value: object) -> str:
         return "a table"
     if isinstance(value, list | tuple):
         return "a list"
-    return "a date or time"
+    return "a date or time" if hasattr(value, "isoformat") else type(value).__name__

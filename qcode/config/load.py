@@ -334,6 +334,8 @@ class _LayerReader:
 
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
         for name, value in table.items():
+            if not isinstance(name, str):  # of a mapping that a program gave
+                self._fail(prefix, f"a key must be text, not {type_words(name)}")
             path = (*prefix, name)
             key = find_key(canonical(path))
             if key is not None:

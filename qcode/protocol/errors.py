@@ -7,7 +7,7 @@ shows it. A `ProviderError` is a failed request, which the driver turns into an 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from qcode.values import dataclass
 
@@ -59,6 +59,16 @@ _TRANSIENT = frozenset(
 )
 
 
+_ErrorT = TypeVar("_ErrorT", bound=BaseException)
+
+
+def _restored(kind: type[_ErrorT], args: tuple[object, ...], fields: dict[str, object]) -> _ErrorT:
+    """Return an unpickled error, whatever its constructor takes: programs pass errors between processes."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
+
+
 class ProviderError(Exception):
     """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`.
 
@@ -93,6 +103,9 @@ class ProviderError(Exception):
         self.resets_at = resets_at
         self.period = period
         self.may_retry = may_retry
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
 
     @property
     def info(self) -> ErrorInfo:
@@ -155,6 +168,9 @@ class QcodeError(Exception):
         if exit_code is not None:
             self.exit_code = exit_code
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
     @property
     def info(self) -> ErrorInfo:
         """The error as the `error` of a result."""
@@ -187,7 +203,7 @@ class InputError(QcodeError):
 
 
 class CredentialError(QcodeError):
-    """There is no key for the model, or its host refuses it."""
+    """There is no key for the model."""
 
     exit_code = ExitCode.NO_CREDENTIAL
 

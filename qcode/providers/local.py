@@ -29,10 +29,18 @@ async def find_local_server(
     timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
     ports: Mapping[str, int] | None = None,
 ) -> tuple[ProviderSpec, str] | None:
-    """Return the first server that answers within `timeout` seconds, and its first model that can call tools.
+    """Return the first of `find_local_servers`, None if there is none."""
+    return next(iter(await find_local_servers(timeout, ports)), None)
+
+
+async def find_local_servers(
+    timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
+    ports: Mapping[str, int] | None = None,
+) -> tuple[tuple[ProviderSpec, str], ...]:
+    """Return the servers that answer within `timeout` seconds, each with its first model that can call tools.
 
     All servers are queried at once; the order of preference is Ollama, LM Studio, llama.cpp, vLLM, SGLang. `ports`
-    replaces their default ports. Return None if no server answers or none has a model.
+    replaces their default ports. A server without a model is left out.
     """
     tasks: list[tuple[ProviderSpec, asyncio.Task[str]]] = []
     for name, finder in _FINDERS.items():
@@ -44,10 +52,8 @@ async def find_local_server(
     finally:
         for _, task in tasks:
             task.cancel()
-    for spec, task in tasks:
-        if task.done() and not task.cancelled() and task.result():
-            return spec, task.result()
-    return None
+    answered = ((spec, task) for spec, task in tasks if task.done() and not task.cancelled())
+    return tuple((spec, task.result()) for spec, task in answered if task.result())
 
 
 async def _ask(finder: Finder, address: str) -> str:

@@ -118,3 +118,12 @@ class Live:
         if self._pending:
             text, self._pending = self._pending, ""
             self._output(text)
+
+
+def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:
+    """Return the beginning and the end of a long text, and the path of its full copy."""
+    if len(text) <= limit:
+        return text
+    collector = Collector(limit, folder)
+    collector.feed(text.encode("utf-8", "replace"))
+    return collector.close()

@@ -169,6 +169,22 @@ def test_session_holds_what_ran_and_replays_it(tmp_path: Path) -> None:
     again.conversation.release()
 
 
+def test_edited_call_that_broke_off_is_reported_as_it_ran(tmp_path: Path) -> None:
+    it = talk(tmp_path, TOUCH, text_reply("Done."))
+    asked_in(it, deciding(it, Revise("touch two"), Allow()))
+    session = it.conversation.session_id
+    it.conversation.release()
+    (file,) = (tmp_path / "state").rglob(f"*{session}*.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    last = next(index for index, line in enumerate(lines) if json.loads(line)["kind"] == "intent")
+    file.write_text("".join(lines[: last + 1]))
+    again = talk(tmp_path, text_reply("x"), resumes=session)
+    assert 'it ran with {"command": "touch two"}.' in result_of(again)
+    shown = [item.call for item in replayed(again.conversation.stored) if isinstance(item, ToolFinished)]
+    assert [json.loads(call.arguments) for call in shown] == [{"command": "touch two"}]
+    again.conversation.release()
+
+
 def spec(**given: Any) -> ToolSpec:
     return ToolSpec("x", "", {}, **given)
 

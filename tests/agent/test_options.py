@@ -42,7 +42,7 @@ def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: di
         return events[-1].text
 
     assert asyncio.run(run()) == "hello there"
-    assert provider.closed
+    assert not provider.closed
 
 
 def test_folder_is_trusted_by_option_earlier_run_or_answer(home: dict[str, str]) -> None:

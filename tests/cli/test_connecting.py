@@ -106,3 +106,23 @@ def test_theme_question_is_asked_until_one_is_set_or_chosen(home: Path) -> None:
     assert not connecting(home, "--theme", "light").wants_theme
     Choices(home / "state").keep_theme("dark")
     assert not connecting(home).wants_theme
+
+
+def test_choices_are_grouped_and_every_provider_is_described(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    config = '[providers.lab]\ntype = "openai"\nbase_url = "https://models.lab.example/v1"\n'
+    (home / "config.toml").write_text(
+        config + '[providers.here]\ntype = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    )
+    choices = connecting(home).choices()
+    groups = [choice.group for choice in choices]
+    assert groups == sorted(groups, key=("popular", "local", "other").index)
+    assert [choice.name for choice in choices[:4]] == ["anthropic", "openai", "gemini", "openrouter"]
+    by_name = {choice.name: choice for choice in choices}
+    assert {name for name, choice in by_name.items() if choice.group == "local"} >= {"ollama", "vllm", "here"}
+    assert (by_name["lab"].title, by_name["lab"].hint) == ("lab", "https://models.lab.example/v1")
+    assert set(by_name) == {*PROVIDERS, "lab", "here"} - {"demo"}
+    for choice in choices:
+        assert choice.title
+        assert len(choice.hint) <= 45
+        assert choice.key_page.startswith("https://") or choice.group == "local" or choice.name in ("bedrock", "lab")

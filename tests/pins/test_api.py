@@ -60,7 +60,10 @@ def _default(field: dataclasses.Field[object]) -> str:
 
 
 def test_type_checkers_see_the_same_names() -> None:
-    nodes = [node for node in ast.parse(STUB.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
+    stub = ast.parse(STUB.read_text("utf-8")).body
+    nodes = [node for node in stub if isinstance(node, ast.ImportFrom)]
+    (listed,) = [node.value for node in stub if isinstance(node, ast.Assign)]
+    assert sorted(ast.literal_eval(listed)) == sorted(qcode.__all__)  # for `from qcode import *`
     stubbed = {(node.module, alias.asname or alias.name) for node in nodes for alias in node.names}
     assert stubbed == {(module, name) for name, module in vars(qcode)["_MODULES"].items()}
     assert qcode.__all__ == ["__version__", *sorted(name for _, name in stubbed)]

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from qcode.providers.local import find_local_server
+from qcode.providers.local import find_local_server, find_local_servers
 from qcode.text.json import Json
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
@@ -110,3 +110,13 @@ def test_server_that_does_not_answer_in_time_is_skipped() -> None:
 )
 def test_other_server_on_the_port_is_not_a_model_server(answer: Answer) -> None:
     assert found_at({"llamacpp": Loopback(answer)}) is None
+
+
+def test_all_servers_that_answer_are_found_in_order_of_preference() -> None:
+    async def main() -> list[tuple[str, str]]:
+        async with Loopback(models("small")) as vllm, Loopback(models("large")) as llamacpp:
+            ports = {name: free_port() for name in NAMES}
+            ports |= {"vllm": int(vllm.url.rpartition(":")[2]), "llamacpp": int(llamacpp.url.rpartition(":")[2])}
+            return [(spec.name, model) for spec, model in await find_local_servers(2.0, ports)]
+
+    assert asyncio.run(main()) == [("llamacpp", "large"), ("vllm", "small")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice
 from qcode.safety.secret import Secret
@@ -10,11 +11,13 @@ from qcode.safety.secret import Secret
 CANARY = "sk-canary-0123456789abcdef"
 
 CHOICES = (
-    ProviderChoice("anthropic"),
-    ProviderChoice("openai", "OPENAI_API_KEY is set", is_ready=True),
+    ProviderChoice(
+        "anthropic", title="Anthropic", hint="Claude models", key_page="https://keys.example/new", group="popular"
+    ),
+    ProviderChoice("openai", "OPENAI_API_KEY is set", is_ready=True, title="OpenAI", hint="GPT", group="popular"),
     ProviderChoice("bedrock", "credentials come from the AWS chain", takes_key=False, is_ready=True),
     ProviderChoice("openrouter"),
-    ProviderChoice("ollama", "needs no key", is_ready=True),
+    ProviderChoice("ollama", "needs no key", is_ready=True, title="Ollama", hint="models here", group="local"),
 )
 
 
@@ -38,6 +41,9 @@ class ScriptedConnecting(KeysService):
 
     def choices(self) -> tuple[ProviderChoice, ...]:
         return CHOICES
+
+    async def local_models(self) -> Mapping[str, str]:
+        return {"ollama": "qwen3:8b"}
 
     async def check(self, name: str, typed: str) -> CheckedKey:
         self.asked.append((name, typed))

@@ -33,6 +33,7 @@ class ScriptedOffering(ModelsService):
     """Offers `providers`; a queried provider answers after `answered` is set."""
 
     effort: Effort | None = None
+    recent_names: tuple[str, ...] = ()
 
     def __init__(self, *offered: OfferedProvider, effort: Effort | None = None, hindrance: str = "") -> None:
         self.offered = offered or (DEMO,)
@@ -41,6 +42,10 @@ class ScriptedOffering(ModelsService):
         self.kept: list[str] = []
         self.asked: list[str] = []
         self.answered = asyncio.Event()
+
+    @property
+    def recent(self) -> tuple[str, ...]:
+        return self.recent_names
 
     def providers(self) -> tuple[OfferedProvider, ...]:
         return self.offered

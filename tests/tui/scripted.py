@@ -216,8 +216,8 @@ class ScriptedLibrary(Library):
     def preview(self, session_id: str) -> tuple[Message, ...]:
         return ()
 
-    def search(self, text: str) -> frozenset[str]:
-        return frozenset()
+    def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
+        return {}
 
     def rename(self, session_id: str, title: str) -> None:
         self.title = title

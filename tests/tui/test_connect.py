@@ -9,8 +9,9 @@ from textual import events
 from textual.widgets import Static
 
 from qcode.agent.choices import Choices
+from qcode.agent.keys.connect import ProviderChoice
 from qcode.safety.secret import Secret
-from qcode.tui.screens.connect import ConnectScreen, KeyField
+from qcode.tui.screens.connect import ConnectScreen, KeyField, provider_row
 from qcode.tui.screens.picker import Finder
 from tests.tui.connecting import CANARY, ScriptedConnecting
 from tests.tui.harness import Running, drive
@@ -318,7 +319,7 @@ def test_at_forty_columns_everything_asked_is_readable() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
         shown = await at(run, "provider")
-        for words in ("anthropic", "openai", "ollama", "Esc close"):
+        for words in ("Anthropic", "OpenAI", "Esc close"):
             assert words in " ".join(painted(run).split())
         await run.pilot.press("enter")
         await at(run, "key")
@@ -330,3 +331,39 @@ def test_at_forty_columns_everything_asked_is_readable() -> None:
         assert shown.query_one("#connect-foot", Static).region.bottom <= 16
 
     drive(test, size=(40, 16), connect=ScriptedConnecting())
+
+
+def test_providers_are_grouped_with_names_and_hints_and_local_servers_are_found() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        shown = await at(run, "provider")
+        await run.until(lambda: "Local servers: found 1" in painted(run))
+        rows = [line.split() for line in painted(run).split("\n")]
+        assert ["Popular"] in rows
+        assert ["›", "Anthropic", "Claude", "models"] in rows
+        assert ["OpenAI", "GPT", "·", "OPENAI_API_KEY", "is", "set"] in rows
+        assert ["Ollama", "models", "here", "·", "found:", "qwen3:8b"] in rows
+        assert shown.query_one("#connect-foot", Static).content == "Enter select · Esc close · ↑↓ move · type to filter"
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_key_step_names_the_page_that_creates_keys() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect anthropic")
+        await at(run, "key")
+        assert "Key for Anthropic" in painted(run)
+        assert "Create a key at https://keys.example/new" in painted(run)
+        await run.pilot.press("escape")
+        await closed(run)
+        await run.send("/connect openai")
+        await at(run, "key")
+        assert "Create a key" not in painted(run)
+
+    drive(test, connect=ScriptedConnecting())
+
+
+def test_local_search_without_an_answer_says_so() -> None:
+    none = provider_row(ProviderChoice("vllm", group="local"), {})
+    assert (none.group, none.label, none.detail) == ("Local servers: none found", "vllm", "")
+    assert provider_row(ProviderChoice("vllm", group="local"), None).group == "Local servers: looking…"

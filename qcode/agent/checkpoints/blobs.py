@@ -33,8 +33,11 @@ class Blobs:
         self._room: int | None = None
         self._largest_sum = largest_sum
 
-    def put(self, data: bytes) -> bool:
-        """Store a content; return True once it is on disk, False if it is too large or cannot be written."""
+    def put(self, data: bytes, *, is_spare: bool = False) -> bool:
+        """Store a content; return True once it is on disk, False if it is too large or cannot be written.
+
+        `is_spare`: no undo needs it, so it may use only half of the space that is left.
+        """
         if len(data) > self._largest:
             return False
         try:
@@ -44,7 +47,7 @@ class Blobs:
                 return True
             if self._room is None:
                 self._room = self._largest_sum - sum(one.stat().st_size for one in folder.iterdir())
-            if len(data) > self._room:
+            if len(data) > (self._room // 2 if is_spare else self._room):
                 return False
             state_file.replace(path, data, is_synced=True)
             self._room -= len(data)

@@ -26,6 +26,7 @@ from qcode.tools.workspace import UNRECORDED, Workspace
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.blobs import Blobs
     from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, Rewinder, RewindPlan, RewindReport, What
+    from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.agent.checkpoints.watch import Watch
 
 _T = TypeVar("_T")
@@ -100,6 +101,16 @@ class Checkpoints:
         from qcode.agent.checkpoints.rewind import session_diffs
 
         return await self._work(lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show))
+
+    async def turn_changes(self) -> tuple[TurnChanges, ...]:
+        """Return the files that each turn changed, oldest turn first, without turns that were undone."""
+        from qcode.agent.checkpoints.turn_changes import turn_changes
+
+        return await self._work(lambda: turn_changes(self._session.history, self._recorder.blobs, self._workspace.show))
+
+    async def plan_part(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
+        """Plan to undo the change of the file at `path` (absolute) by turn `number`, or one hunk of it."""
+        return await self._work(lambda: self._rewinder.plan_part(number, path, hunk))
 
     async def _work(self, work: Callable[[], _T]) -> _T:
         if self._is_busy():
@@ -192,6 +203,9 @@ class Recorder:
         except BaseException:
             self._session.void(at)
             raise
+        if data is not None:
+            # `/diff` compares with it after later changes by others.
+            self.blobs.put(data, is_spare=True)
 
     def saw(self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None) -> None:
         """Record a change found by comparison; `content` is the old content, None if unknown."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
+from qcode.agent.checkpoints.turn_changes import ConflictError, FileOfTurn, content_without, files_of_turn
 from qcode.agent.sessions.history import (
     LINK_PREFIX,
     FileMove,
@@ -123,6 +124,7 @@ class Rewinder:
 
     def __init__(self, session: Session, blobs: Blobs, folders: Sequence[Path]) -> None:
         self._session = session
+        self._blobs = blobs
         self._restorer = Restorer(folders, blobs)
         self._root = folders[0]
         self._planned: _PendingStep | None = None
@@ -152,7 +154,8 @@ class Rewinder:
         prompt = next((one for one in self._history.prompts() if one.number == number), None)
         if prompt is None:
             raise NothingToDo("That message is no longer in this conversation.")
-        steps = steps_back(self._history.live_changes(number)) if what != "conversation" else []
+        changes = self._history.live_changes(number)
+        steps = steps_back(changes, self._left_by_parts()) if what != "conversation" else []
         after = prompt.before if what != "files" else self._history.head
         return self._plan("rewind", after, steps, prompt if what != "files" else None)
 
@@ -167,7 +170,43 @@ class Rewinder:
         prompt = history.head.prompt
         if prompt is None:
             raise NothingToDo("There is nothing to undo yet.")
-        return self._plan("undo", prompt.before, steps_back(history.live_changes(prompt.number)), prompt)
+        steps = steps_back(history.live_changes(prompt.number), self._left_by_parts())
+        return self._plan("undo", prompt.before, steps, prompt)
+
+    def plan_part(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
+        """Plan to undo the change of one file by turn `number`, or one hunk of it; the conversation stays.
+
+        Raise `NothingToDo` with the reason if later changes are in the way.
+        """
+        file = next((one for one in files_of_turn(self._history, number) if one.path == path), None)
+        if file is None:
+            raise NothingToDo("That change was already undone.")
+        step = self._part_step(file, hunk)
+        if _is_there(step):
+            raise NothingToDo("That change was already undone.")
+        return self._plan("undo", self._history.head, [step], None)
+
+    def _part_step(self, file: FileOfTurn, hunk: int | None) -> FileStep:
+        shown = self._shown(file.path)
+        try:
+            current = look(file.path)
+            if hunk is None and _is_same(current, file.after):
+                if file.before is not None and not file.before.is_kept:
+                    raise ConflictError("its old content was not saved")
+                return FileStep(file.path, current, file.before, changes=file.changes if file.is_last else ())
+            if current is None or current.is_link:
+                raise ConflictError("it was deleted or replaced after this turn")
+            content = content_without(file, hunk, self._blobs, shown)
+            if not self._blobs.put(content):
+                raise ConflictError("the result could not be saved (is the disk full?)")
+        except (ConflictError, NotRestorable, Refused) as conflict:
+            raise NothingToDo(f"{shown} was not changed: {str(conflict).removeprefix(f'{shown} ')}.") from None
+        return FileStep(file.path, current, FileState(digest_of(content), len(content), current.mode))
+
+    def _left_by_parts(self) -> dict[str, FileState | None]:
+        """Return the files that `plan_part` changed since the last message, as it left them."""
+        moves = (move for move in self._history.redoable if move.before.key == move.after.key)
+        return {file.path: file.target for move in moves for file in move.files}
 
     def plan_redo(self) -> RewindPlan:
         """Plan to redo the last undone step."""
@@ -332,12 +371,18 @@ def look(path: str) -> FileState | None:
     return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
 
 
-def steps_back(changes: Sequence[tuple[int, RecordedChange]]) -> list[FileStep]:
-    """Return the steps that undo these changes, one per file, in the order in which files were first changed."""
+def steps_back(
+    changes: Sequence[tuple[int, RecordedChange]], left: Mapping[str, FileState | None] | None = None
+) -> list[FileStep]:
+    """Return the steps that undo these changes, one per file, in the order in which files were first changed.
+
+    `left` are files that qcode itself changed after them, with their states.
+    """
     by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
     for at, change in changes:
         by_path.setdefault(change.path, []).append((at, change))
-    steps = (_step_back(path, found) for path, found in by_path.items())
+    known = left or {}
+    steps = (_step_back(path, found, (known[path],) if path in known else ()) for path, found in by_path.items())
     return [step for step in steps if step is not None]
 
 
@@ -353,7 +398,9 @@ def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
     return [step for step in steps if step is not None]
 
 
-def _step_back(path: str, changes: Sequence[tuple[int, RecordedChange]]) -> FileStep | None:
+def _step_back(
+    path: str, changes: Sequence[tuple[int, RecordedChange]], left: Sequence[FileState | None]
+) -> FileStep | None:
     first, last = changes[0][1], changes[-1][1]
     doubt = ""
     for (_, earlier), (_, later) in pairwise(changes):
@@ -362,7 +409,7 @@ def _step_back(path: str, changes: Sequence[tuple[int, RecordedChange]]) -> File
     if not doubt and any(change.by == "command" for _, change in changes):
         doubt = "changed while a command ran, possibly not by the command"
     # If qcode was killed between the record and the change, the file still has the content before it.
-    expected = (last.after, last.before) if last.by == "tool" else (last.after,)
+    expected = (last.after, last.before, *left) if last.by == "tool" else (last.after, *left)
     has_modes = any(change.by == "command" for _, change in changes)
     return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes), has_modes=has_modes)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from qcode.agent.choices import Choices
@@ -100,17 +101,59 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     return CredentialRow(spec.name, "none", how=way)
 
 
+Group: TypeAlias = Literal["popular", "local", "other"]
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderChoice:
     """A provider that can be chosen. `state` describes its credential, empty if there is none.
 
-    `takes_key`: a key can be entered. `is_ready`: it works without entering one.
+    `takes_key`: a key can be entered. `is_ready`: it works without entering one. `title` is its name for people, `hint`
+    one line about it, `key_page` the page where a key is created, empty if unknown.
     """
 
     name: str
     state: str = ""
     takes_key: bool = True
     is_ready: bool = False
+    title: str = ""
+    hint: str = ""
+    key_page: str = ""
+    group: Group = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    title: str
+    hint: str
+    key_page: str = ""
+
+
+_ABOUT: Mapping[str, _About] = {
+    "anthropic": _About("Anthropic", "Claude models", "https://console.anthropic.com/settings/keys"),
+    "openai": _About("OpenAI", "GPT models", "https://platform.openai.com/api-keys"),
+    "gemini": _About("Google Gemini", "Gemini models, with a free tier", "https://aistudio.google.com/apikey"),
+    "openrouter": _About("OpenRouter", "models of many providers with one key", "https://openrouter.ai/keys"),
+    "ollama": _About("Ollama", "models on this machine"),
+    "lmstudio": _About("LM Studio", "models on this machine"),
+    "llamacpp": _About("llama.cpp", "the server of llama.cpp"),
+    "vllm": _About("vLLM", "a vLLM server"),
+    "sglang": _About("SGLang", "an SGLang server"),
+    "openai-responses": _About("OpenAI Responses", "GPT models, newer API", "https://platform.openai.com/api-keys"),
+    "bedrock": _About("Amazon Bedrock", "Claude and others in your AWS account"),
+    "azure": _About("Azure OpenAI", "GPT models in your Azure account", "https://portal.azure.com"),
+    "deepseek": _About("DeepSeek", "DeepSeek models", "https://platform.deepseek.com/api_keys"),
+    "mistral": _About("Mistral AI", "Mistral and Codestral", "https://console.mistral.ai/api-keys"),
+    "groq": _About("Groq", "open models, fast", "https://console.groq.com/keys"),
+    "xai": _About("xAI", "Grok models", "https://console.x.ai"),
+    "together": _About("Together AI", "open models", "https://api.together.ai/settings/api-keys"),
+    "qwen": _About("Alibaba Qwen", "Qwen models", "https://bailian.console.alibabacloud.com/?apiKey=1"),
+    "kimi": _About("Moonshot Kimi", "Kimi models", "https://platform.moonshot.ai/console/api-keys"),
+    "glm": _About("Z.AI", "GLM models", "https://z.ai/manage-apikey/apikey-list"),
+}
+"""The description of each provider for the user. Its documentation names the key page."""
+_POPULAR = ("anthropic", "openai", "gemini", "openrouter")
+_GROUPS: tuple[Group, ...] = ("popular", "local", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +382,23 @@ class KeysService:
         return not self._context.settings.ui.theme and not self._choices.theme
 
     def choices(self) -> tuple[ProviderChoice, ...]:
-        return tuple(self._choice(spec) for name, spec in known_specs(self._context.settings).items() if name != "demo")
+        """Return the providers by group: popular ones, local servers, the others."""
+        specs = known_specs(self._context.settings)
+        names = (*_POPULAR, *(name for name in specs if name not in _POPULAR and name != "demo"))
+        found = [self._described(self._choice(specs[name]), specs[name]) for name in names if name in specs]
+        return tuple(sorted(found, key=lambda choice: _GROUPS.index(choice.group)))
+
+    async def local_models(self) -> Mapping[str, str]:
+        """Return the local servers that answer now, each with its first model."""
+        from qcode.providers.local import find_local_servers
+
+        return {spec.name: model for spec, model in await find_local_servers()}
+
+    def _described(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
+        about = _ABOUT.get(choice.name, _About(choice.name, spec.base_url))
+        is_here = bool(spec.base_url) and is_local(spec.base_url)
+        group: Group = "popular" if choice.name in _POPULAR else "local" if is_here else "other"
+        return replace(choice, title=about.title, hint=about.hint, key_page=about.key_page, group=group)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the providers that can be connected."""

@@ -23,7 +23,6 @@ from qcode.agent.mcp.tools import (
     MAX_TOOLS,
     CheckedTool,
     ListedTool,
-    bounded_text,
     offered,
     outcome_of,
     shown_name,
@@ -36,6 +35,7 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import single_spaced, visible, visible_json
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
+from qcode.tools.output import bounded_text
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
 

@@ -25,7 +25,7 @@ from qcode.text.clean import clean
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.files.pictures import image_type, picture
-from qcode.tools.output import Collector
+from qcode.tools.output import bounded_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -204,15 +204,6 @@ def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -
         text = "(the tool failed and said nothing)" if result.is_error else "(no output)"
     bounded = bounded_text(text, limit, folder)
     return ToolOutcome(bounded, result.is_error, _summary(text, len(reader.images)), images=tuple(reader.images))
-
-
-def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:
-    """Return the beginning and the end of a long text, and the path of its full copy."""
-    if len(text) <= limit:
-        return text
-    collector = Collector(limit, folder)
-    collector.feed(text.encode("utf-8", "replace"))
-    return collector.close()
 
 
 def _summary(text: str, images: int) -> str:

@@ -208,7 +208,7 @@ class Clients:
 
     def connect(self, selection: Selection) -> ModelClient:
         """Return a client for the selection; nothing is sent. Raise `ProviderError` if a key is missing."""
-        if selection.provider is not None:
+        if selection.provider is not None:  # its owner closes it: other agents may use it
             return self._client(selection.provider, selection)
         context = self._context
         settings, spec = context.settings, selection.spec
@@ -227,6 +227,7 @@ class Clients:
             spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
         client = self._client(provider, selection)
+        self._open.append(client)
         is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
         if is_known or not is_local(provider.host):
             return client
@@ -252,7 +253,7 @@ class Clients:
             provider = self._recording.recorded(provider)
         if self._wrap is not None:
             provider = self._wrap(provider)
-        client = ModelClient(
+        return ModelClient(
             provider,
             KnownModel(provider.name, selection.model, facts),
             self._prompts,
@@ -263,8 +264,6 @@ class Clients:
             tokens=token_counter,
             log=self.log,
         )
-        self._open.append(client)
-        return client
 
     def _may_send_text_calls(self, provider: Provider, given: ModelSettings | None) -> bool:
         """Return whether calls as text are to be recognized: the official hosts never send any."""

@@ -85,6 +85,11 @@ class ModelsService:
         return tuple(self._model(spec, name, learned) for name in sorted(names, key=newest_first, reverse=True))
 
     @property
+    def recent(self) -> tuple[str, ...]:
+        """The models chosen last as `provider/model`, the latest first."""
+        return self._choices.recent_models
+
+    @property
     def effort(self) -> Effort | None:
         """The effort chosen last."""
         return self._choices.effort

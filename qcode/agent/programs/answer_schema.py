@@ -54,14 +54,18 @@ class StructuredAnswer:
 
 
 class AnswerSchema:
-    """A JSON Schema, Draft 2020-12 unless it names another; raises `SchemaError` if it is invalid."""
+    """A JSON Schema, Draft 2020-12 unless it names another; raises `SchemaError` if it is invalid.
 
-    def __init__(self, text: str) -> None:
+    `accept` is called with each answer that is valid under it, and raises an exception for one that is not good enough.
+    """
+
+    def __init__(self, text: str, accept: Callable[[Json], object] = lambda value: None) -> None:
         try:
             schema = _strictly(text)
         except ValueError as error:
             raise SchemaError(f"is not JSON: {error}") from None
         self._validator = _validator(schema)
+        self._accept = accept
         self.instructions = _INSTRUCTIONS.format(schema=json.dumps(schema, ensure_ascii=False))
 
     def read(self, answer: str) -> StructuredAnswer | None:
@@ -90,7 +94,13 @@ class AnswerSchema:
                 errors = list(islice(self._validator.iter_errors(value), _ERRORS))
         except ValueError as error:
             return [f"it is not a single JSON value: {error}"]
-        return [_described(error) for error in errors] or StructuredAnswer(text, value)
+        if errors:
+            return [_described(error) for error in errors]
+        try:
+            self._accept(value)
+        except Exception as error:  # noqa: BLE001 - the code of a program: what it refuses is sent back to the model
+            return [_shortened(f"{type(error).__name__}: {error}")]
+        return StructuredAnswer(text, value)
 
 
 def _strictly(text: str) -> Json:
@@ -171,12 +181,16 @@ def _described(error: ValidationError) -> str:
 
 
 def _line(error: ValidationError | InvalidSchema) -> str:
-    message = " ".join(error.message.split())
-    if len(message) > _ERROR_CHARS:
-        # The message begins with the value and ends with the complaint.
-        half = _ERROR_CHARS // 2
-        message = f"{message[:half]} ... {message[-half:]}"
-    return f"{error.json_path}: {message}"
+    return f"{error.json_path}: {_shortened(error.message)}"
+
+
+def _shortened(message: str) -> str:
+    message = " ".join(message.split())
+    if len(message) <= _ERROR_CHARS:
+        return message
+    # The message begins with the value and ends with the complaint.
+    half = _ERROR_CHARS // 2
+    return f"{message[:half]} ... {message[-half:]}"
 
 
 _INSTRUCTIONS = """\

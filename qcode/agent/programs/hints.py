@@ -11,7 +11,7 @@ import enum
 import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from qcode.text.json import Json, JsonObject
@@ -44,7 +44,7 @@ def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
     if origin in (typing.Required, typing.NotRequired):
         return schema_of(given[0], inside)
     if origin is Literal:
-        return {"enum": list(given)}
+        return {"enum": _json_values(hint, given)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema_of(one, inside) for one in given]}
     if origin is list or hint is list:
@@ -54,12 +54,28 @@ def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
     if origin is dict and given[0] is str:
         return {"type": "object", "additionalProperties": schema_of(given[1], inside)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return {"enum": [one.value for one in hint]}
+        return {"enum": _json_values(hint, [one.value for one in hint])}
     if hint in inside:
         raise TypeError(f"{_name(hint)} contains itself, which is not supported")
-    if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)):
         return _object_schema(hint, (*inside, hint))
     raise TypeError(f"the type {_name(hint)} is not supported")
+
+
+def _json_values(hint: Any, values: Sequence[object]) -> list[Json]:
+    found: list[Json] = [one for one in values if isinstance(one, str | int | float | None) and type(one) in _PLAIN]
+    if not found or len(found) < len(values):
+        raise TypeError(f"{_name(hint)} has values that are neither texts nor numbers, which is not supported")
+    return found
+
+
+def accepts_null(hint: Any) -> bool:
+    """Return whether None is a value of the type."""
+    try:
+        value_of(hint, None)
+    except ValueError:
+        return False
+    return True
 
 
 def _object_schema(hint: Any, inside: tuple[object, ...]) -> JsonObject:

@@ -7,7 +7,9 @@ tool `asks`. A call whose arguments were truncated or do not fit never reaches t
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
+import enum
 import inspect
 import json
 import re
@@ -15,11 +17,14 @@ import typing
 from collections.abc import Callable
 from typing import Any, overload
 
-from qcode.agent.programs.hints import schema_of, value_of
+from qcode.agent.options import SERVER_MARK
+from qcode.agent.programs.hints import accepts_null, schema_of, value_of
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import ToolOutcome, ToolSpec
+from qcode.providers.sdk import run_aside
 from qcode.text.clean import visible, visible_json
 from qcode.text.json import Json, JsonObject
+from qcode.tools.output import bounded_text
 from qcode.tools.tool import Preview, failed
 from qcode.tools.tool import ToolContext as CallContext
 from qcode.tools.workspace import Workspace
@@ -53,10 +58,14 @@ class FunctionTool:
 
     def __init__(self, function: Callable[..., Any], *, name: str = "", asks: bool, reads_only: bool) -> None:
         """Raise `TypeError` for a parameter that has no schema, and for a name that providers do not accept."""
+        if not inspect.isroutine(function):
+            raise TypeError(f"tool: a function is expected, not {type(function).__name__}")
         self.function = function
         name = name or function.__name__
         if not _NAME.fullmatch(name):
             raise TypeError(f"tool {name!r}: a name has letters, digits, _ and -, at most 64")
+        if SERVER_MARK in name:
+            raise TypeError(f"tool {name!r}: names with {SERVER_MARK} belong to tool servers")
         self._takes_context, self._hints, parameters = _parameters(function, name)
         description = inspect.getdoc(function) or ""
         safety: typing.Literal["harmless"] | None = None if asks else "harmless"
@@ -67,20 +76,42 @@ class FunctionTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutcome:
         """Run the function; a fault of the arguments or of the function is an error result."""
+        positional = (context,) if self._takes_context else ()
         try:
             values = {name: value_of(self._hints[name], value, name) for name, value in self._given(arguments).items()}
         except ValueError as fault:
             return failed(f"{self.spec.name}: {fault}")
-        positional = (context,) if self._takes_context else ()
-        try:
-            if inspect.iscoroutinefunction(self.function):
-                return _outcome(await self.function(*positional, **values))
-            return _outcome(await asyncio.to_thread(self.function, *positional, **values))
-        except Exception as fault:  # noqa: BLE001 - the program's own code: its failure is a result for the model
+        except Exception as fault:  # noqa: BLE001 - a dataclass of the program may refuse its fields
             return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
+        try:
+            return _outcome(await self._called(positional, values))
+        except (Exception, SystemExit) as fault:  # noqa: BLE001 - the program's own code: its failure is a result
+            return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            return failed(f"{self.spec.name}: CancelledError")  # something that the function waited for
+
+    async def _called(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(*positional, **values)
+        context = contextvars.copy_context()
+
+        def call() -> Any:
+            try:
+                return context.run(self.function, *positional, **values)
+            except StopIteration:  # a future cannot hold one
+                raise RuntimeError("StopIteration") from None
+
+        # A daemon thread: a function that hangs must block neither the threads of the event loop nor exit.
+        found = await run_aside(call)
+        return await found if inspect.isawaitable(found) else found
 
     def _given(self, arguments: JsonObject) -> JsonObject:
-        """Return the arguments without null for optional parameters; raise `ValueError` for a name that is unknown."""
+        """Return the arguments without null for parameters that may be left out and do not take it.
+
+        Raise `ValueError` for an unknown or missing name.
+        """
         unknown = next((name for name in arguments if name not in self._hints), None)
         if unknown is not None:
             known = ", ".join(self._hints) or "none"
@@ -88,7 +119,10 @@ class FunctionTool:
         missing = next((name for name in self.spec.required if name not in arguments), None)
         if missing is not None:
             raise ValueError(f"missing argument {missing!r}")
-        return {name: value for name, value in arguments.items() if value is not None or name in self.spec.required}
+        return {name: value for name, value in arguments.items() if value is not None or self._takes_null(name)}
+
+    def _takes_null(self, name: str) -> bool:
+        return name in self.spec.required or accepts_null(self._hints[name])
 
 
 class BoundTool:
@@ -105,7 +139,15 @@ class BoundTool:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: CallContext) -> ToolOutcome:
         own = ToolContext(str(workspace.root), self._session_id(), context.output)
-        return await self._tool.run(arguments, own)
+        outcome = await self._tool.run(arguments, own)
+        text = bounded_text(outcome.content, context.max_output_chars, lambda: workspace.scratch)
+        return dataclasses.replace(outcome, content=text)
+
+
+def is_being_cancelled() -> bool:
+    """Return whether the running task is cancelled; otherwise a `CancelledError` comes from what it waited for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str, Any], dict[str, Json]]:
@@ -138,11 +180,28 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str
 def _outcome(found: Any) -> ToolOutcome:
     """Return what a function returned as the result of its call: a text as it is, everything else as JSON."""
     if isinstance(found, ToolResult):
-        return ToolOutcome(found.text, found.is_error, summary=_first_line(found.text), images=tuple(found.images))
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        found = dataclasses.asdict(found)
-    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2)
+        text, images = found.text, tuple(found.images)
+        if not all(isinstance(one, kind) for kind, one in ((str, text), *((Image, image) for image in images))):
+            raise TypeError("a ToolResult has a text, and images of the type Image")
+        text = _encodable(text)
+        return ToolOutcome(text, found.is_error, summary=_first_line(text), images=images)
+    is_text = isinstance(found, str)
+    text = _encodable(found if is_text else json.dumps(found, ensure_ascii=False, indent=2, default=_plain))
     return ToolOutcome(text, summary=_first_line(text))
+
+
+def _plain(found: Any) -> Any:
+    """Return a dataclass as an object, and a member of an enum as its value."""
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        return {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    if isinstance(found, enum.Enum):
+        return found.value
+    raise TypeError(f"Object of type {type(found).__name__} is not JSON serializable")
+
+
+def _encodable(text: str) -> str:
+    """Return a text that any file and request can hold: file names may bring lone surrogates."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _first_line(text: str) -> str:

@@ -9,15 +9,16 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypedDict, TypeVar, get_args
 
+from qcode.agent.options import checked_limits
 from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, shortfall, subtype
 from qcode.agent.programs.answer_schema import AnswerSchema
-from qcode.agent.programs.answer_schema import SchemaError as BadSchema
+from qcode.agent.programs.own_tools import is_being_cancelled
 from qcode.protocol.approvals import (
     LIMIT_ID,
     AcceptPlan,
@@ -49,7 +50,9 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Block, Image, Text
 from qcode.protocol.reply import Limit, Outcome, StopReason
 from qcode.protocol.usage import Usage
+from qcode.text.clean import one_line
 from qcode.text.diff import FileDiff, file_diffs
+from qcode.text.json import Json
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -59,6 +62,11 @@ if TYPE_CHECKING:
     from qcode.agent.toolbox import Toolbox
 
 OutputT = TypeVar("OutputT")
+ValueT = TypeVar("ValueT")
+_BUSY = (
+    "a turn of this agent is running: an agent runs one turn at a time, "
+    "and a turn that was left without `async with` runs until the agent is closed"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class Result(Generic[OutputT]):
     """
 
     text: str
-    output: OutputT | None
+    output: OutputT
     outcome: Outcome
     stop: StopReason | None
     raw_stop: str
@@ -177,30 +185,39 @@ class Wanted:
     def __init__(self, output: Any) -> None:
         """Raise `UsageError` if there is no schema for the type."""
         self._output = output
+        self._accepted: Any = None
         try:
-            self.schema = AnswerSchema(json.dumps(self._json_schema()))
-        except (TypeError, ValueError, BadSchema) as error:
-            raise UsageError(f"output: {error}") from None
+            self.schema = AnswerSchema(json.dumps(self._json_schema()), self._accept)
+        except Exception as error:  # noqa: BLE001 - the class of the program may make its schema itself
+            raise UsageError(f"output: {one_line(str(error))}") from None
 
     def _json_schema(self) -> Any:
         if isinstance(self._output, dict):
             return self._output
-        if hasattr(self._output, "model_json_schema"):
+        if self._is_model:
             return self._output.model_json_schema()
         from qcode.agent.programs.hints import schema_of
 
         return schema_of(self._output)
 
-    def value(self, answer: str) -> Any:
-        """Return a valid answer as the type; raise `ValueError` if it does not fit after all."""
-        found = self.schema.read(answer)
-        if found is None or isinstance(self._output, dict):
-            return None if found is None else found.value
-        if hasattr(self._output, "model_validate"):
-            return self._output.model_validate(found.value)
+    @property
+    def _is_model(self) -> bool:
+        return hasattr(self._output, "model_json_schema") and hasattr(self._output, "model_validate")
+
+    def _accept(self, value: Json) -> None:
+        """Keep an answer as the type; raise an exception of the type if it does not fit after all."""
         from qcode.agent.programs.hints import value_of
 
-        return value_of(self._output, found.value)
+        if isinstance(self._output, dict):
+            self._accepted = value
+        elif self._is_model:
+            self._accepted = self._output.model_validate(value)
+        else:
+            self._accepted = value_of(self._output, value)
+
+    def value(self, answer: str) -> Any:
+        """Return an answer as the type, None if it is invalid."""
+        return None if self.schema.read(answer) is None else self._accepted
 
 
 class Turns:
@@ -218,6 +235,7 @@ class Turns:
         self.folder = folder
         self.approve = approve
         self.running: TurnStream | None = None
+        self.is_closed = False
 
     def stream(self, prompt: Prompt, output: object, fields: TurnFields, *, append_only: bool) -> TurnStream:
         """Return a turn that begins with the first event that is read."""
@@ -229,6 +247,12 @@ class Turns:
             self.conversation.cancel()
         else:
             self.running.cancel()
+
+    async def close(self) -> None:
+        """End the running turn, and begin no other one."""
+        self.is_closed = True
+        if self.running is not None:
+            await self.running.aclose()
 
 
 class TurnStream:
@@ -247,6 +271,7 @@ class TurnStream:
         self._fields = fields
         self._append_only = append_only
         self._is_cancelled = False
+        self._has_begun = False
         self._answer = AnswerSoFar()
         self._diffs: list[str] = []
         self._spent = UsageUpdated(Usage(), None, 0, 0)
@@ -254,9 +279,11 @@ class TurnStream:
         self._note = ""
         self._ended: TurnEnded | None = None
         self._result: Result[Any] | None = None
-        self._approvals: set[asyncio.Task[None]] = set()
+        self._approvals: set[asyncio.Task[Any]] = set()
         self._notices: deque[Notice] = deque()
+        self._steered: list[str] = []
         self._began = time.monotonic()
+        self._reading = asyncio.Lock()
         self._events = self._run()
 
     @property
@@ -279,33 +306,47 @@ class TurnStream:
         return "" if self._ended is None else shortfall(self._ended, self._note)
 
     def steer(self, text: str) -> None:
-        """Add a message to the turn before its next step; ignored before the first event and once the turn is over."""
-        if self._turns.running is self:
+        """Add a message to the turn before its next step; ignored once the turn is over."""
+        if self._has_begun:
             self._conversation.steer(text)
+        else:
+            self._steered.append(text)
 
     def cancel(self) -> None:
         """Cancel the turn; the text so far is kept, and the events end with `TurnEnded`."""
         self._is_cancelled = True
-        if self._turns.running is self:
+        for task in self._approvals:
+            task.cancel()
+        if self._has_begun and self._result is None:
             self._conversation.cancel()
+
+    async def aclose(self) -> None:
+        """End the turn if it still runs, and wait until nothing of it runs. No event follows."""
+        if self._reading.locked():
+            self.cancel()  # another task waits for an event
+        async with self._reading:
+            await self._events.aclose()
+        self._conclude()
 
     async def __aenter__(self) -> TurnStream:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self._events.aclose()
-        self._conclude()
+        await self.aclose()
 
     def __aiter__(self) -> AsyncIterator[TurnEvent]:
         return self
 
     async def __anext__(self) -> TurnEvent:
-        return await self._events.__anext__()
+        async with self._reading:
+            return await self._events.__anext__()
 
     async def _run(self) -> AsyncGenerator[TurnEvent, None]:
         turns, conversation = self._turns, self._conversation
+        if turns.is_closed:
+            raise UsageError("this agent is closed: open another one")
         if conversation.is_busy or turns.running is not None:
-            raise UsageError("a turn of this agent is running: an agent runs one turn at a time")
+            raise UsageError(_BUSY)
         turns.running = self
         self._began = time.monotonic()
         mode = conversation.mode
@@ -339,7 +380,9 @@ class TurnStream:
         if servers is None:
             return
         for approval in servers.approvals():
-            servers.answer(approval.id, Deny() if self._turns.approve is None else await self._decide(approval))
+            deciding = self._start_approval(self._decide(approval))
+            await asyncio.wait({deciding})
+            servers.answer(approval.id, Deny() if deciding.cancelled() else deciding.result())
         await servers.wait_until_started()
 
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
@@ -350,14 +393,17 @@ class TurnStream:
 
         texts: list[str] = []
         blocks: list[Block] = []
-        for part in self._prompt:
+        parts: Any = self._prompt
+        for part in parts if isinstance(parts, Sequence) else (None,):
             match part:
                 case Text(text=text):
                     texts.append(text)
                 case Image():
                     blocks.append(part)
-                case File(path=path):
+                case File(path=str() | Path() as path):
                     blocks += attachments((Path(path),), "", self._turns.folder)
+                case _:
+                    raise UsageError(_PROMPT_PARTS)
         return "\n\n".join(texts), tuple(blocks)
 
     def _options(self, prompt: str) -> TurnOptions:
@@ -365,11 +411,14 @@ class TurnStream:
         unknown = next((name for name in fields if name not in TurnFields.__annotations__), None)
         if unknown is not None:
             raise UsageError(f"{unknown} is no option of a turn; these are {', '.join(TurnFields.__annotations__)}")
-        budget = fields.get("max_budget_usd")
-        output = {"max_tokens": fields["max_output_tokens"]} if "max_output_tokens" in fields else {}
+        checked_limits(fields)
+        budget, max_tokens = fields.get("max_budget_usd"), fields.get("max_output_tokens")
+        model = fields.get("model") or ""
+        if not isinstance(model, str):
+            raise UsageError("the model of a turn is named as PROVIDER/MODEL")
         return TurnOptions(
-            model=fields.get("model", ""),
-            output=output,
+            model=model,
+            output={} if max_tokens is None else {"max_tokens": max_tokens},
             shown=prompt if self._wanted is not None else "",
             is_append_only=self._append_only,
             finds_files=False,
@@ -382,8 +431,8 @@ class TurnStream:
     def _see(self, event: TurnEvent) -> None:
         self._answer.handle(event)
         match event:
-            case TurnStarted() if self._is_cancelled:
-                self._conversation.cancel()
+            case TurnStarted():
+                self._begin()
             case ApprovalRequested(approval=approval):
                 self._ask(approval)
             case LimitReached(is_question=True):
@@ -401,6 +450,14 @@ class TurnStream:
             case _:
                 pass
 
+    def _begin(self) -> None:
+        """Pass on what was asked for before the conversation could take it."""
+        self._has_begun = True
+        for text in self._steered:
+            self._conversation.steer(text)
+        if self._is_cancelled:
+            self._conversation.cancel()
+
     def _ask(self, approval: CallApproval) -> None:
         if self._turns.approve is None:
             self._conversation.answer(approval.id, decision_without_user(approval))
@@ -409,22 +466,36 @@ class TurnStream:
         async def answer() -> None:
             self._conversation.answer(approval.id, await self._decide(approval))
 
-        task = asyncio.ensure_future(answer())
+        self._start_approval(answer())
+
+    def _start_approval(self, work: Coroutine[Any, Any, ValueT]) -> asyncio.Task[ValueT]:
+        task = asyncio.get_running_loop().create_task(work)
         self._approvals.add(task)
         task.add_done_callback(self._approvals.discard)
+        return task
 
     async def _decide(self, approval: Approval) -> Decision:
         """Return the decision of the program; a fault of its callback is a denial, with a notice."""
-        assert self._turns.approve is not None
+        if self._turns.approve is None:
+            return Deny()
         try:
             decision: object = await self._turns.approve(approval)
-        except Exception as fault:  # noqa: BLE001 - the program's own code: its failure is a denial
-            self._notices.append(Notice("error", f"approve: {type(fault).__name__}: {fault}; the call was denied"))
-            return Deny("the approval failed")
-        if isinstance(decision, (Allow, Deny, Answer, AcceptPlan, Revise)):
-            return decision
-        text = f"approve returned {type(decision).__name__} and not a decision; the call was denied"
-        self._notices.append(Notice("error", text))
+        except (Exception, SystemExit) as fault:  # noqa: BLE001 - the program's own code: its failure is a denial
+            return self._failed_approval(f"approve: {type(fault).__name__}: {fault}")
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            return self._failed_approval("approve: CancelledError")  # something that the callback waited for
+        match decision:
+            case Allow() | Deny(message=str()) | Answer(text=str()) | AcceptPlan() | Revise(text=str()):
+                return decision
+            case Deny() | Answer() | Revise():
+                return self._failed_approval(f"approve returned {type(decision).__name__} without a text")
+            case _:
+                return self._failed_approval(f"approve returned {type(decision).__name__} and not a decision")
+
+    def _failed_approval(self, why: str) -> Deny:
+        self._notices.append(Notice("error", f"{one_line(why)}; the call was denied"))
         return Deny("the approval failed")
 
     def _conclude(self) -> None:
@@ -466,6 +537,9 @@ class TurnStream:
         ended = self._ended
         if ended is not None and exit_code(ended) != ExitCode.OK:
             _raise(ended, self.note, self.result)
+
+
+_PROMPT_PARTS = "a prompt is a text, or a list of Text, Image and File"
 
 
 def _checked_mode(mode: ApprovalMode) -> ApprovalMode:

@@ -116,13 +116,15 @@ class StoredMessage:
     """A message with the state of its calls. `is_own`: a prompt with which the user began a turn.
 
     `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
-    `shown` and `shown_results` are what was seen with it, for a replay.
+    `shown` and `shown_results` are what was seen with it, for a replay. `revised` are the arguments of calls that the
+    user edited before they ran, as JSON.
     """
 
     entry: HistoryEntry
     is_own: bool
     is_summary: bool = False
     intents: set[str] = field(default_factory=set)
+    revised: dict[str, str] = field(default_factory=dict)
     results: dict[str, ToolResult] = field(default_factory=dict)
     inner: dict[str, Inner] = field(default_factory=dict)
     shown: list[Shown] = field(default_factory=list)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +39,10 @@ _DEMO = "demo"
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session in a list. `updated` is in seconds since 1970. `is_open`: it is the session open here."""
+    """A session in a list. `updated` is in seconds since 1970. `is_open`: it is the session open here.
+
+    `branch` is the git branch when it began, empty if it is unknown.
+    """
 
     session_id: str
     title: str
@@ -47,6 +50,7 @@ class SessionInfo:
     updated: float
     messages: int
     is_open: bool = False
+    branch: str = ""
 
 
 class Library:
@@ -85,9 +89,9 @@ class Library:
         with _one_line():
             return tuple(entry.message for entry in self._store.load(session_id).all_entries())
 
-    def search(self, text: str) -> frozenset[str]:
-        """Return the ids of sessions whose messages or title contain all words of `text`."""
-        return self._known.search(text) if self._known is not None else frozenset()
+    def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
+        """Return a passage for each of these sessions whose messages or title contain all words of `text`."""
+        return self._known.passages(text, session_ids) if self._known is not None else {}
 
     def rename(self, session_id: str, title: str) -> None:
         title = " ".join(title.split())
@@ -189,7 +193,7 @@ def _one_line() -> Iterator[None]:
 
 
 def _info(one: SessionSummary, is_open: bool) -> SessionInfo:
-    return SessionInfo(one.session_id, one.title, one.model, one.updated.timestamp(), one.messages, is_open)
+    return SessionInfo(one.session_id, one.title, one.model, one.updated.timestamp(), one.messages, is_open, one.branch)
 
 
 TIMEOUT_S = 30.0

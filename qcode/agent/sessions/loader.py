@@ -25,7 +25,7 @@ from qcode.agent.sessions.records import (
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
-from qcode.text.json import JsonObject
+from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
@@ -132,7 +132,11 @@ class _SessionReader:
                 new = new_messages_from(record)
                 history.compact(runs_from(record.get("runs")), new)
             case "intent" if last is not None:
-                last.intents.add(text(record, "call_id"))
+                call_id = text(record, "call_id")
+                last.intents.add(call_id)
+                ran, sent = record.get("arguments"), {call.call_id: call.arguments for call in last.entry.message.calls}
+                if isinstance(ran, str) and call_id in sent and parse_object(ran) != parse_object(sent[call_id]):
+                    last.revised[call_id] = ran
             case "result":
                 result = block_from_json(record)
                 if last is not None and isinstance(result, ToolResult):
@@ -297,7 +301,9 @@ class _Builder:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
         begun = _begun(asked.inner[call.call_id]) if call.call_id in asked.inner else ""
-        return ToolResult(call.call_id, call.name, INTERRUPTED + begun, is_error=True)
+        ran = asked.revised.get(call.call_id)
+        edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
+        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
 
 
 def _begun(inner: Inner) -> str:

@@ -117,8 +117,8 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     for call in stored.entry.message.calls:
         result = given.get(call.call_id) or stored.results.get(call.call_id)
         shown = stored.shown_results.get(call.call_id)
-        if shown is not None and shown.ran:
-            call = replace(call, arguments=shown.ran)
+        if ran := shown.ran if shown is not None else stored.revised.get(call.call_id):
+            call = replace(call, arguments=ran)
         if shown is None or shown.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         yield from _inner(call.call_id, stored)

@@ -109,7 +109,14 @@ class Session:
         return self._file.is_saved
 
     def begin(
-        self, *, model: str, cwd: str, root: str, forked_from: str = "", imported: JsonObject | None = None
+        self,
+        *,
+        model: str,
+        cwd: str,
+        root: str,
+        forked_from: str = "",
+        branch: str = "",
+        imported: JsonObject | None = None,
     ) -> None:
         """Buffer the header; it is written with the first record."""
         header: JsonObject = {
@@ -121,6 +128,8 @@ class Session:
             "root": root,
             "model": model,
         }
+        if branch:
+            header["branch"] = branch
         if forked_from:
             header["forked_from"] = forked_from
         if imported is not None:

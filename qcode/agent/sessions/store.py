@@ -13,13 +13,14 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qcode.agent.context.project import read_head
 from qcode.agent.sessions.file import RecordFile, make_private
 from qcode.agent.sessions.records import SessionFileContent, message_from_json, read_records
 from qcode.agent.sessions.session import Session
@@ -92,8 +93,14 @@ class SessionStore:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(session_id, file, self._clock, self._redact, blobs=blobs, partial=partial)
-        root = str(self._root)
-        session.begin(model=model, cwd=str(cwd), root=root, forked_from=forked_from, imported=imported)
+        session.begin(
+            model=model,
+            cwd=str(cwd),
+            root=str(self._root),
+            forked_from=forked_from,
+            branch=read_head(self._root).branch if is_kept and imported is None else "",
+            imported=imported,
+        )
         return session
 
     def find(self, text: str) -> str:
@@ -180,8 +187,13 @@ class SessionStore:
 
     def search(self, text: str) -> frozenset[str]:
         """Return the ids of the sessions that contain all words of `text`, ignoring case."""
+        return frozenset(self.passages(text, self.ids()))
+
+    def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
+        """Return a passage for each of these sessions that contains all words of `text`, ignoring case."""
         words = text.casefold().split()
-        return frozenset(one for one in self.ids() if mentions(self._path(one), words))
+        found = ((one, passage(self._path(one), words)) for one in session_ids)
+        return {one: text for one, text in found if text is not None}
 
     def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
         """Remove sessions last written before `older_than`, except open ones; return how many."""
@@ -286,7 +298,8 @@ _TITLE = b'{"kind":"title"'
 class SessionSummary:
     """A session in a list. `title` is its given title, or the first words of the user. `messages` is their number.
 
-    `size` is in bytes, with everything that is deleted with the session. `cwd` is the folder that it was begun in.
+    `size` is in bytes, with everything that is deleted with the session. `cwd` is the folder that it was begun in,
+    `branch` the git branch at that time, empty if it is unknown.
     """
 
     session_id: str
@@ -297,6 +310,7 @@ class SessionSummary:
     messages: int
     size: int
     cwd: str = ""
+    branch: str = ""
 
 
 def stored_sessions(
@@ -371,8 +385,8 @@ def summarize(path: Path) -> SessionSummary | None:
         return None
     updated = datetime.fromtimestamp(state.st_mtime, UTC)
     title = facts.get("title") or facts.get("words", "")
-    model, created, cwd = (facts.get(name, "") for name in ("model", "created", "cwd"))
-    return SessionSummary(path.stem, title, model, created, updated, messages, state.st_size, cwd)
+    model, created, cwd, branch = (facts.get(name, "") for name in ("model", "created", "cwd", "branch"))
+    return SessionSummary(path.stem, title, model, created, updated, messages, state.st_size, cwd, branch)
 
 
 def header_of(path: Path) -> JsonObject | None:
@@ -395,20 +409,45 @@ def first_words(messages: Iterable[Message]) -> str:
     return ""
 
 
-def mentions(path: Path, words: Sequence[str]) -> bool:
-    """Return whether each of the casefolded `words` occurs in the messages or the title of a session."""
+_AROUND_BEFORE, _AROUND = 30, 160
+
+
+def passage(path: Path, words: Sequence[str]) -> str | None:
+    """Return one line of text around the first of the casefolded `words` in a session; None if a word is missing.
+
+    Lines are parsed only if they may have one of the words: 500 sessions are searched in a fraction of a second.
+    """
     missing = set(words)
+    # JSON escapes none of the characters of a plain word, so it is in the line as it is.
+    plain = {word: word.encode() for word in missing if word.isascii() and not set('"\\/') & set(word)}
+    found = ""
     try:
         with path.open("rb") as stream:
             for line in stream:
                 if not missing:
                     break
-                if line.startswith((_MESSAGE, _TITLE)):
-                    said = _said(_parse(line)).casefold()
-                    missing = {word for word in missing if word not in said}
+                if line.startswith((_MESSAGE, _TITLE)) and _may_have(line, missing, plain):
+                    said = _said(_parse(line))
+                    folded = said.casefold()
+                    present = {word for word in missing if word in folded}
+                    found = found or (_text_around(said, min(map(folded.find, present))) if present else "")
+                    missing -= present
     except OSError:
-        return False
-    return not missing
+        return None
+    return None if missing else found
+
+
+def _may_have(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:
+    if any(word not in plain for word in words):
+        return True
+    lower = line.lower()
+    return any(plain[word] in lower for word in words)
+
+
+def _text_around(said: str, at: int) -> str:
+    """Return one line from a little before `at`, the index in the folded text, which is nearly the same."""
+    start = max(0, at - _AROUND_BEFORE)
+    return ("…" if start else "") + " ".join(said[start : start + _AROUND].split())
 
 
 def _said(record: JsonObject) -> str:
@@ -422,7 +461,7 @@ def _said(record: JsonObject) -> str:
 
 
 def _facts(record: JsonObject) -> dict[str, str]:
-    names = ("title", "model", "created", "cwd")
+    names = ("title", "model", "created", "cwd", "branch")
     return {name: value for name in names if isinstance(value := record.get(name), str)}
 
 

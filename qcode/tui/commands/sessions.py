@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine
-from functools import partial
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.reports import context_text, cost_text_of
 from qcode.text.clean import one_line
-from qcode.text.numbers import count_text
 from qcode.tui.commands.command import Command, CommandContext
 
 if TYPE_CHECKING:
-    from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, What
+    from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, What
+    from qcode.agent.checkpoints.turn_changes import TurnChanges
+    from qcode.tui.screens.changes import ChangePart
 
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
@@ -100,22 +100,38 @@ def _redo(context: CommandContext, _argument: str) -> None:
 
 
 def _diff(context: CommandContext, _argument: str) -> None:
-    async def show() -> None:
-        try:
-            changes = await context.agent.conversation.rewinds.file_changes()
-        except ValueError as refusal:
-            context.view.say("info", str(refusal))
-            return
-        if changes:
-            from qcode.tui.screens.pager import PagerScreen
-            from qcode.tui.screens.rewind import changes_lines
+    context.view.run_later(_show_changes(context))
 
-            head = f"Changed in this session: {count_text(len(changes), 'file')}"
-            context.screen.open_screen(PagerScreen(head, partial(changes_lines, changes)), lambda _: None)
-        else:
-            context.view.say("info", "No file differs from the start of this session.")
 
-    context.view.run_later(show())
+async def _show_changes(context: CommandContext) -> None:
+    """Show the changes of each turn: as a screen, or as text without one."""
+    rewinds = context.agent.conversation.rewinds
+
+    async def read() -> tuple[Sequence[FileDiff], Sequence[TurnChanges]]:
+        return await rewinds.file_changes(), await rewinds.turn_changes()
+
+    async def undo(part: ChangePart) -> str:
+        plan = await rewinds.plan_part(part.number, part.file.real_path, part.hunk)
+        report = await rewinds.perform(plan)
+        if report.problems:
+            raise ValueError("; ".join(report.problems))
+        return report.text
+
+    try:
+        changes, turns = await read()
+    except ValueError as refusal:
+        context.view.say("info", str(refusal))
+        return
+    if not changes and not turns:
+        context.view.say("info", "No file differs from the start of this session.")
+    elif context.app is None:
+        from qcode.agent.checkpoints.turn_changes import changes_text
+
+        context.view.show_panel("Changes", changes_text(turns))
+    else:
+        from qcode.tui.screens.changes import ChangesScreen, ChangesSource
+
+        context.screen.open_screen(ChangesScreen(changes, turns, ChangesSource(undo, read)), lambda _: None)
 
 
 def _compact(context: CommandContext, focus: str) -> None:
@@ -199,7 +215,7 @@ SESSIONS: tuple[Command, ...] = (
         needs_screen=True,
     ),
     Command("redo", "Redo", "Redo what the last undo or rewind took back.", _redo, ("redo",), needs_screen=True),
-    Command("diff", "Show changes", "Show the file changes of this session.", _diff, ("diff",), needs_screen=True),
+    Command("diff", "Show changes", "Show the file changes of each turn, and undo a file or a hunk.", _diff, ("diff",)),
     Command(
         "compact",
         "Compact the conversation",

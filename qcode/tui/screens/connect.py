@@ -6,7 +6,7 @@ and stores the key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal, TypeAlias
 
 from textual import events, on, work
@@ -19,7 +19,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
-from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice
+from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice
 from qcode.text.clean import one_line
 from qcode.tui.screens.picker import Finder, PickerRow
 from qcode.tui.widgets import Field
@@ -36,11 +36,12 @@ _TITLES: dict[Step, str] = {
     "theme": "Theme",
 }
 _FEET: dict[Step, str] = {
-    "provider": "↑↓ move · type to filter · Enter select · Esc {esc}",
+    "provider": "Enter select · Esc {esc} · ↑↓ move · type to filter",
     "key": "Enter select · Esc back",
-    "model": "↑↓ move · type to filter · Enter select · Esc skip",
-    "theme": "↑↓ preview · Enter select · Esc skip",
+    "model": "Enter select · Esc skip · ↑↓ move · type to filter",
+    "theme": "Enter select · Esc skip · ↑↓ preview",
 }
+_HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "other": "Other"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class ConnectScreen(Screen[Connected]):
         self._wanted = provider
         self._choices = {choice.name: choice for choice in connecting.choices()}
         self._choice = ProviderChoice("")
+        self._local: Mapping[str, str] | None = None
         self._theme_before = ""
         self._lines: list[str] = []
         self._model = ""
@@ -205,13 +207,26 @@ class ConnectScreen(Screen[Connected]):
         text = "qcode needs an API key for a provider, or a local server."
         if self._connecting.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
-        rows = [PickerRow(choice.name, choice.name, choice.state) for choice in self._choices.values()]
-        self._show("provider", text, rows, highlighted=self._choice.name, esc=esc)
+        self._show("provider", text, self._provider_rows(), highlighted=self._choice.name, esc=esc)
+        if self._local is None:
+            self._look_for_servers()
+
+    def _provider_rows(self) -> list[PickerRow]:
+        return [provider_row(choice, self._local) for choice in self._choices.values()]
+
+    @work(exit_on_error=False, group="local-servers")
+    async def _look_for_servers(self) -> None:
+        """Show which local servers answer."""
+        self._local = await self._connecting.local_models()
+        if self.step == "provider":
+            self.query_one(Finder).set_rows(self._provider_rows())
 
     def _choose_provider(self, name: str) -> None:
         self._choice = choice = self._choices[name]
         text = f"{choice.state[:1].upper()}{choice.state[1:]}. " if choice.state else ""
         if choice.takes_key:
+            if choice.key_page and not choice.is_ready:
+                text += f"Create a key at {choice.key_page}\n"
             text += "Paste your API key (it stays hidden). qcode checks it with one small request, then stores it."
         if choice.is_ready:
             text += " Enter without a key uses the current one." if choice.takes_key else "Enter uses it."
@@ -294,7 +309,7 @@ class ConnectScreen(Screen[Connected]):
         self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "", esc: str = ""
     ) -> None:
         self.step = step
-        title = _TITLES[step].format(name=self._choice.name)
+        title = _TITLES[step].format(name=self._choice.title or self._choice.name)
         self.query_one("#connect-title", Static).update(Content(title))
         self.query_one("#connect-text", Static).update(Content(text))
         self.query_one("#connect-foot", Static).update(Content(_FEET[step].format(esc=esc)))
@@ -320,3 +335,19 @@ class ConnectScreen(Screen[Connected]):
         if self._ticks is not None:
             self._ticks.stop()
             self._ticks = None
+
+
+def provider_row(choice: ProviderChoice, local: Mapping[str, str] | None) -> PickerRow:
+    """Return the row of a provider. `local` are the local servers that answer, None if that is not known yet."""
+    model = (local or {}).get(choice.name, "")
+    state = f"found: {model}" if model else "" if choice.group == "local" else choice.state
+    detail = " · ".join(filter(None, (choice.hint, state)))
+    return PickerRow(choice.name, choice.title or choice.name, detail, also=choice.name, group=_heading(choice, local))
+
+
+def _heading(choice: ProviderChoice, local: Mapping[str, str] | None) -> str:
+    if choice.group != "local":
+        return _HEADINGS[choice.group]
+    if local is None:
+        return f"{_HEADINGS['local']}: looking…"
+    return f"{_HEADINGS['local']}: {f'found {len(local)}' if local else 'none found'}"

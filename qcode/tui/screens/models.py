@@ -24,6 +24,8 @@ from qcode.values import dataclass
 
 CONNECT = "/connect "
 """Prefix of the id of a row that connects a provider without a key."""
+_MIN_MODELS = 12
+"""A shorter list has no groups of recent and recommended models: it can be read as it is."""
 _NOT_READY = "no key: Enter to connect"
 _LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
@@ -60,6 +62,7 @@ class ModelPicker(ListScreen[Chosen]):
     def __init__(self, offering: ModelsService, current: str, effort: Effort | None) -> None:
         self._offering = offering
         self._current = current
+        self._recent = offering.recent
         self._providers = {provider.name: provider for provider in offering.providers()}
         self._asked = {name for name, provider in self._providers.items() if provider.is_to_ask}
         self._level = _LEVELS.index(effort)
@@ -118,6 +121,8 @@ class ModelPicker(ListScreen[Chosen]):
         first = self._current.partition("/")[0]
         ready = sorted((one for one in providers if one.is_ready), key=lambda one: one.name != first)
         rows = [model_row(provider, model, self._current) for provider in ready for model in provider.models]
+        if len(rows) >= _MIN_MODELS:
+            rows = featured(rows, self._recent, recommended(ready))
         rows += [connect_row(provider) for provider in providers if not provider.is_ready]
         if all(row.id != self._current for row in rows):
             group = next((row.group for row in rows if row.id.startswith(f"{first}/")), first)
@@ -153,6 +158,20 @@ def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> P
     name, facts = f"{provider.name}/{model.name}", model.facts
     group = f"{provider.name} · {provider.state}" if provider.state else provider.name
     return PickerRow(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
+
+
+def recommended(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
+    """Return the first model of each provider, which is its default."""
+    return tuple(f"{one.name}/{one.models[0].name}" for one in providers if one.models and one.name != "demo")
+
+
+def featured(rows: Sequence[PickerRow], recent: Sequence[str], advised: Sequence[str]) -> list[PickerRow]:
+    """Return the rows with recent and then recommended models first, in groups; each model is listed once."""
+    known = {row.id: row for row in rows}
+    first = {name: "recent" for name in recent if name in known}
+    first.update((name, "recommended") for name in advised if name in known and name not in first)
+    moved = [replace(known[name], label=name, group=group) for name, group in first.items()]
+    return [*moved, *(row for row in rows if row.id not in first)]
 
 
 def connect_row(provider: OfferedProvider) -> PickerRow:

@@ -318,7 +318,7 @@ class Finder(Vertical):
     def offer(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_loose: bool = True) -> None:
         """Show `rows` unfiltered; highlight the row with this id, otherwise the current one, otherwise the first.
 
-        `is_loose` False: the filter keeps only labels that contain the typed text as one piece.
+        `is_loose` False: the filter keeps only rows that contain the typed text as one piece.
         """
         self._all, self._is_loose = tuple(rows), is_loose
         with self.prevent(Input.Changed):
@@ -408,7 +408,7 @@ class Finder(Vertical):
         if not query:
             return self._all
         if not self._is_loose:
-            return [row for row in self._all if query.lower() in row.label.lower()]
+            return [row for row in self._all if query.lower() in f"{row.label}\n{row.also}".lower()]
         found = [self._all[at] for at in rank(query, [_searched(row, query) for row in self._all])]
         # Rows of a group stay together; the group with the best match comes first.
         order = {group: place for place, group in reversed([*enumerate(row.group for row in found)])}

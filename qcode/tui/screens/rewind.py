@@ -1,7 +1,7 @@
-"""The screens of `/rewind` and `/diff`: pick an earlier message, and show the changes of the session.
+"""The screens of `/rewind`: pick an earlier message.
 
-The pickers ask which message, what of it (conversation, files or both), and what to do about files that were
-changed outside qcode. `changes_lines` are the diffs of the session, for the pager.
+They ask which message, what of it (conversation, files or both), and what to do about files that were changed outside
+qcode. Apart from the commands, because it loads when it opens.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.text.clean import one_line, visible_rows
+from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
 from qcode.tui.screens.picker import Picker, PickerRow
-from qcode.tui.transcript.diff import parse_diff, render_diff
-from qcode.tui.transcript.line import Line, ink, shorten, wrap
+from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
-    from qcode.agent.checkpoints.rewind import FileDiff, FilePlan, OwnMessage, RewindPlan
+    from qcode.agent.checkpoints.rewind import FilePlan, OwnMessage, RewindPlan
 
 _MAX_SHOWN_FILES = 4
 _MAX_SHOWN_DOUBTS = 6
@@ -80,23 +79,3 @@ def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
     if len(doubts) > _MAX_SHOWN_DOUBTS:
         lines.append(Content.styled(f"and {len(doubts) - _MAX_SHOWN_DOUBTS} more", "$muted"))
     return Content("\n").join(lines)
-
-
-_MAX_CHARS = 400_000
-
-
-def changes_lines(changes: Sequence[FileDiff], width: int) -> list[Line]:
-    """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
-    lines: list[Line] = []
-    room = _MAX_CHARS
-    for change in changes:
-        note = f"  {one_line(change.note)}" if change.note else ""
-        lines += wrap([(one_line(change.path), ink("strong")), (note, ink("dim"))], width)
-        if change.diff:
-            lines += render_diff(parse_diff(visible_rows(change.diff[:room])), width)
-            room -= len(change.diff)
-        if room <= 0:
-            lines += wrap([("Too large to show in full; use git diff.", ink("notice-warning"))], width)
-            break
-        lines.append(Line())
-    return lines or wrap([("Nothing was changed.", ink())], width)

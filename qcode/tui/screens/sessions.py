@@ -1,11 +1,16 @@
-"""The sessions of this folder: search by title, preview, resume, rename, delete."""
+"""The sessions of this folder: search by title and content, preview, resume, rename, delete.
+
+Files are read in a thread: the list when the screen opens, a session when its row is highlighted, and all of them in
+batches while the user types.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -15,7 +20,7 @@ from qcode.agent.context.attachments import split_attached
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line
 from qcode.text.numbers import age_text, count_text
-from qcode.tui.screens.picker import Picker, PickerRow
+from qcode.tui.screens.picker import Finder, Picker, PickerRow
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import Field
 
@@ -23,13 +28,13 @@ if TYPE_CHECKING:
     from qcode.agent.sessions.library import Library, SessionInfo
 
 _PREVIEWED = 4
+_BATCH = 25
+_TYPING_SECONDS = 0.1
+"""How long the search waits for the next letter."""
 
 
 class SessionPicker(Picker):
-    """Picks a session to resume.
-
-    `now` returns seconds since 1970. A session's file is read when its row is highlighted.
-    """
+    """Picks a session to resume. `now` returns seconds since 1970."""
 
     ENTER = "resume"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+R", "rename"), ("Ctrl+X", "delete"))
@@ -43,7 +48,10 @@ class SessionPicker(Picker):
         self._now = now
         self._deleting = ""
         self._renaming = ""
-        super().__init__("Sessions of this folder", self._read(), empty="This folder has no sessions yet.")
+        self._infos: tuple[SessionInfo, ...] = ()
+        self._searched, self._is_searching = "", False
+        self._passages: dict[str, str] = {}
+        super().__init__("Sessions of this folder", (), empty="Loading…")
 
     def compose_more(self) -> ComposeResult:
         yield Field(placeholder="New name, then Enter", id="session-name", compact=True)
@@ -52,19 +60,63 @@ class SessionPicker(Picker):
     def on_mount(self) -> None:
         # Textual also calls the picker's own handler of the same event, here and below.
         self.query_one("#session-name").display = False
+        self._load()
+
+    @work(exclusive=True, group="load")
+    async def _load(self) -> None:
+        """Read the list again."""
+        self._infos = await asyncio.to_thread(self._library.sessions)
+        self.finder.empty = "This folder has no sessions yet."
+        self._show_rows()
 
     def show_row(self, row: PickerRow | None) -> None:
         self._deleting = ""
-        preview = self.query_one("#session-preview", Static)
         if row is None or self.size.height < 14:
-            preview.update("")
-            return
+            self.query_one("#session-preview", Static).update("")
+        else:
+            self._preview(row.id)
+
+    @work(exclusive=True, group="preview")
+    async def _preview(self, session_id: str) -> None:
+        preview, width = self.query_one("#session-preview", Static), max(10, self.size.width - 4)
         try:
-            messages = self._library.preview(row.id)
+            messages = await asyncio.to_thread(self._library.preview, session_id)
         except ValueError as refusal:
             preview.update(Content.styled(str(refusal), "$text-warning"))
             return
-        preview.update(preview_of(messages, max(10, self.size.width - 4)))
+        lines = preview_of(messages, width)
+        found = self._passages.get(session_id, "")
+        if found:
+            lines = Content.assemble((shorten(f"found: {found}", width), "$text-accent"), "\n", lines)
+        preview.update(lines)
+
+    @on(Finder.Filtered)
+    def _search_content(self) -> None:
+        """Search the messages, too, once the typed words have changed."""
+        typed = self.finder.typed.strip()
+        if typed != self._searched:
+            self._searched = typed
+            self._passages = {}
+            self._search(typed)
+
+    @work(exclusive=True, group="search")
+    async def _search(self, typed: str) -> None:
+        self._is_searching = bool(typed)
+        if not typed:
+            self._show_rows()
+            return
+        await asyncio.sleep(_TYPING_SECONDS)  # a newer search cancels this one
+        ids = [info.session_id for info in self._infos]
+        for start in range(0, len(ids), _BATCH):
+            found = await asyncio.to_thread(self._library.passages, typed, ids[start : start + _BATCH])
+            if found:
+                self._passages.update(found)
+                self._show_rows()
+        self._is_searching = False
+        self.paint_frame()
+
+    def title_note(self) -> str:
+        return "searching" if self._is_searching else ""
 
     def action_delete(self) -> None:
         """Delete the highlighted session; the first press only asks for confirmation."""
@@ -81,7 +133,7 @@ class SessionPicker(Picker):
         except ValueError as refusal:
             preview.update(Content.styled(str(refusal), "$text-warning"))
             return
-        self.set_rows(self._read())
+        self._load()
 
     def action_rename(self) -> None:
         """Ask for a new name of the highlighted session."""
@@ -106,23 +158,29 @@ class SessionPicker(Picker):
         except ValueError as refusal:
             self.query_one("#session-preview", Static).update(Content.styled(str(refusal), "$text-warning"))
         self._stop_renaming()
-        self.set_rows(self._read())
+        self._load()
 
     def _stop_renaming(self) -> None:
         self._renaming = ""
         self.query_one("#session-name").display = False
         self.finder.take_focus()
 
-    def _read(self) -> tuple[PickerRow, ...]:
-        return tuple(session_row(info, self._now()) for info in self._library.sessions())
+    def _show_rows(self) -> None:
+        """Show all sessions; those that contain the typed words match the filter by their passages."""
+        typed, now = self._searched, self._now()
+        rows = []
+        for info in self._infos:
+            found = self._passages.get(info.session_id)
+            rows.append(session_row(info, now, f"{typed} {found}" if found is not None else ""))
+        self.set_rows(rows)
 
 
-def session_row(info: SessionInfo, now: float) -> PickerRow:
-    """Return a row: title, age and size."""
-    age = age_text(now - info.updated)
+def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
+    """Return a row: title, age, branch and size. `found` is a text that the filter matches, too."""
     label = one_line(info.title, 80) or info.session_id
-    detail = f"{age} ago · {count_text(info.messages, 'message')} · {info.session_id}"
-    return PickerRow(info.session_id, label, detail, info.is_open)
+    parts = (f"{age_text(now - info.updated)} ago", one_line(info.branch, 24), count_text(info.messages, "message"))
+    detail = " · ".join(filter(None, (*parts, info.session_id)))
+    return PickerRow(info.session_id, label, detail, info.is_open, also=found)
 
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:

@@ -21,7 +21,30 @@ from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import Field
 
 _VALUE_CELLS = 28
-_FAMILIES = {"providers": "providers", "models": "models", "mcp_servers": "tool servers"}
+_GROUPS = {
+    "ui": "Screen and prompt",
+    "permissions": "Permissions",
+    "": "model",
+    "mcp_servers": "tool servers",
+}
+"""The headings of tables, the most wanted first; the other tables follow under their names."""
+
+WORDS = {
+    "ui.theme": "Theme",
+    "ui.vim": "Vim keys in the prompt",
+    "ui.show_thinking": "Thinking of the model",
+    "ui.bell": "Bell and notification",
+    "ui.title": "Title of the terminal",
+    "ui.mouse": "Mouse",
+    "ui.partial_redraw": "Write only changed cells",
+    "ui.linear": "Lines instead of a screen",
+    "ui.keep_last_reply": "Last reply after leaving",
+    "permissions.mode": "Mode at the start",
+    "permissions.allow": "Runs without asking",
+    "permissions.ask": "Always asks",
+    "permissions.deny": "Never runs",
+}
+"""The labels of the first groups, in their order. The filter and the description know the name of the key, too."""
 
 
 class SettingsScreen(ListScreen[None]):
@@ -150,7 +173,7 @@ class SettingsScreen(ListScreen[None]):
         return True
 
     def _made(self) -> list[PickerRow]:
-        return [setting_row(setting) for setting in self._settings.values()]
+        return [setting_row(setting) for setting in sorted(self._settings.values(), key=_place)]
 
     def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
         """Show a message, or the description of the highlighted setting."""
@@ -162,9 +185,11 @@ class SettingsScreen(ListScreen[None]):
 
 
 def setting_row(setting: Setting) -> PickerRow:
-    """Return a row: the key within its table, its value and the value's source."""
-    table, _, label = setting.name.partition(".")
-    group = _FAMILIES.get(table, table) if label else "model"
+    """Return a row: the key in words or within its table, its value and the value's source."""
+    table, _, key = setting.name.partition(".")
+    group = _GROUPS.get(table if key else "", table)
+    command = key.removeprefix("keys.")
+    label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
     cells = (shorten(setting.shown, _VALUE_CELLS), shorten(setting.whose, 16))
     return PickerRow(
         setting.name,
@@ -174,6 +199,14 @@ def setting_row(setting: Setting) -> PickerRow:
         group=group,
         is_dim=bool(setting.fixed),
     )
+
+
+def _place(setting: Setting) -> tuple[int, int]:
+    """Return the position of a setting; those that are equal keep their order."""
+    table = setting.name.partition(".")[0] if "." in setting.name else ""
+    groups, words = list(_GROUPS), list(WORDS)
+    group = groups.index(table) if table in groups[:3] else len(groups)
+    return group, words.index(setting.name) if setting.name in words else len(words)
 
 
 def about_setting(setting: Setting, width: int) -> Content:

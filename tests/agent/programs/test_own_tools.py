@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import enum
+import sys
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -57,7 +62,84 @@ def odd() -> object:
     return object()
 
 
-TOOLS = (ticket, where, close, broken, odd)
+@tool
+def first_of_none() -> str:
+    return str(next(iter([])))
+
+
+@tool
+async def waits_for_cancelled() -> None:
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    lost.cancel()
+    await lost
+
+
+@tool
+def leaves() -> None:
+    sys.exit(3)
+
+
+@tool
+async def leaves_later() -> None:
+    sys.exit(3)
+
+
+@tool
+def half() -> ToolResult:
+    return ToolResult(None)  # type: ignore[arg-type]
+
+
+@tool
+def pictures() -> ToolResult:
+    return ToolResult("x", images=("a.png",))  # type: ignore[arg-type]
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Spot:
+    color: Color
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise KeyError("size")
+
+
+@tool
+def spots(given: list[Spot]) -> list[Spot]:
+    return [*given, Spot(Color.RED, 9)]
+
+
+@tool
+def limit(most: int | None = 5) -> str:
+    return repr(most)
+
+
+@tool
+def later() -> Any:
+    return asyncio.sleep(0, "awaited")
+
+
+@tool
+def long_name() -> str:
+    return "\udcff" + "x" * 1_000_000
+
+
+USER = contextvars.ContextVar("USER", default="nobody")
+
+
+@tool
+def who() -> str:
+    return USER.get()
+
+
+TOOLS = (
+    *(ticket, where, close, broken, odd, first_of_none, waits_for_cancelled, leaves, leaves_later, half, pictures),
+    *(spots, limit, later, long_name, who),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +175,7 @@ def results(
 def test_model_sees_name_description_and_schema(tmp_path: Path) -> None:
     _, model = results(tmp_path, builtin_tools=[])
     specs = {spec.name: spec for spec in model.requests[0].tools}
-    assert list(specs) == ["ticket", "where_am_i", "close", "broken", "odd"]
+    assert list(specs)[:5] == ["ticket", "where_am_i", "close", "broken", "odd"]
     assert specs["ticket"].description == "Return the text of a ticket."
     assert specs["ticket"].parameters == {
         "type": "object",
@@ -124,12 +206,59 @@ def test_function_gets_its_arguments_and_the_model_its_result(tmp_path: Path) ->
         (Call("ticket", number=1, size=2), "ticket: unknown argument 'size'; the arguments are number, kind, note"),
         (Call("broken"), "broken: RuntimeError: no connection"),
         (Call("odd"), "odd: TypeError: Object of type object is not JSON serializable"),
+        (Call("first_of_none"), "first_of_none: RuntimeError: StopIteration"),
+        (Call("waits_for_cancelled"), "waits_for_cancelled: CancelledError"),
+        (Call("leaves"), "leaves: SystemExit: 3"),
+        (Call("leaves_later"), "leaves_later: SystemExit: 3"),
+        (Call("half"), "half: TypeError: a ToolResult has a text"),
+        (Call("pictures"), "pictures: TypeError: a ToolResult has a text, and images of the type Image"),
+        (Call("spots", given=[{"color": "red", "size": -1}]), "spots: KeyError: 'size'"),
     ],
 )
 def test_fault_is_a_result_for_the_model(tmp_path: Path, call: Call, fault: str) -> None:
     found, _ = results(tmp_path, call)
     assert fault in found[0]
     assert CALLED == []
+
+
+def test_results_are_json_of_dataclasses_enums_and_awaited_values(tmp_path: Path) -> None:
+    token = USER.set("anna")
+    found, _ = results(
+        tmp_path, Call("spots", given=[{"color": "red"}]), Call("later"), Call("who"), Call("limit", most=None)
+    )
+    USER.reset(token)
+    assert '"color": "red",\n    "size": 1' in found[0]
+    assert '"size": 9' in found[0]
+    assert found[1:] == ["awaited", "anna", "None"]
+
+
+def test_long_result_is_truncated_and_can_be_encoded(tmp_path: Path) -> None:
+    (found,), _ = results(tmp_path, Call("long_name"))
+    assert found.startswith("?xxx")
+    assert len(found) < 40_000
+
+
+def test_function_that_hangs_blocks_neither_cancelling_nor_exit(tmp_path: Path) -> None:
+    began, hold = threading.Event(), threading.Event()
+
+    @tool
+    def hang() -> None:
+        began.set()
+        hold.wait(30)
+
+    async def run() -> None:
+        model = Scripted([Call("hang")])
+        async with Agent.open(Options(cwd=tmp_path, model=model, no_session=True), tools=[hang]) as agent:
+            task = asyncio.ensure_future(agent.run("go"))
+            await asyncio.to_thread(began.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    start = time.monotonic()
+    asyncio.run(run())
+    hold.set()
+    assert time.monotonic() - start < 10
 
 
 def test_tool_that_asks_runs_only_if_it_is_approved(tmp_path: Path) -> None:
@@ -160,10 +289,23 @@ def test_name_of_a_tool_is_unique(tmp_path: Path) -> None:
             asyncio.run(_open(tmp_path, tools))
     with pytest.raises(TypeError, match="a name has letters"):
         tool(lambda: "")
+    with pytest.raises(TypeError, match="belong to tool servers"):
+        tool(name="server__search")(close.function)
+    exits = tmp_path / "exits.json"
+    exits.write_text('[{"name": "ticket"}]')
+    with pytest.raises(UsageError, match="is already used"):
+        asyncio.run(_open(tmp_path, [ticket], exit_tools=exits))
 
 
-async def _open(folder: Path, tools: list[FunctionTool]) -> None:
-    async with Agent.open(Options(cwd=folder, model=Scripted([]), no_session=True), tools=tools):
+def test_only_functions_are_tools(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="decorate the function with @tool"):
+        asyncio.run(_open(tmp_path, [close.function]))  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="a function is expected, not int"):
+        tool(5)  # type: ignore[call-overload]
+
+
+async def _open(folder: Path, tools: list[FunctionTool], **options: Any) -> None:
+    async with Agent.open(Options(cwd=folder, model=Scripted([]), no_session=True, **options), tools=tools):
         raise AssertionError("it opened")
 
 
@@ -177,6 +319,15 @@ def test_parameter_without_a_schema_is_a_type_error() -> None:
     def many(*numbers: int) -> str:
         return str(numbers)
 
-    for function, fault in ((untyped, "no type hint"), (unknown, "bytes is not supported"), (many, "given by name")):
+    def coloured(color: Literal[Color.RED]) -> str:
+        return str(color)
+
+    rows = (
+        (untyped, "no type hint"),
+        (unknown, "bytes is not supported"),
+        (many, "given by name"),
+        (coloured, "neither texts nor numbers"),
+    )
+    for function, fault in rows:
         with pytest.raises(TypeError, match=fault):
             tool(function)

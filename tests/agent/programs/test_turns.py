@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,8 +195,36 @@ def test_answer_is_of_the_wanted_type_and_a_wrong_one_is_sent_back(tmp_path: Pat
     assert use(tmp_path, ["2"], lambda agent: agent.run("x", output=schema))[0].output == 2
 
 
+@dataclass
+class Positive:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise ValueError("number is negative")
+
+
+def test_answer_that_the_type_itself_refuses_is_sent_back(tmp_path: Path) -> None:
+    refused, fine = '{"number": -1}', '{"number": 2}'
+    result, model = use(tmp_path, [refused, fine], lambda agent: agent.run("x", output=Positive))
+    assert result.output == Positive(2)
+    assert "number is negative" in prompt_of(model, 1).text
+    with pytest.raises(SchemaError, match="number is negative"):
+        use(tmp_path, [refused] * 3, lambda agent: agent.run("x", output=Positive))
+    result, _ = use(tmp_path, [refused] * 3, lambda agent: agent.run("x", output=Positive, check=False))
+    assert result.output is None
+
+
+class Unschematic:
+    @staticmethod
+    def model_json_schema() -> dict[str, Any]:
+        raise RuntimeError("no schema")
+
+    model_validate = model_json_schema
+
+
 def test_type_without_a_schema_is_a_usage_error(tmp_path: Path) -> None:
-    for output in (bytes, {"type": "no such type"}):
+    for output in (bytes, {"type": "no such type"}, Unschematic, Review(1, [])):
         with pytest.raises(UsageError, match=r"^output: "):
             use(tmp_path, [], lambda agent, output=output: agent.run("x", output=output))  # type: ignore[misc]
 
@@ -208,6 +239,9 @@ def test_prompt_takes_files_and_does_not_search_its_text_for_them(tmp_path: Path
     assert "content of b" not in prompt_of(model).text
     with pytest.raises(qcode.InputError):
         use(tmp_path, ["ok"], lambda agent: agent.run([File("none.txt")]))
+    for bad in (None, 5, b"x", ["text"], Text("bare"), [File(5)]):  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="a prompt is a text, or a list of"):
+            use(tmp_path, ["ok"], lambda agent, bad=bad: agent.run(bad))  # type: ignore[misc]
 
 
 def test_callback_edits_a_call_before_it_runs(tmp_path: Path) -> None:
@@ -265,10 +299,14 @@ def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:
     assert (tmp_path / "work/a.txt").read_text() == "x"
 
 
-@pytest.mark.parametrize("answer", [None, True, RuntimeError("lost")])
+@pytest.mark.parametrize(
+    "answer",
+    [None, True, Deny(5), Allow, RuntimeError("lost"), SystemExit(3), asyncio.CancelledError()],  # type: ignore[arg-type]
+    ids=repr,
+)
 def test_callback_that_fails_denies_the_call_with_a_notice(tmp_path: Path, answer: object) -> None:
     async def approve(approval: Approval) -> Any:
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -330,6 +368,50 @@ def test_leaving_the_block_early_cancels_the_turn(tmp_path: Path) -> None:
     assert (result.outcome, result.text) == (Outcome.CANCELLED, "One, ")
 
 
+def test_block_can_be_left_while_another_task_waits_for_an_event(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> Outcome:
+        async with agent.stream("go") as turn:
+            while True:
+                waiting = asyncio.ensure_future(anext(turn))
+                if not (await asyncio.wait({waiting}, timeout=0.5))[0]:
+                    break
+        assert not agent.conversation.is_busy
+        return turn.result.outcome
+
+    assert use(tmp_path, [Call("shell", command="sleep 30")], work, yes)[0] is Outcome.CANCELLED
+
+
+def test_closing_the_agent_ends_its_turn_and_begins_no_other(tmp_path: Path) -> None:
+    started = tmp_path / "work/started"
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def work(agent: Agent) -> None:
+        tasks.append(asyncio.ensure_future(agent.run("go")))
+        while not (started.exists() and started.read_text().strip()):
+            await asyncio.sleep(0.01)
+        await agent.close()
+        with pytest.raises(TurnCancelledError):
+            await tasks[0]
+        with pytest.raises(UsageError, match="is closed"):
+            await agent.run("more")
+
+    use(tmp_path, [Call("shell", command="echo $$ > started; sleep 60"), "never"], work, yes)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+
+
+def test_turn_that_was_left_without_a_block_ends_with_the_agent(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> None:
+        async for _ in agent.stream("one"):
+            break
+        with pytest.raises(UsageError, match="left without `async with`"):
+            await agent.run("two")
+        await agent.close()
+        assert not agent.conversation.is_busy
+
+    use(tmp_path, ["one"], work)
+
+
 def test_cancel_ends_the_turn_with_its_own_error(tmp_path: Path) -> None:
     async def work(agent: Agent) -> None:
         task = asyncio.ensure_future(agent.run("go"))
@@ -365,6 +447,17 @@ def test_steering_reaches_the_next_step(tmp_path: Path) -> None:
     assert any(message.text.endswith("and hurry") for message in model.requests[1].messages)
 
 
+def test_steering_before_the_first_event_is_not_lost(tmp_path: Path) -> None:
+    async def work(agent: Agent) -> None:
+        async with agent.stream("go") as turn:
+            turn.steer("and hurry")
+            async for _ in turn:
+                pass
+
+    _, model = use(tmp_path, ["one", "two"], work)
+    assert any(message.text.endswith("and hurry") for message in model.requests[-1].messages)
+
+
 @pytest.mark.parametrize("no_session", [False, True])
 def test_fork_continues_a_copy(tmp_path: Path, *, no_session: bool) -> None:
     async def work(agent: Agent) -> tuple[str, str, int, int]:
@@ -389,6 +482,61 @@ def test_session_is_resumed_by_another_agent(tmp_path: Path) -> None:
     assert [message.text for message in model.requests[0].messages] == ["one", "a", "two"]
     with pytest.raises(qcode.SessionError):
         use(tmp_path, [], lambda agent: agent.run("x"), resume="no-such-session")
+
+
+class Shared(Scripted):
+    is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_provider_of_the_program_is_not_closed_with_an_agent(tmp_path: Path) -> None:
+    model = Shared(["a", "b"])
+
+    async def run() -> None:
+        options = Options(cwd=tmp_path, model=model, no_session=True)
+        async with Agent.open(options) as agent, agent.fork() as trial:
+            await trial.run("x")
+            await agent.run("x")
+
+    asyncio.run(run())
+    assert not model.is_closed
+
+
+ABANDONED = """
+import asyncio, sys, time
+from qcode import Agent, Options
+from qcode.testing import Scripted
+
+begin, release = Agent.begin.__func__, Agent.release
+
+def slow(cls, *args, **named):
+    time.sleep(0.5)
+    return begin(cls, *args, **named)
+
+def released(agent):
+    print("released")
+    release(agent)
+
+Agent.begin, Agent.release = classmethod(slow), released
+
+async def main():
+    try:
+        async with asyncio.timeout(0.1):
+            await Agent.open(Options(cwd=sys.argv[1], model=Scripted([])))
+    except TimeoutError:
+        print("timeout")
+
+asyncio.run(main())
+"""
+
+
+def test_agent_that_nobody_waits_for_any_more_is_released(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ABANDONED, str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.split() == ["timeout", "released"]
+    assert found.stderr == ""
 
 
 def test_awaited_agent_is_closed_by_the_caller(tmp_path: Path) -> None:
@@ -422,17 +570,55 @@ def test_faults_of_opening_have_their_class_and_exit_code(tmp_path: Path, monkey
         (UsageError, 2, {"model": "nowhere/m"}),
         (qcode.ConfigError, 52, {"settings": {"modell": "x"}}),
         (qcode.InputError, 42, {"add_dir": ["/nowhere/at/all"], "model": "demo/demo"}),
+        (qcode.InputError, 42, {"cwd": "/nowhere/at/all"}),
+        (qcode.ConfigError, 52, {"settings": {5: "x"}}),
+        (UsageError, 2, {"max_turns": 0}),
+        (UsageError, 2, {"max_budget_usd": float("nan")}),
+        (UsageError, 2, {"reasoning_effort": "xhigh"}),
+        (UsageError, 2, {"trust": "false"}),
+        (UsageError, 2, {"model": 5}),
+        (UsageError, 2, {"add_dir": [5]}),
     ]
     for error, code, options in rows:
         with pytest.raises(error) as raised:
-            qcode.run("x", cwd=tmp_path, **options)
+            qcode.run("x", **{"cwd": tmp_path, **options})
         assert raised.value.exit_code == code
     with pytest.raises(TypeError, match="takes a list"):
         Options(allowed_tools="read")
+    with pytest.raises(TypeError, match="takes True or False"):
+        Options(trust="false")  # type: ignore[arg-type]
+
+
+def test_errors_can_be_pickled(tmp_path: Path) -> None:
+    result, _ = use(tmp_path, ["x"], lambda agent: agent.run("x"))
+    for error in (
+        LimitError("turns", result, qcode.Limit.TURNS),
+        ModelError("busy", result, qcode.ExitCode.TRANSIENT, qcode.ErrorInfo("overloaded", "busy", 529)),
+        ProviderError(ErrorKind.QUOTA, "empty", status=402),
+        qcode.ConfigError("bad", file="a", line=3),
+    ):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_rules_kept_for_the_folder_are_part_of_the_users_configuration(tmp_path: Path) -> None:
+    async def always(approval: Approval) -> Decision:
+        return Allow("folder")
+
+    async def work(agent: Agent) -> int:
+        return len((await agent.run("x", check=False)).denials)
+
+    replies: list[Reply] = [Call("shell", command="touch kept"), "done"]
+    assert use(tmp_path, replies, work, always)[0] == 0
+    assert use(tmp_path, replies, work)[0] == 0
+    assert use(tmp_path, replies, work, user_config=False)[0] == 1
 
 
 def test_turn_option_that_does_not_exist_is_a_usage_error(tmp_path: Path) -> None:
-    for fields in ({"max_turn": 1}, {"permission_mode": "yolo"}):
+    for fields in (
+        *({"max_turn": 1}, {"permission_mode": "yolo"}, {"max_turns": "3"}, {"max_tool_calls": -1}, {"model": 5}),
+        *({"max_budget_usd": "much"}, {"max_budget_usd": 0}, {"max_output_tokens": 0}),
+    ):
         with pytest.raises(UsageError):
             use(tmp_path, ["x"], lambda agent, fields=fields: agent.run("x", **fields))  # type: ignore[misc]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from qcode.agent.choices import Choices
+from qcode.agent.models.offered import OfferedModel, OfferedProvider
 from qcode.protocol.model import ModelFacts
 from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.models import ModelPicker, facts_text
@@ -242,6 +246,39 @@ def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:
         assert [row.id for row in picker.rows if row.is_current] == ["openrouter/a/b"]
 
     drive(test, ScriptedConversation(model="openrouter/a/b"), models=ScriptedOffering(*FULL))
+
+
+def test_long_list_begins_with_recent_and_recommended_models() -> None:
+    many = tuple(OfferedModel(f"m{number}", ModelFacts()) for number in range(12))
+    offering = ScriptedOffering(OfferedProvider("a", models=many), OfferedProvider("b", models=many[:3]))
+    offering.recent_names = ("b/m2", "gone/model", "a/m0")
+
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        listed = [(row.group, row.label) for row in picker.rows if row.id != run.conversation.model]
+        assert listed[:3] == [("recent", "b/m2"), ("recent", "a/m0"), ("recommended", "b/m0")]
+        assert listed[3] == ("a", "m1")
+        assert len({row.id for row in picker.rows}) == len(picker.rows)
+        await run.pilot.press(*"b/m2", "enter")
+        await closed(run)
+        assert run.conversation.model == "b/m2"
+
+    drive(test, models=offering)
+
+
+def test_models_chosen_last_are_remembered(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+    for name in ("a/1", "a/2", "a/1", "a/3", "a/4", "a/5", "a/6"):
+        choices.keep_model(name)
+    assert choices.recent_models == ("a/6", "a/5", "a/4", "a/3", "a/1")
+
+
+def test_damaged_list_of_chosen_models_is_empty(tmp_path: Path) -> None:
+    choices = Choices(tmp_path)
+    assert choices.recent_models == ()
+    choices.keep_theme("dark")
+    choices.path.write_text('{"models": "x", "model": 3}')
+    assert choices.recent_models == ()
 
 
 def test_unknown_model_facts_are_omitted() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
+from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, WhatPicker
 from qcode.tui.screens.sessions import SessionPicker, preview_of
@@ -73,13 +75,101 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
 def test_diff_shows_what_the_session_changed(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, PagerScreen))
         shown = run.app.export_screenshot().replace("&#160;", " ")
         assert "Changed in this session: 1 file" in shown
         assert "a.txt" in shown
-        await run.pilot.press("escape")
+        await run.pilot.press("escape", "escape")
         await run.pilot.pause()
         assert len(run.app.screen_stack) == 1
+
+    played(tmp_path, test)
+
+
+def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        written = (it.work / "a.txt").read_bytes()
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        screen = run.app.screen
+        assert isinstance(screen, ChangesScreen)
+        assert [row.label for row in screen.rows] == ["Everything since the start", "a.txt"]
+        assert screen.rows[1].group == "1. write it"
+        assert "1. write it" in run.screen
+        await run.pilot.press("ctrl+x")
+        await run.until(lambda: "Select a file or a hunk" in run.screen)
+        await run.pilot.press("down")
+        await run.until(lambda: "+" in run.screen)
+        await run.pilot.press("ctrl+x")
+        await run.until(lambda: "/redo reverts this" in run.screen)
+        assert not (it.work / "a.txt").exists()
+        assert [row.label for row in screen.rows] == ["Everything since the start"]
+        await run.pilot.press("escape")
+        assert "Written." in run.text, "the conversation stays"
+        await run.send("/redo")
+        await run.until(lambda: "Redone" in run.text)
+        assert (it.work / "a.txt").read_bytes() == written
+
+    played(tmp_path, test)
+
+
+def test_undo_in_diff_is_refused_with_its_reason_after_a_later_change(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("mine\n")
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.pilot.press("down", "ctrl+x")
+        await run.until(lambda: "a.txt was not changed" in run.screen)
+        assert (it.work / "a.txt").read_text() == "mine\n"
+
+    played(tmp_path, test, size=(40, 20))
+
+
+def test_sessions_are_found_by_their_content(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("another")
+        await run.until_idle()
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.until(lambda: len(screen.rows) == 2)
+        await run.pilot.press(*"written")
+        await run.until(lambda: [row.id for row in screen.rows] == [first])
+        await run.until(lambda: "found: Written." in run.screen)
+        await run.pilot.press(*" nowhere")
+        await run.until(lambda: "No match." in run.screen)
+        await run.pilot.press("escape")
+        await run.until(lambda: len(screen.rows) == 2)
+
+    played(tmp_path, test)
+
+
+def test_slow_search_blocks_neither_typing_nor_leaving(tmp_path: Path) -> None:
+    is_done = threading.Event()
+
+    async def test(run: Running, it: Talk) -> None:
+        def passages(text: str, session_ids: Iterable[str]) -> dict[str, str]:
+            is_done.wait(20)
+            return {}
+
+        it.sessions.passages = passages  # type: ignore[method-assign]  # a slow disk
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.until(lambda: len(screen.rows) == 1)
+        await run.pilot.press(*"write")
+        await run.until(lambda: "searching" in run.screen)
+        assert screen.finder.typed == "write"
+        assert len(screen.rows) == 1, "titles match at once"
+        await run.pilot.press("escape", "escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        is_done.set()
 
     played(tmp_path, test)
 

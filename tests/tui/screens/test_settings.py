@@ -11,7 +11,8 @@ from textual.widgets import Static
 from qcode.agent.settings import SettingsService
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
-from qcode.tui.screens.settings import SettingsScreen
+from qcode.config.schema import KEYS
+from qcode.tui.screens.settings import WORDS, SettingsScreen
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
 
@@ -68,6 +69,30 @@ def test_every_setting_is_listed_with_value_and_origin(file: Path) -> None:
         assert any(row.id == "providers.lab.base_url" and row.is_dim for row in screen.rows)
 
     play(test, configuring(file, "--theme", "light"))
+
+
+def test_screen_and_permissions_come_first_in_words(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        rows = [(row.group, row.label, row.id) for row in screen.rows]
+        assert rows[0] == ("Screen and prompt", "Theme", "ui.theme")
+        groups = list(dict.fromkeys(group for group, _, _ in rows))
+        assert groups[:3] == ["Screen and prompt", "Permissions", "model"]
+        assert len(groups) == len({*groups}), "every group is in one place"
+        assert "Vim keys in the prompt" in run.screen
+        await run.pilot.press(*"ui.vim")
+        await run.pilot.pause()
+        assert screen.rows[0].id == "ui.vim", "the name of the key finds it"
+        await run.pilot.press("enter")
+        await run.pilot.pause()
+        assert run.status.startswith("INSERT")
+        assert "vim = true" in file.read_text()
+
+    play(test, configuring(file))
+
+
+def test_every_setting_of_screen_and_permissions_has_words() -> None:
+    first = {key.name for key in KEYS if key.path[0] in ("ui", "permissions") and "COMMAND" not in key.name}
+    assert first == WORDS.keys()
 
 
 def test_a_truth_value_toggles_in_the_file_and_holds_at_once(file: Path) -> None:

@@ -76,14 +76,16 @@ def test_settings(snap_compare: Compare, changes: dict[str, Any], size: tuple[in
     app = make_app(ScriptedConversation(), settings=_Settings(), **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("config", seen), terminal_size=size)
-    assert [row.label for row in seen] == ["model", "bell", "allow"]
+    assert [row.label for row in seen] == ["Bell and notification", "Runs without asking", "model"]
 
 
 def test_setting_typed_and_refused(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation(), settings=_Settings())
     seen: list[Any] = []
-    assert snap_compare(app, run_before=opened("config", seen, "enter", "y", "enter"), terminal_size=(60, 20))
-    assert [row.id for row in seen] == ["model", "ui.bell", "permissions.allow"]
+    assert snap_compare(
+        app, run_before=opened("config", seen, "down", "down", "enter", "y", "enter"), terminal_size=(60, 20)
+    )
+    assert [row.id for row in seen] == ["ui.bell", "permissions.allow", "model"]
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)

@@ -1,0 +1,201 @@
+"""File changes by turn: the diff of each file that a turn changed, its hunks, and the content without some of them.
+
+The content after a turn is known if a later change stored it, or if the file still has it. `without` takes hunks out of
+the current content only if the lines around them are as the turn left them; it never guesses. Blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from qcode.agent.checkpoints.blobs import Blobs, digest_of
+from qcode.agent.sessions.history import FileState, RecordedChange, SessionHistory
+from qcode.protocol.messages import typed_text
+from qcode.protocol.tools import Refused
+from qcode.text.diff import BoundedMatcher, diff_lines
+from qcode.tools import text_file
+from qcode.tools.text_file import Document
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """A part of a diff. `line` is its first line in the new file."""
+
+    line: int
+    added: int
+    removed: int
+    diff: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFile:
+    """A file that a turn changed. `path` is shown, `real_path` absolute.
+
+    `hunks` are empty, and `note` says why, if there are no texts to compare.
+    """
+
+    path: str
+    real_path: str = field(repr=False)
+    diff: str = ""
+    hunks: tuple[Hunk, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnChanges:
+    """The files that a turn changed. `number` is that of its prompt, `text` what the user wrote, `at` its time."""
+
+    number: int
+    text: str
+    at: str
+    files: tuple[TurnFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileOfTurn:
+    """A file before and after a turn; `changes` are the positions of the changes. `is_last`: none followed."""
+
+    path: str
+    before: FileState | None
+    after: FileState | None
+    changes: tuple[int, ...]
+    is_last: bool
+
+
+def files_of_turn(history: SessionHistory, number: int) -> tuple[FileOfTurn, ...]:
+    """Return the files that the turn of prompt `number` changed, in the order of their first change."""
+    following = next((one.number for one in history.prompts() if one.number > number), None)
+    found: dict[str, list[tuple[int, RecordedChange]]] = {}
+    later: set[str] = set()
+    for at, change in history.live_changes(number):
+        if following is not None and change.number >= following:
+            later.add(change.path)
+        else:
+            found.setdefault(change.path, []).append((at, change))
+    return tuple(
+        FileOfTurn(path, changes[0][1].before, changes[-1][1].after, tuple(at for at, _ in changes), path not in later)
+        for path, changes in found.items()
+    )
+
+
+def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
+    """Return the turns that changed files, oldest first."""
+    found = []
+    for prompt in history.prompts():
+        entry = history.stored[prompt.number].entry
+        files = tuple(_turn_file(one, blobs, show(Path(one.path))) for one in files_of_turn(history, prompt.number))
+        if files:
+            found.append(TurnChanges(prompt.number, typed_text(entry.message), entry.at, files))
+    return tuple(found)
+
+
+def _turn_file(file: FileOfTurn, blobs: Blobs, shown: str) -> TurnFile:
+    try:
+        before, after = (document_of(state, file.path, blobs, shown) for state in (file.before, file.after))
+    except Refused as refused:
+        return TurnFile(shown, file.path, note=str(refused).removeprefix(f"{shown} "))
+    diff = text_file.diff_of(shown, before, after)
+    note = "deleted" if after is None else "new" if before is None else "" if diff else "only its permissions changed"
+    return TurnFile(shown, file.path, diff, hunks_of(diff), note)
+
+
+def document_of(state: FileState | None, path: str, blobs: Blobs, shown: str) -> Document | None:
+    """Return the text of a version of a file; raise `Refused` if it is not known or not text."""
+    if state is None:
+        return None
+    if state.is_link:
+        raise Refused(f"{shown} is a symbolic link")
+    data = blobs.get(state.content_digest)
+    if data is None:
+        try:
+            data = Path(path).read_bytes()
+        except OSError:
+            data = b""
+        if digest_of(data) != state.digest:
+            raise Refused(f"{shown} was changed later, and its content after this turn was not saved")
+    return text_file.decode(data, shown)
+
+
+def hunks_of(diff: str) -> tuple[Hunk, ...]:
+    """Return the hunks of the unified diff of one file."""
+    found: list[list[str]] = []
+    for line in diff_lines(diff.removesuffix("\n").split("\n")):
+        if line.kind == "hunk":
+            found.append([])
+        if found:
+            found[-1].append(line.text)
+    return tuple(_hunk(lines) for lines in found)
+
+
+def _hunk(lines: Sequence[str]) -> Hunk:
+    parsed = list(diff_lines(lines))
+    first = next((line.number for line in parsed if line.kind in ("add", "remove")), 1)
+    kinds = [line.kind for line in parsed]
+    return Hunk(first, kinds.count("add"), kinds.count("remove"), "\n".join(lines) + "\n")
+
+
+class ConflictError(Exception):
+    """A change cannot be undone alone. The text says why, for the user."""
+
+
+def content_without(file: FileOfTurn, hunk: int | None, blobs: Blobs, shown: str) -> bytes:
+    """Return the content of a file without one hunk of a turn, or without all of them.
+
+    Raise `ConflictError` or `Refused` with the reason if that is not possible.
+    """
+    before, after = (document_of(state, file.path, blobs, shown) for state in (file.before, file.after))
+    if before is None or after is None:
+        raise ConflictError(f"{shown} was changed after this turn")
+    try:
+        current = text_file.decode(Path(file.path).read_bytes(), shown)
+    except OSError as error:
+        raise ConflictError(f"{shown} cannot be read ({error.strerror})") from None
+    count = len(hunks_of(text_file.diff_of(shown, before, after)))
+    text = without(before.text, after.text, current.text, hunk, count)
+    return text_file.encode(text_file.with_text(current, text))
+
+
+def without(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
+    """Return `current` without one of the `count` hunks between `before` and `after`, or without all of them.
+
+    Raise `ConflictError` if a line of a hunk, or the line before or after it, was changed since.
+    """
+    old, new, now = before.split("\n"), after.split("\n"), current.split("\n")
+    groups = list(BoundedMatcher(old, new).get_grouped_opcodes(3))
+    if hunk is not None and (hunk >= count or count != len(groups)):
+        raise ConflictError("this hunk cannot be undone alone")
+    chosen = groups if hunk is None else [groups[hunk]]
+    blocks = BoundedMatcher(new, now).get_matching_blocks()
+    parts = [part for group in chosen for part in group if part[0] != "equal"]
+    # From the end, so that the lines before keep their numbers.
+    for _, start, end, first, last in reversed(parts):
+        low, high = max(0, first - 1), min(len(new), last + 1)
+        block = next((one for one in blocks if one.a <= low and high <= one.a + one.size), None)
+        if block is None:
+            is_one = last <= first + 1
+            lines = f"line {first + 1}" if is_one else f"lines {first + 1} to {last}"
+            raise ConflictError(f"{lines} of this change {'was' if is_one else 'were'} changed later")
+        shift = block.b - block.a
+        now[first + shift : last + shift] = old[start:end]
+    return "\n".join(now)
+
+
+def changes_text(turns: Sequence[TurnChanges]) -> str:
+    """Return the turns with their files and hunks as text, for a front end without a screen."""
+    lines: list[str] = []
+    for position, turn in enumerate(turns, 1):
+        lines.append(f"{position}. {' '.join(turn.text.split())[:100]}")
+        for file in turn.files:
+            lines.append(f"   {file.path}  {size_text(file)}".rstrip())
+            if len(file.hunks) > 1:
+                lines += [f"     line {one.line}  +{one.added} -{one.removed}" for one in file.hunks]
+    return "\n".join(lines)
+
+
+def size_text(file: TurnFile) -> str:
+    """Return the number of changed lines and the note of a file, such as `+3 -1, new`."""
+    added, removed = sum(one.added for one in file.hunks), sum(one.removed for one in file.hunks)
+    return ", ".join(filter(None, (f"+{added} -{removed}" if file.hunks else "", file.note)))

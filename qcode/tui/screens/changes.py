@@ -1,0 +1,177 @@
+"""The screen of `/diff`: the files and hunks of each turn, to be read and undone one by one.
+
+The first row is the difference between the start of the session and now. `changes_lines` are diffs for the pager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Static
+
+from qcode.agent.checkpoints.turn_changes import Hunk, TurnChanges, TurnFile, size_text
+from qcode.text.clean import one_line, visible_rows
+from qcode.text.numbers import count_text
+from qcode.tui.panels.preview import Rows
+from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.screens.picker import ListScreen, PickerRow
+from qcode.tui.transcript.diff import parse_diff, render_diff
+from qcode.tui.transcript.line import Line, ink, wrap
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.checkpoints.rewind import FileDiff
+
+ALL = "all"
+_PREVIEW_ROWS = 8
+_SIDE_CELLS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePart:
+    """A file of a turn, or one hunk of it. `number` is that of the turn's prompt."""
+
+    number: int
+    file: TurnFile
+    hunk: int | None = None
+
+    @property
+    def diff(self) -> str:
+        return self.file.diff if self.hunk is None else self.file.hunks[self.hunk].diff
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesSource:
+    """The operations of the screen.
+
+    undo  undo a part and return a line about it; raise `ValueError` with the reason if it was refused
+    read  return the changes of the session and those of each turn, oldest first
+    """
+
+    undo: Callable[[ChangePart], Awaitable[str]]
+    read: Callable[[], Awaitable[tuple[Sequence[FileDiff], Sequence[TurnChanges]]]]
+
+
+class ChangesScreen(ListScreen[None]):
+    """Shows the turns with their files and hunks, the latest turn first. Enter opens a diff, Ctrl+X undoes it."""
+
+    ENTER = "show"
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+X", "undo"),)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+x", "undo", "Undo", priority=True, show=False)]
+
+    def __init__(self, changes: Sequence[FileDiff], turns: Sequence[TurnChanges], source: ChangesSource) -> None:
+        self._changes, self._turns, self._source = changes, turns, source
+        self._parts = parts_of(turns)
+        super().__init__("Changes", change_rows(changes, turns), empty="No file was changed.")
+
+    def compose_more(self) -> ComposeResult:
+        yield Static(id="changes-said", markup=False)
+        yield Static(id="changes-preview", markup=False)
+
+    def show_row(self, row: PickerRow | None) -> None:
+        preview = self.query_one("#changes-preview", Static)
+        part = self._parts.get(row.id) if row is not None else None
+        if part is None or self.size.height < 16:
+            preview.update("")
+            return
+        lines = diff_rows(part.diff, max(10, self.size.width - _SIDE_CELLS))[:_PREVIEW_ROWS]
+        preview.update(Rows(lines, preview))
+
+    def take(self, row: PickerRow) -> None:
+        part = self._parts.get(row.id)
+        if part is None:
+            head = f"Changed in this session: {count_text(len(self._changes), 'file')}"
+            self.app.push_screen(PagerScreen(head, partial(changes_lines, self._changes)))
+        else:
+            note = part.file.note if not part.diff else ""
+            self.app.push_screen(PagerScreen(one_line(part.file.path), lambda width: diff_rows(part.diff, width, note)))
+
+    def action_undo(self) -> None:
+        """Undo the highlighted file or hunk."""
+        part = self._parts.get(self.row.id) if self.row is not None else None
+        if part is None:
+            self._say("Select a file or a hunk; /undo undoes a whole turn.", is_refused=True)
+        else:
+            self._undo(part)
+
+    @work(exclusive=True, group="undo")
+    async def _undo(self, part: ChangePart) -> None:
+        try:
+            done = await self._source.undo(part)
+            changes, turns = await self._source.read()
+        except ValueError as refusal:
+            self._say(str(refusal), is_refused=True)
+            return
+        if self.is_attached:
+            self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
+            self.set_rows(change_rows(changes, turns))
+            self._say(done)
+
+    def _say(self, text: str, *, is_refused: bool = False) -> None:
+        style = "$text-warning" if is_refused else "$text-success"
+        self.query_one("#changes-said", Static).update(Content.styled(one_line(text, 400), style))
+
+
+def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
+    """Return the parts that can be undone, by the id of their row. The only hunk of a file is the file."""
+    found: dict[str, ChangePart] = {}
+    for turn in turns:
+        for place, file in enumerate(turn.files):
+            found[f"{turn.number}/{place}"] = ChangePart(turn.number, file)
+            if len(file.hunks) > 1:
+                for hunk in range(len(file.hunks)):
+                    found[f"{turn.number}/{place}/{hunk}"] = ChangePart(turn.number, file, hunk)
+    return found
+
+
+def change_rows(changes: Sequence[FileDiff], turns: Sequence[TurnChanges]) -> list[PickerRow]:
+    """Return the rows: everything, then the turns with their files and hunks, the latest turn first."""
+    rows = [PickerRow(ALL, "Everything since the start", count_text(len(changes), "file"), group="This session")]
+    for position, turn in reversed(list(enumerate(turns, 1))):
+        group = f"{position}. {one_line(turn.text, 100) or '(empty)'}"
+        for place, file in enumerate(turn.files):
+            row = f"{turn.number}/{place}"
+            rows.append(PickerRow(row, one_line(file.path), size_text(file), group=group, also=turn.text[:500]))
+            if len(file.hunks) > 1:
+                rows += [hunk_row(f"{row}/{at}", hunk, group) for at, hunk in enumerate(file.hunks)]
+    return rows
+
+
+def hunk_row(row: str, hunk: Hunk, group: str) -> PickerRow:
+    changed = next((line[1:] for line in hunk.diff.split("\n")[1:] if line[:1] in "+-" and line[1:].strip()), "")
+    return PickerRow(
+        row, f"  line {hunk.line}: {one_line(changed.strip(), 60)}", f"+{hunk.added} -{hunk.removed}", group=group
+    )
+
+
+_MAX_CHARS = 400_000
+
+
+def changes_lines(changes: Sequence[FileDiff], width: int) -> list[Line]:
+    """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
+    lines: list[Line] = []
+    room = _MAX_CHARS
+    for change in changes:
+        note = f"  {one_line(change.note)}" if change.note else ""
+        lines += wrap([(one_line(change.path), ink("strong")), (note, ink("dim"))], width)
+        if change.diff:
+            lines += render_diff(parse_diff(visible_rows(change.diff[:room])), width)
+            room -= len(change.diff)
+        if room <= 0:
+            lines += wrap([("Too large to show in full; use git diff.", ink("notice-warning"))], width)
+            break
+        lines.append(Line())
+    return lines or wrap([("Nothing was changed.", ink())], width)
+
+
+def diff_rows(diff: str, width: int, note: str = "") -> list[Line]:
+    """Return the rows of one diff, or a note instead of it."""
+    if not diff:
+        return wrap([(one_line(note) or "Nothing to compare.", ink("dim"))], width)
+    return render_diff(parse_diff(visible_rows(diff[:_MAX_CHARS])), width)

@@ -1,0 +1,192 @@
+"""Changes by turn: what each turn did to which file, and undo of one file or one hunk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcode.agent.checkpoints.rewind import NothingToDo
+from qcode.agent.checkpoints.turn_changes import ConflictError, TurnChanges, changes_text, turn_changes, without
+from tests.agent.checkpoints.runner import CheckpointRunner
+
+LINES = [f"line {number}" for number in range(1, 41)]
+BASE = "\n".join(LINES).encode() + b"\n"
+
+
+def edited(content: bytes, **changes: str) -> bytes:
+    """Return a content with lines replaced: `l3="new"` is the third."""
+    lines = content.decode().split("\n")
+    for name, line in changes.items():
+        lines[int(name[1:]) - 1] = line
+    return "\n".join(lines).encode()
+
+
+def listed(runner: CheckpointRunner) -> tuple[TurnChanges, ...]:
+    return turn_changes(runner.session.history, runner.blobs, runner.workspace.show)
+
+
+def undo_part(runner: CheckpointRunner, number: int, name: str, hunk: int | None = None) -> str:
+    return runner.do(runner.rewinder.plan_part(number, str(runner.path(name)), hunk)).text
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> CheckpointRunner:
+    made = CheckpointRunner(tmp_path)
+    made.path("a.txt").write_bytes(BASE)
+    return made
+
+
+def test_each_turn_lists_its_files_with_their_hunks(runner: CheckpointRunner) -> None:
+    runner.turn("talk only")
+    runner.turn("two places", a_txt=edited(BASE, l3="three", l30="thirty"), b_txt=b"new\n")
+    runner.turn("one more", a_txt=edited(BASE, l3="three", l30="thirty", l31="more"))
+    first, second = listed(runner)
+    assert [(file.path, file.note, len(file.hunks)) for file in first.files] == [("a.txt", "", 2), ("b.txt", "new", 1)]
+    assert [(one.line, one.added, one.removed) for one in first.files[0].hunks] == [(3, 1, 1), (30, 1, 1)]
+    assert "+thirty" in first.files[0].hunks[1].diff
+    assert "+three" not in first.files[0].hunks[1].diff
+    assert [(file.path, len(file.hunks)) for file in second.files] == [("a.txt", 1)]
+    assert "-line 31\n+more" in second.files[0].diff
+    assert changes_text((first, second)).split("\n") == [
+        "1. two places",
+        "   a.txt  +2 -2",
+        "     line 3  +1 -1",
+        "     line 30  +1 -1",
+        "   b.txt  +1 -0, new",
+        "2. one more",
+        "   a.txt  +1 -1",
+    ]
+
+
+def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: CheckpointRunner) -> None:
+    number = runner.turn("both", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
+    said = runner.said
+    assert undo_part(runner, number, "b.txt") == "Undone: 1 file restored. /redo reverts this."
+    assert runner.files == {"a.txt": edited(BASE, l3="three")}
+    assert runner.said == said
+    assert [file.path for file in listed(runner)[0].files] == ["a.txt"]
+    with pytest.raises(NothingToDo, match="already undone"):
+        runner.rewinder.plan_part(number, str(runner.path("b.txt")))
+    runner.redo()
+    assert runner.files == {"a.txt": edited(BASE, l3="three"), "b.txt": b"new\n"}
+
+
+def test_undo_of_one_hunk_leaves_the_other_hunks(runner: CheckpointRunner) -> None:
+    number = runner.turn("two places", a_txt=edited(BASE, l3="three", l30="thirty"))
+    undo_part(runner, number, "a.txt", 0)
+    assert runner.files == {"a.txt": edited(BASE, l30="thirty")}
+    undo_part(runner, number, "a.txt", 1)
+    assert runner.files == {"a.txt": BASE}
+    runner.redo()
+    assert runner.files == {"a.txt": edited(BASE, l30="thirty")}
+    runner.redo()
+    assert runner.files == {"a.txt": edited(BASE, l3="three", l30="thirty")}
+
+
+def test_undo_of_an_earlier_turn_keeps_later_changes_elsewhere_in_the_file(runner: CheckpointRunner) -> None:
+    number = runner.turn("first", a_txt=edited(BASE, l3="three\nand a half"))
+    runner.turn("second", a_txt=edited(BASE, l3="three\nand a half", l30="thirty"))
+    undo_part(runner, number, "a.txt")
+    assert runner.files == {"a.txt": edited(BASE, l30="thirty")}
+
+
+def test_undo_of_an_earlier_turn_keeps_changes_by_the_user_elsewhere_in_the_file(runner: CheckpointRunner) -> None:
+    number = runner.turn("first", a_txt=edited(BASE, l3="three"))
+    runner.path("a.txt").write_bytes(edited(BASE, l3="three", l20="mine"))
+    undo_part(runner, number, "a.txt", 0)
+    assert runner.files == {"a.txt": edited(BASE, l20="mine")}
+    runner.redo()
+    assert runner.files == {"a.txt": edited(BASE, l3="three", l20="mine")}
+
+
+@pytest.mark.parametrize("line", ["l2", "l3", "l4"])
+def test_undo_is_refused_if_its_lines_or_their_neighbours_were_changed_later(
+    runner: CheckpointRunner, line: str
+) -> None:
+    number = runner.turn("first", a_txt=edited(BASE, l3="three", l30="thirty"))
+    later = edited(edited(BASE, l3="three", l30="thirty"), **{line: "later"})
+    runner.path("a.txt").write_bytes(later)
+    moves = runner.session.history.moves
+    for hunk in (None, 0):
+        with pytest.raises(NothingToDo, match=r"a\.txt was not changed: line 3 of this change was changed later"):
+            runner.rewinder.plan_part(number, str(runner.path("a.txt")), hunk)
+    assert runner.files == {"a.txt": later}
+    assert runner.session.history.moves == moves
+    undo_part(runner, number, "a.txt", 1)
+    assert b"thirty" not in runner.files["a.txt"]
+
+
+def test_undo_is_refused_if_the_file_was_deleted_or_replaced(runner: CheckpointRunner) -> None:
+    number = runner.turn("first", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
+    runner.path("a.txt").unlink()
+    with pytest.raises(NothingToDo, match="deleted or replaced after this turn"):
+        runner.rewinder.plan_part(number, str(runner.path("a.txt")))
+    runner.path("b.txt").write_bytes(b"mine\n")
+    with pytest.raises(NothingToDo, match=r"b\.txt was not changed: was changed after this turn"):
+        runner.rewinder.plan_part(number, str(runner.path("b.txt")))
+    assert runner.files == {"b.txt": b"mine\n"}
+
+
+def test_undo_of_a_deleted_file_brings_it_back(runner: CheckpointRunner) -> None:
+    runner.command("remove", lambda: runner.path("a.txt").unlink())
+    (turn,) = listed(runner)
+    assert [(file.path, file.note) for file in turn.files] == [("a.txt", "deleted")]
+    undo_part(runner, turn.number, "a.txt")
+    assert runner.files == {"a.txt": BASE}
+
+
+def test_undo_of_the_turn_after_undo_of_a_hunk_asks_nothing(runner: CheckpointRunner) -> None:
+    number = runner.turn("two places", a_txt=edited(BASE, l3="three", l30="thirty"))
+    undo_part(runner, number, "a.txt", 0)
+    plan = runner.rewinder.plan_undo()
+    assert plan.doubtful == ()
+    runner.do(plan)
+    assert runner.files == {"a.txt": BASE}
+
+
+def test_line_endings_encoding_and_missing_last_newline_stay(runner: CheckpointRunner) -> None:
+    runner.path("c.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\nfour\r\nfive\r\nsix")
+    after = b"\xef\xbb\xbfONE\r\ntwo\r\nthree\r\nfour\r\nfive\r\nsix"
+    number = runner.turn("case", c_txt=after)
+    runner.path("c.txt").write_bytes(after + b"!")
+    undo_part(runner, number, "c.txt")
+    assert runner.files["c.txt"] == b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\nfour\r\nfive\r\nsix!"
+
+
+def test_binary_and_unknown_contents_have_a_note_instead_of_hunks(runner: CheckpointRunner) -> None:
+    runner.path("d.bin").write_bytes(b"\0old")
+    runner.turn("binary", d_bin=b"\0new")
+    runner.command("command", lambda: runner.path("a.txt").write_bytes(b"by a command\n"))
+    runner.path("a.txt").write_bytes(b"something else\n")
+    turn = listed(runner)[0]
+    notes = {file.path: (file.hunks, file.note) for one in listed(runner) for file in one.files}
+    assert notes["d.bin"][0] == ()
+    assert "binary" in notes["d.bin"][1]
+    assert notes["a.txt"] == ((), "was changed later, and its content after this turn was not saved")
+    undo_part(runner, turn.number, "d.bin")
+    assert runner.files["d.bin"] == b"\0old"
+
+
+def test_list_is_the_same_after_a_resume(runner: CheckpointRunner) -> None:
+    number = runner.turn("two places", a_txt=edited(BASE, l3="three", l30="thirty"))
+    before = listed(runner)
+    runner = runner.again()
+    assert listed(runner) == before
+    undo_part(runner, number, "a.txt", 1)
+    assert runner.files == {"a.txt": edited(BASE, l3="three")}
+
+
+TEXTS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=30).map("\n".join)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_taking_out_hunks_gives_the_old_text_or_is_refused(before: str, after: str, current: str) -> None:
+    """Without later changes all hunks give the text before; with them, no line of others is lost without a refusal."""
+    assert without(before, after, after, None, 0) == before
+    try:
+        without(before, after, current, None, 0)
+    except ConflictError as refused:
+        assert "changed later" in str(refused)

@@ -1,0 +1,76 @@
+"""Search in stored sessions: by all words, with a passage, quickly, and whatever is in the files."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qcode.agent.sessions.store import SessionStore
+from qcode.protocol.messages import Text, assistant, user
+
+
+def store_in(base: Path) -> SessionStore:
+    numbers = iter(range(10_000))
+    return SessionStore(base, base, lambda: datetime(2026, 1, 1, tzinfo=UTC), lambda _: f"s{next(numbers):04}")
+
+
+def add(store: SessionStore, prompt: str, reply: str) -> str:
+    session = store.create("m/m", Path("/"))
+    session.append(user(prompt))
+    session.append(assistant(Text(reply)))
+    session.close()
+    return session.session_id
+
+
+def test_words_are_found_in_any_message_with_the_text_around_the_first(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    first = add(store, "please fix the parser", "I changed the tokenizer, and the needle is in the haystack now.")
+    add(store, "please fix the printer", "Done.")
+    assert store.passages("NEEDLE", store.ids()) == {
+        first: "…hanged the tokenizer, and the needle is in the haystack now."
+    }
+    assert set(store.passages("needle parser", store.ids())) == {first}
+    assert store.passages("needle printer", store.ids()) == {}
+    assert store.passages("needle", []) == {}
+    assert len(store.search("please")) == 2
+
+
+def test_words_that_json_escapes_and_other_scripts_are_found(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    found = add(store, 'say "hi" to C:\\dir or a/b', "Grüße, 日本語\nand a tab\there")
+    for words in ('"hi"', "c:\\dir", "a/b", "grüsse", "GRÜSSE", "日本", "tab here"):
+        assert set(store.passages(words, store.ids())) == {found}, words
+
+
+def test_damaged_files_are_searched_as_far_as_possible(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    found = add(store, "needle", "ok")
+    path = store.folder / f"{found}.jsonl"
+    path.write_bytes(
+        b'{"kind":"message"\xff needle}\n{"kind":"message","role":7,"needle":1}\n' + path.read_bytes() + b'{"kind"'
+    )
+    assert set(store.passages("needle", store.ids())) == {found}
+    path.write_bytes(b"\x00" * 1_000)
+    assert store.passages("needle", store.ids()) == {}
+
+
+def test_branch_of_the_start_is_in_the_summary(tmp_path: Path) -> None:
+    for name in ("objects", "refs"):
+        (tmp_path / ".git" / name).mkdir(parents=True)
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/fix-cart\n")
+    store = store_in(tmp_path)
+    add(store, "one", "two")
+    assert [one.branch for one in store.summaries()] == ["fix-cart"]
+
+
+def test_500_sessions_are_searched_quickly(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    sample = add(store, "prompt", "a reply with many words. " * 4_000)
+    content = (store.folder / f"{sample}.jsonl").read_bytes()
+    for number in range(500):
+        (store.folder / f"t{number:04}.jsonl").write_bytes(content)
+    found = add(store, "needle", "ok")
+    started = time.process_time()
+    assert set(store.passages("needle", store.ids())) == {found}
+    assert time.process_time() - started < 2
