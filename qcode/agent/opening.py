@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.recording import Recording
     from qcode.agent.programs.own_tools import FunctionTool
-    from qcode.agent.telemetry import DebugLog
+    from qcode.agent.telemetry import Observer
+    from qcode.agent.telemetry.tracing import Tracing
     from qcode.protocol.provider import Provider
     from qcode.tools.web_search import SearchService, WebSearch
 
@@ -61,6 +62,7 @@ class AgentParts:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
         self.context = context
         self._secrets = _header_secrets(context.settings)
+        self._tracing: Tracing | None = None
         self.store = SessionStore(context.paths.state_dir, context.root, redact=self.redact)
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
@@ -74,7 +76,8 @@ class AgentParts:
         )
         self.prompts = self._prompts()
         recording = self._recording(selection.name)
-        self.clients = clients = Clients(context, self.prompts, self._secrets, self._debug_log(), recording, wrap)
+        log = self._observer()
+        self.clients = clients = Clients(context, self.prompts, self._secrets, log, recording, wrap)
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
@@ -89,6 +92,7 @@ class AgentParts:
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
+        self._name_session()
         self.notices = problems + notices
 
     def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
@@ -220,14 +224,30 @@ class AgentParts:
             session, loaded = self.store.resume(wanted)
         return session, loaded.messages, loaded.notices
 
-    def _debug_log(self) -> DebugLog | None:
-        path = self.context.options.debug_log
-        if path is None:
+    def _name_session(self) -> None:
+        if self._tracing is not None:
+            self._tracing.session_id = lambda: self.conversation.session.session_id
+
+    def _observer(self) -> Observer | None:
+        """Return the debug log, the traces, both as one, or None."""
+        path, env = self.context.options.debug_log, self.context.env
+        if path is None and not any(name.startswith("OTEL_EXPORTER_") for name in env):
             return None
-        from qcode.agent.telemetry import DebugLog
+        from qcode.agent.telemetry import Observers, wants_tracing
+
+        parts: list[Observer] = [] if path is None else [self._debug_log(Path(path))]
+        if wants_tracing(env):
+            from qcode.agent.telemetry.tracing import open_tracing
+
+            self._tracing = open_tracing(env, self.redact)
+            parts += [] if self._tracing is None else [self._tracing]
+        return Observers(parts) if len(parts) > 1 else next(iter(parts), None)
+
+    def _debug_log(self, path: Path) -> Observer:
+        from qcode.agent.telemetry.debug_log import DebugLog
 
         try:
-            return DebugLog(Path(path), self.redact)
+            return DebugLog(path, self.redact)
         except OSError as error:
             raise InputError(f"cannot write --debug-log {path}: {error.strerror}") from None
 

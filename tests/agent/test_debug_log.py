@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.telemetry import DebugLog, LoggedProvider
+from qcode.agent.telemetry.debug_log import DebugLog, LoggedProvider
 from qcode.protocol.events import Notice, TurnStarted
 from qcode.protocol.messages import user
 from qcode.protocol.model import ModelRequest

@@ -33,13 +33,13 @@ from qcode.protocol.usage import Price, Usage
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.history import opaque_origin
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 from qcode.providers.streaming import TextCallWatch
 from qcode.safety.policy import Policy
 
 if TYPE_CHECKING:
     from qcode.agent.models.recording import Recording
-    from qcode.agent.telemetry import DebugLog
+    from qcode.agent.telemetry import Observer
     from qcode.providers.local import LocalWindow, WindowQuestion
     from qcode.providers.tokens import TokenCounter
 
@@ -71,14 +71,12 @@ class ModelClient:
         hosted: tuple[ToolSpec, ...] = (),
         question: WindowQuestion | None = None,
         tokens: Callable[[], TokenCounter] | None = None,
-        log: DebugLog | None = None,
+        log: Observer | None = None,
     ) -> None:
         self.provider = provider
         self.logged = provider
         if log is not None:
-            from qcode.agent.telemetry import LoggedProvider
-
-            self.logged = LoggedProvider(provider, log)
+            self.logged = log.watch(provider)
         self.model = model
         self.prompts = prompts
         self.output = output or OutputSettings()
@@ -176,7 +174,7 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
 class Clients:
     """A factory of model clients that owns every connection until `close`.
 
-    The keys that it uses are added to `secrets`. `log` is the debug log of the run, `recording` its recording.
+    The keys that it uses are added to `secrets`. `log` observes the run, `recording` is its recording.
     `wrap` returns the provider to use in place of one.
     """
 
@@ -185,7 +183,7 @@ class Clients:
         context: RunContext,
         prompts: Prompts,
         secrets: set[str] | None = None,
-        log: DebugLog | None = None,
+        log: Observer | None = None,
         recording: Recording | None = None,
         wrap: Callable[[Provider], Provider] | None = None,
     ) -> None:
@@ -392,7 +390,7 @@ class ContextSizing:
             return
 
         async def counted() -> None:
-            await run_aside(lambda: tokens().load() and counter.size_of(request, enough=0))
+            await run_in_thread(lambda: tokens().load() and counter.size_of(request, enough=0))
 
         await self._over(asyncio.ensure_future(counted()))
 

@@ -61,6 +61,9 @@ class DebugLog:
             }
         )
 
+    def watch(self, provider: Provider) -> LoggedProvider:
+        return LoggedProvider(provider, self)
+
     def close(self) -> None:
         logging.getLogger("qcode").removeHandler(self._handler)
         file, self._file = self._file, None

@@ -1,0 +1,65 @@
+"""Observers of a run: the debug log, and OpenTelemetry. Both see each event, and each request of each provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from qcode.protocol.events import TurnEvent
+from qcode.protocol.provider import Provider
+from qcode.text.json import JsonObject
+
+
+class Observer(Protocol):
+    """A consumer of what happens in a conversation. It never raises and never waits."""
+
+    def event(self, event: TurnEvent) -> None: ...
+    def metrics(self, sums: JsonObject) -> None: ...
+    def watch(self, provider: Provider) -> Provider:
+        """Return a provider whose requests are observed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Observers:
+    """Several observers as one."""
+
+    def __init__(self, parts: Sequence[Observer]) -> None:
+        self._parts = tuple(parts)
+
+    def event(self, event: TurnEvent) -> None:
+        for part in self._parts:
+            part.event(event)
+
+    def metrics(self, sums: JsonObject) -> None:
+        for part in self._parts:
+            part.metrics(sums)
+
+    def watch(self, provider: Provider) -> Provider:
+        for part in self._parts:
+            provider = part.watch(provider)
+        return provider
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+
+_ENDPOINTS = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+)
+_PROTOCOLS = (
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
+)
+
+
+def wants_tracing(env: Mapping[str, str]) -> bool:
+    """Return whether the standard variables ask for OpenTelemetry over OTLP/HTTP, the one protocol of the extra."""
+    is_disabled = env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    speaks_http = all(env.get(name, "http/protobuf").strip() == "http/protobuf" for name in _PROTOCOLS)
+    return not is_disabled and speaks_http and any(env.get(name, "").strip() for name in _ENDPOINTS)

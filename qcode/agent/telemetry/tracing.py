@@ -1,0 +1,334 @@
+"""OpenTelemetry traces and metrics by the semantic conventions for generative AI (opentelemetry.io, `gen_ai.*`).
+
+A span for each turn and sub-agent (`invoke_agent`), each model request (`chat`) and each call (`execute_tool`);
+histograms of tokens and durations. Texts only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` asks for them.
+Exporting is in threads of the SDK: a collector that does not answer delays nothing but, for a moment, the exit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from qcode import __version__
+from qcode.protocol.errors import ProviderError
+from qcode.protocol.events import AgentEvent, Retry, ToolFinished, ToolStarted, TurnEnded, TurnEvent, TurnStarted
+from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, typed_text
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, ReplyStarted, TextDelta, UsageReported
+from qcode.protocol.usage import Usage
+from qcode.text.json import JsonObject
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
+
+FLUSH_S = 1.0
+"""How long the exit waits for a collector."""
+CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_CAPTURING = frozenset({"true", "span_only", "span_and_event"})
+_PROVIDERS = {"openai-responses": "openai", "gemini": "gcp.gemini", "bedrock": "aws.bedrock"}
+_TOKEN_BOUNDS = tuple(4**power for power in range(14))
+_DURATION_BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""Both as the conventions advise."""
+
+Attributes = dict[str, Any]
+
+
+def open_tracing(env: Mapping[str, str], redact: Callable[[str], str]) -> Tracing | None:
+    """Return the observer, None if the extra `otel` is not installed. The SDK reads its own standard variables."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        return None
+    # The exporters log each failed export, which would end up on the screen.
+    logger = logging.getLogger("opentelemetry")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    resource = Resource.create(
+        {"service.name": env.get("OTEL_SERVICE_NAME") or "qcode", "service.version": __version__}
+    )
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    if env.get("OTEL_TRACES_EXPORTER", "otlp").strip() != "none":
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    is_measured = env.get("OTEL_METRICS_EXPORTER", "otlp").strip() != "none"
+    readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if is_measured else []
+    meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+    return Tracing(tracers, meters, redact, captures=env.get(CAPTURE_VARIABLE, "").strip().lower() in _CAPTURING)
+
+
+class Tracing:
+    """Turns events and requests into spans and measurements. `session_id` returns the id of the open session."""
+
+    def __init__(
+        self, tracers: TracerProvider, meters: MeterProvider, redact: Callable[[str], str], *, captures: bool
+    ) -> None:
+        self.session_id: Callable[[], str] = str
+        self._providers = (tracers, meters)
+        self._redact = redact
+        self._captures = captures
+        self._tracer = tracers.get_tracer("qcode", __version__)
+        meter = meters.get_meter("qcode", __version__)
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage", "{token}", explicit_bucket_boundaries_advisory=_TOKEN_BOUNDS
+        )
+        self._durations = meter.create_histogram(
+            "gen_ai.client.operation.duration", "s", explicit_bucket_boundaries_advisory=_DURATION_BOUNDS
+        )
+        self._turns: dict[str, tuple[Span, float]] = {}
+        """The running turns by the call that started them; the user's turn is under the empty id."""
+        self._tools: dict[str, tuple[Span, float]] = {}
+        self._prompts: dict[str, str] = {}
+        self._retries: dict[str, Retry] = {}
+        self._is_closed = False
+
+    def event(self, event: TurnEvent) -> None:
+        """Observe an event. Most are deltas, which are of no interest here."""
+        if isinstance(event, AgentEvent):
+            self._observe(event.event, event.call_id)
+        elif not isinstance(event, TextDelta | ReasoningDelta):
+            self._observe(event, "")
+
+    def metrics(self, sums: JsonObject) -> None:
+        """The spans and histograms hold the same figures for each request."""
+
+    def watch(self, provider: Provider) -> Provider:
+        return TracedProvider(provider, self)
+
+    def close(self) -> None:
+        """End what is open and export it, for `FLUSH_S` at most. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for span, _ in (*self._tools.values(), *self._turns.values()):
+            span.end()
+        thread = threading.Thread(target=self._shut_down, name="telemetry", daemon=True)
+        thread.start()
+        thread.join(FLUSH_S)
+
+    def _shut_down(self) -> None:
+        for provider in self._providers:
+            provider.force_flush(int(FLUSH_S * 1_000))
+
+    def _observe(self, event: TurnEvent, agent: str) -> None:
+        match event:
+            case TurnStarted(prompt=prompt):
+                self._prompts[prompt] = agent
+                name = "sub-agent" if agent else "qcode"
+                parent = self._tools.get(agent, self._turns.get("")) if agent else None
+                facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
+                self._turns[agent] = self._begun(f"invoke_agent {name}", "invoke_agent", parent, facts)
+                self._capture(self._turns[agent][0], "gen_ai.input.messages", lambda: [_part("user", prompt)])
+            case Retry():
+                self._retries[agent] = event
+            case ToolStarted(call=call):
+                facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.call_id}
+                facts["gen_ai.tool.type"] = "function"
+                begun = self._begun(f"execute_tool {call.name}", "execute_tool", self._turns.get(agent), facts)
+                self._tools[call.call_id] = begun
+                self._capture(begun[0], "gen_ai.tool.call.arguments", lambda: call.arguments)
+            case ToolFinished(call=call, outcome=outcome, state=state):
+                if (begun_tool := self._tools.pop(call.call_id, None)) is not None:
+                    self._capture(begun_tool[0], "gen_ai.tool.call.result", lambda: outcome.content)
+                    facts = {"gen_ai.tool.name": call.name}
+                    self._end(begun_tool, "execute_tool", facts, "" if state == "done" else state)
+            case TurnEnded():
+                self._end_turn(event, agent)
+            case _:
+                pass
+
+    def _end_turn(self, event: TurnEvent, agent: str) -> None:
+        begun = self._turns.pop(agent, None)
+        if begun is None or not isinstance(event, TurnEnded):
+            return
+        calls = event.api_calls
+        begun[0].set_attributes(
+            {
+                "qcode.outcome": event.outcome.value,
+                "qcode.requests": calls.total,
+                "qcode.escalations": calls.escalations,
+                "qcode.continuations": calls.continuations,
+                **_usage(event.usage),
+            }
+        )
+        self._prompts = {prompt: owner for prompt, owner in self._prompts.items() if owner != agent}
+        error = event.error.kind if event.error is not None else ""
+        self._end(begun, "invoke_agent", {}, error)
+
+    def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[tuple[Span, float], Attributes]:
+        """Start the span of a model request; return it with the attributes of its measurements."""
+        agent = self._prompts.get(typed_text(request.messages[0]), "") if request.messages else ""
+        facts: Attributes = {
+            "gen_ai.provider.name": _PROVIDERS.get(provider.name, provider.name),
+            "gen_ai.request.model": request.model,
+        }
+        address = urlsplit(provider.host)
+        if address.hostname:
+            facts["server.address"] = address.hostname
+            facts["server.port"] = address.port or (443 if address.scheme == "https" else 80)
+        retry = self._retries.pop(agent, None)
+        kind = "first" if retry is None else "continuation" if retry.is_continuation else "escalation"
+        kind = "retry" if retry is not None and retry.reason != "max_tokens" else kind
+        more: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
+        if retry is not None:
+            more |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
+        begun = self._begun(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
+        self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(one) for one in request.messages])
+        return begun, facts
+
+    def end_request(self, begun: tuple[Span, float], facts: Attributes, seen: Seen, error: str) -> None:
+        """End the span of a model request with what was `seen` of the reply."""
+        if seen.usage is not None:
+            begun[0].set_attributes(_usage(seen.usage))
+            for kind, count in (("input", seen.usage.input), ("output", seen.usage.output)):
+                if count is not None:
+                    owner = {"gen_ai.operation.name": "chat", "gen_ai.token.type": kind}
+                    self._tokens.record(count, facts | owner)
+        begun[0].set_attributes(seen.facts)
+        self._capture(begun[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(seen.texts))])
+        self._end(begun, "chat", facts, error)
+
+    def _begun(
+        self,
+        name: str,
+        operation: str,
+        parent: tuple[Span, float] | None,
+        facts: Mapping[str, Any],
+        *,
+        is_client: bool = False,
+    ) -> tuple[Span, float]:
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        context = set_span_in_context(parent[0]) if parent is not None else None
+        kind = SpanKind.CLIENT if is_client else SpanKind.INTERNAL
+        attributes = {"gen_ai.operation.name": operation, **facts}
+        return self._tracer.start_span(name, context=context, kind=kind, attributes=attributes), time.monotonic()
+
+    def _end(self, begun: tuple[Span, float], operation: str, facts: Attributes, error: str) -> None:
+        from opentelemetry.trace import StatusCode
+
+        span, since = begun
+        failed = {"error.type": error} if error else {}
+        if error:
+            span.set_attributes(failed)
+            span.set_status(StatusCode.ERROR)
+        span.end()
+        self._durations.record(time.monotonic() - since, {"gen_ai.operation.name": operation, **facts, **failed})
+
+    @property
+    def captures(self) -> bool:
+        return self._captures
+
+    def _capture(self, span: Span, name: str, value: Callable[[], Any]) -> None:
+        """Set an attribute with a text of the conversation, without secrets, if the user asked for texts."""
+        if self._captures:
+            found = value()
+            text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+            span.set_attribute(name, self._redact(text))
+
+
+class Seen:
+    """The facts of a reply that are seen while it streams."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.facts: Attributes = {}
+        self.texts: list[str] = []
+
+    def add(self, event: ReplyEvent, *, captures: bool) -> None:
+        match event:
+            case TextDelta(text=text):
+                self.texts += [text] if captures else []
+            case ReplyStarted(model=model, response_id=response_id):
+                found = {"gen_ai.response.model": model, "gen_ai.response.id": response_id}
+                self.facts |= {name: value for name, value in found.items() if value}
+            case UsageReported(usage=usage):
+                self.usage = usage
+            case ReplyEnded(stop=stop, raw_stop=raw):
+                self.facts["gen_ai.response.finish_reasons"] = [raw or stop.value]
+            case _:
+                pass
+
+
+class TracedProvider:
+    """A provider each of whose requests is a span."""
+
+    def __init__(self, provider: Provider, tracing: Tracing) -> None:
+        self.name = provider.name
+        self.host = provider.host
+        self._provider = provider
+        self._tracing = tracing
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        begun, facts = self._tracing.begin_request(self._provider, request)
+        seen, error = Seen(), "cancelled"
+        stream = self._provider.stream(request)
+        try:
+            async for event in stream:
+                if type(event) is not ReasoningDelta:
+                    seen.add(event, captures=self._tracing.captures)
+                yield event
+            error = ""
+        except ProviderError as failure:
+            error = str(failure.status or failure.kind.value)
+            raise
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()  # a cancelled reply closes its connection at once
+            self._tracing.end_request(begun, facts, seen, error)
+
+    async def model_names(self) -> tuple[str, ...]:
+        return await self._provider.model_names()
+
+    def warm_up(self) -> None:
+        self._provider.warm_up()
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+def _usage(usage: Usage) -> Attributes:
+    counts = {
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _part(role: str, text: str) -> JsonObject:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _message(message: Message) -> JsonObject:
+    """Return a message in the form that the conventions give for `gen_ai.input.messages`."""
+    parts: list[JsonObject] = []
+    for block in message.blocks:
+        match block:
+            case Text(text=text):
+                parts.append({"type": "text", "content": text})
+            case Reasoning(text=text):
+                parts.append({"type": "reasoning", "content": text})
+            case ToolCall():
+                parts.append(
+                    {"type": "tool_call", "id": block.call_id, "name": block.name, "arguments": block.arguments}
+                )
+            case ToolResult():
+                parts.append({"type": "tool_call_response", "id": block.call_id, "response": block.content})
+            case _:
+                parts.append({"type": "blob", "modality": "image"})
+    return {"role": message.role, "parts": list(parts)}
