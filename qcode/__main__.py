@@ -12,7 +12,7 @@ def main() -> int:
     _open_missing_streams()
     if len(sys.argv) == 2 and sys.argv[1] in ("--version", "-h", "--help"):
         return _answer(sys.argv[1])
-    # What loads now stays to the end; looking through it for garbage again and again would be in vain.
+    # Modules that load now stay until exit, so collecting garbage among them would be wasted time.
     gc.disable()
     try:
         from qcode.cli.main import main as run
@@ -24,9 +24,9 @@ def main() -> int:
 
 
 def _open_missing_streams() -> None:
-    """Give each standard stream the program was started without a null device: the next file would take its number.
+    """Open the null device for each missing standard stream, because the next opened file would get its number.
 
-    That of standard output takes nothing, so that an answer which nobody can receive is an error and not a success.
+    Standard output is opened for reading only, so that an answer without a receiver is an error and not a success.
     """
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -46,7 +46,7 @@ def _answer(flag: str) -> int:
         sys.stdout.write(f"{VERSION}\n" if flag == "--version" else help_text())
         sys.stdout.flush()
     except OSError as error:
-        # The interpreter flushes once more at exit; it must find somebody who listens.
+        # The interpreter flushes once more at exit; that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             return 141
@@ -56,7 +56,7 @@ def _answer(flag: str) -> int:
 
 
 def _leave_folder() -> None:
-    """Import nothing more from the folder it was started in, which `python -m` puts first: it may be anybody's."""
+    """Import no further module from the working folder, which `python -m` puts first: its files are not trusted."""
     if not sys.path or sys.flags.safe_path:
         return
     try:

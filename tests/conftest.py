@@ -16,16 +16,16 @@ from tests.fakes.demo import hurry
 # The first text Hypothesis makes in a fresh checkout takes seconds, for it builds its table of characters then, and two
 # busy cores are slow at any time. Neither says anything about the program.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# What has to pass before a merge tries the same examples everywhere; `make search` looks for new ones.
+# The suite tries the same examples on every machine; `make search` looks for new ones.
 settings.register_profile("qcode", settings.get_profile("search"), derandomize=True, database=None)
 settings.load_profile("qcode")
 
-# Hundreds of programs start below, and each test file is rewritten before it runs: what was compiled once is kept, also
-# where the machine's habit is to throw it away.
+# Hundreds of programs start below, and each test file is rewritten before it runs, so compiled files are kept, even if
+# the machine is configured not to write them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# No test may reach the keyring of whoever runs the tests; those about keyrings bring their own.
+# No test may reach the real keyring of the user; tests of keyrings use their own.
 os.environ["PYTHON_KEYRING_BACKEND"] = NO_KEYRING
 
 

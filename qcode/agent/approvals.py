@@ -62,12 +62,12 @@ _PLAN_SUMMARIES: dict[ApprovalMode, str] = {
     "default": "Plan approved · asks before each change",
     "accept-edits": "Plan approved · edits run without asking",
 }
-_NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Go on with the work."
+_NO_PLAN_MODE = "Plan mode is over already: the mode is {mode}. Continue the work."
 _PLAN_APPROVED = "The user approved the plan and ended plan mode. The mode is {mode} now: {meaning}. Carry it out."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
 _UNUSED_EDIT = "Your edit was not used: {reason}. The question shows the call as before; edit it again to change it."
 _SUFFIX = re.compile(r"\.\w{1,10}")
-_KEEP_PLANNING = "the plan is not approved and plan mode goes on; change nothing"
+_KEEP_PLANNING = "the plan is not approved and plan mode continues; change nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class PendingCalls:
         return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
 
     def _plan_accepted(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
-        """End plan mode and switch to the mode that the user chose; the arguments of the call have no say."""
+        """End plan mode and switch to the mode that the user chose; the arguments of the call cannot change it."""
         mode = mode if mode in _AFTER_A_PLAN else "default"
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")

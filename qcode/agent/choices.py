@@ -60,7 +60,7 @@ class Choices:
         return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
 
     @property
-    def is_acquainted(self) -> bool:
+    def is_set_up(self) -> bool:
         """Whether the setup of the first start was finished or skipped."""
         return self._stored().get("acquainted") is True
 
@@ -81,7 +81,7 @@ class Choices:
         recent: list[Json] = [command_id, *(one for one in self.recent if one != command_id)]
         self._keep("recent", recent[:_MAX_RECENT])
 
-    def keep_acquainted(self) -> None:
+    def keep_set_up(self) -> None:
         self._keep("acquainted", True)
 
     def _stored(self) -> JsonObject:

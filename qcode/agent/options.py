@@ -247,7 +247,7 @@ class RunContext:
         return self.paths.config_dir if self.options.user_config else None
 
     def limits(self, turn: TurnOptions) -> Limits:
-        """Return the limits of a turn: its own, where it has one, and those of the run."""
+        """Return the limits of a turn: its own, if it has one, and those of the run."""
         options = self.options
         max_turns = options.max_turns if turn.max_turns is None else turn.max_turns
         return {

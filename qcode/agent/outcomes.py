@@ -366,7 +366,7 @@ def answer_shortfall(ended: TurnEnded) -> str:
         case Outcome.END_TURN:
             return ""
         case Outcome.MAX_TOKENS:
-            return "the output limit cut it, also after going on."
+            return "the output limit truncated it, even after continuations."
         case Outcome.MAX_TURN_REQUESTS:
             return f"a limit was reached ({ended.limit})."
         case Outcome.REFUSAL:

@@ -91,10 +91,11 @@ class Agents:
             run = AgentRun(parent, call, task, kind, client, self._settings(client, kind))
             self._running.append(run)
             try:
-                ended = await run.whole()
+                ended = await run.run_task()
             finally:
                 self._running.remove(run)
-        return outcome_of(ended, most=parent.toolbox.max_output_chars, folder=lambda: parent.toolbox.workspace.scratch)
+        limit = parent.toolbox.max_output_chars
+        return outcome_of(ended, max_chars=limit, folder=lambda: parent.toolbox.workspace.scratch)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Pass on a decision; return whether a sub-agent had asked."""
@@ -188,7 +189,7 @@ class AgentRun:
     def _policy(self) -> Policy:
         return self._kind.limited(self._parent.permissions.policy)
 
-    async def whole(self) -> TurnEnded:
+    async def run_task(self) -> TurnEnded:
         """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
         async with aclosing(self._driver.run(UserSubmitted(user(self._task.prompt)))) as events:
@@ -197,7 +198,7 @@ class AgentRun:
                     ended = event
                 if isinstance(event, ReplyFinished):
                     self._client.note_reply(event, self._turn.settings.output)
-                await self._tell(event)
+                await self._forward(event)
         assert ended is not None  # the last event of a driver that was not cancelled
         return ended
 
@@ -217,7 +218,7 @@ class AgentRun:
         """Settle the open approvals that the current mode decides."""
         self._calls.settle_by_mode(self._policy, self._driver.give)
 
-    async def _tell(self, event: TurnEvent) -> None:
+    async def _forward(self, event: TurnEvent) -> None:
         show = self._parent.driver.show
         if isinstance(event, ApprovalRequested):
             approval = event.approval
@@ -284,13 +285,13 @@ class AgentRun:
         return await self._client.explain(error)
 
 
-def outcome_of(ended: TurnEnded, *, most: int, folder: Callable[[], Path]) -> ToolOutcome:
-    """Return the result; more than `most` characters are shortened in the middle, with the whole in a file."""
+def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) -> ToolOutcome:
+    """Return the result. Text over `max_chars` characters is shortened in the middle; a file has the complete text."""
     why = answer_shortfall(ended)
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():
         return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
-    collector = Collector(most, folder)
+    collector = Collector(max_chars, folder)
     collector.feed(ended.text.encode("utf-8", "replace"))
     text = collector.close()
     if not why:

@@ -21,6 +21,14 @@ class CommandLineError(UsageError):
     """The command line is invalid. The message is followed by a pointer to `--help`."""
 
 
+def invalid_arguments(words: Sequence[str], usage: str) -> CommandLineError:
+    """Return the error about the words after a subcommand that fit none of its forms."""
+    from qcode.text.clean import one_line
+
+    problem = f"invalid arguments: {one_line(' '.join(words), 200)}" if words else "an argument is missing"
+    return CommandLineError(f"{problem}; {usage}")
+
+
 _UNSAFE = frozenset({"yolo", "trust", "allowed_tools"})
 """Flags that lower safety: no suggestion names them."""
 

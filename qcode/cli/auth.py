@@ -52,10 +52,10 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
     try:
         _, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
     except CommandLineError:
-        raise CommandLineError(USAGE) from None  # an unknown flag may be a key
+        raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
     if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
         hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
-        raise CommandLineError(USAGE + hint)
+        raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
     is_attended = os.isatty(0) and os.isatty(1)
     context = AuthContext(settings, _keys(paths, is_attended=is_attended), is_attended)
     name = words[0] if words else None

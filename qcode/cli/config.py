@@ -11,7 +11,7 @@ from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import Options
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.trust import TrustStore
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
@@ -81,12 +81,12 @@ def _config(rest: Sequence[str]) -> int:
             rows = show(settings)
             return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
         case _:
-            raise CommandLineError("use: qcode config path, or: qcode config show")
+            raise invalid_arguments(rest, "use: qcode config path, or: qcode config show")
 
 
 def _doctor(rest: Sequence[str]) -> int:
     if rest:
-        raise CommandLineError("use: qcode doctor")
+        raise invalid_arguments(rest, "use: qcode doctor")
     from qcode.agent.doctor import report
     from qcode.cli.context import run_context
 
@@ -119,7 +119,7 @@ def _models(rest: Sequence[str]) -> int:
                 say(f'no model in the catalog matches "{wanted}"')
             return _out(*rows, *learned, f"source: {catalog.catalog_source()}")
         case _:
-            raise CommandLineError("use: qcode models [PART OF A NAME], or: qcode models forget")
+            raise invalid_arguments(rest, "use: qcode models [PART OF A NAME], or: qcode models forget")
 
 
 def _count(number: int | None) -> str:
@@ -142,7 +142,7 @@ def _stats(rest: Sequence[str]) -> int:
     """Print the totals of this folder's sessions, or of all sessions."""
     options, words, given = parse_subcommand("stats", rest, _STATS)
     if words:
-        raise CommandLineError(_STATS)
+        raise invalid_arguments(words, _STATS)
     import json
 
     from qcode.agent.models.client import facts_of
@@ -183,7 +183,7 @@ def _trust(rest: Sequence[str]) -> int:
 
 def _themes(rest: Sequence[str]) -> int:
     if rest:
-        raise CommandLineError("use: qcode themes")
+        raise invalid_arguments(rest, "use: qcode themes")
     from qcode.tui.theme import load_themes
 
     themes, problems = load_themes(_paths().config_dir / "themes")

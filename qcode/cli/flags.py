@@ -97,7 +97,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             has_default=True,
             is_for_pipe=True,
         ),
-        Flag("--include-partial-messages", "on", "stream-json: add a line for each piece of text"),
+        Flag("--include-partial-messages", "on", "stream-json: add a line for each chunk of text"),
         Flag(
             "--input-format FORMAT",
             "choice",
@@ -120,7 +120,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "text",
             "openai (and compatible servers), openai-responses, anthropic, gemini, bedrock,\n"
             "demo, a named server such as ollama or openrouter, or a provider from the\n"
-            "config; a bare model name works where it is unique",
+            "config; a bare model name works if it is unique",
         ),
         Flag("--base-url URL", "text", "endpoint of the chosen provider"),
         Flag(
@@ -139,17 +139,17 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
     ),
     "Output limits": (
         Flag("--max-output-tokens N", "positive", "output cap of every request (turns escalation off)"),
-        Flag("--max-continuations N", "natural", "how often a cut reply is continued (default 3; 0: never)"),
+        Flag("--max-continuations N", "natural", "how often a truncated reply is continued (default 3; 0: never)"),
         Flag(
             "--no-escalation",
             "on",
-            "continue a cut reply instead of asking again with a larger cap",
+            "continue a truncated reply instead of requesting it again with a larger cap",
         ),
     ),
     "Limits of one prompt": (
         Flag("--max-turns N", "positive", "model replies (default: 100 in pipe mode, unlimited in the app)"),
         Flag("--max-tool-calls N", "natural", "tool calls (default: unlimited)"),
-        Flag("--max-budget-usd X", "money", "money; an error where the price of the model is unknown"),
+        Flag("--max-budget-usd X", "money", "cost in USD; an error if the price of the model is unknown"),
         Flag(
             "--wait-for-limit[=MAX]",
             "joined",
@@ -289,7 +289,7 @@ Usage:
   qcode [PROMPT]                  open the app; PROMPT is sent first
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
-  qcode auth login|status|logout [PROVIDER]  store, list and forget keys; login reads the key unseen or from a pipe
+  qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login reads the key hidden or from a pipe
   qcode sessions list [WORDS] [--json]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
@@ -301,23 +301,23 @@ Usage:
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
                                   takes the flags of Model, Output limits, Limits, Permissions and Other
-  qcode doctor                    what this machine gives to work with: sandbox, programs, keys, files, limits learned
-  qcode trust [show]|accept|forget [DIR]|list     what this folder brings, and what changed since you trusted it
-  qcode mcp list|show NAME|approve NAME      tool servers, and what of them waits for you; takes -C, --trust
+  qcode doctor                    check the terminal, sandbox, programs, keys, files and learned limits
+  qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
+  qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
                                   and --mcp-config FILE; starts none
-  qcode permissions [list]        the mode and every rule that counts here, with where each comes from
-  qcode permissions check shell CMD|read PATH|write PATH|fetch URL      what would be allowed here, and why
+  qcode permissions [list]        the mode and every rule that applies here, each with its origin
+  qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
                                   --add-dir and the flags of Permissions; runs nothing
 
-Pipe mode is also taken where stdin or stdout is no terminal.
+Pipe mode is also used if stdin or stdout is not a terminal.
 
 """
 
 _REST = """\
 Exit codes:
     0  complete                             55  ended on denied calls, no answer
-    1  error                                56  answer incomplete, still cut; text on stdout
+    1  error                                56  answer still truncated; text on stdout
     2  wrong usage or unknown name          57  refused or filtered
    41  no or bad credential                 75  transient failure, worth running again
    42  bad input                           130  interrupted
@@ -326,13 +326,13 @@ Exit codes:
 
 Environment:
   ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY, and
-  the AWS chain (bedrock, with the extra of that name)
-  (each goes before a key stored with qcode auth login; auth status says which one is used)
+  the AWS credentials (bedrock; install the extra `bedrock`)
+  (each takes precedence over a key stored with qcode auth login; auth status shows which one is used)
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
   QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config, state and cache under one folder)
   NO_COLOR, COLORTERM, VISUAL, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
 
-The app asks before it uses what an unknown folder brings; pipe mode never asks and is restricted there.
+The app asks before it uses files of an unknown folder; pipe mode never asks and is restricted there.
 Without a key the app opens on a built-in demo model that works offline and shows how to add one.
 """
 

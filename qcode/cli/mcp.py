@@ -12,7 +12,7 @@ from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
@@ -32,7 +32,7 @@ def run_mcp(rest: Sequence[str]) -> int:
         case ["show" | "approve", wanted]:
             pass
         case _:
-            raise CommandLineError(_USE)
+            raise invalid_arguments(words, _USE)
     specs, pins, context = _servers(options)
     if not wanted:
         put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
@@ -54,7 +54,7 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerCont
         say(complaint)
     if not trusts:
         say(
-            "this folder is not trusted: the project's servers are left out, and none is started (use --trust "
+            "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
             "to trust it)"
         )
     return named.specs, Pins(paths.state_dir), ServerContext(folder, os.environ, roots=(root,))

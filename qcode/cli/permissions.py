@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
 from qcode.cli.terminal import put, working_folder
 from qcode.safety.policy import Policy
@@ -40,7 +40,7 @@ def run_permissions(rest: Sequence[str]) -> int:
         put("".join(f"{line}\n" for line in listed(permissions_of(_context(options)))))
         return 0
     if words[0] != "check":
-        raise CommandLineError(_USE)
+        raise invalid_arguments(words, _USE)
     if has_lines and words[1:]:
         raise CommandLineError(f"with --jsonl, calls are read from standard input; {_USE}")
     if not has_lines:

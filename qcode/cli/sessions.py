@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import Left, ask, put, say, short, working_folder
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -62,7 +62,7 @@ def run_sessions(rest: Sequence[str], paths: ConfigPaths, settings: Callable[[Co
             put(f"deleted {store.delete(wanted)}\n")
             return 0
         case _:
-            raise CommandLineError(_USE[action])
+            raise invalid_arguments(rest, _USE[action])
 
 
 def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
-from qcode.cli.arguments import CommandLineError
+from qcode.cli.arguments import invalid_arguments
 from qcode.cli.terminal import Left, ask, put, say, working_folder
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
@@ -86,7 +86,7 @@ def run_trust(rest: Sequence[str], state_dir: Path) -> int:
             put("".join(rows) or "no folder is trusted\n")
             return 0
         case _:
-            raise CommandLineError(_USE)
+            raise invalid_arguments(rest, _USE)
 
 
 def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:

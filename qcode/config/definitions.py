@@ -80,7 +80,7 @@ class CustomCommands:
     problems: tuple[str, ...] = ()
 
     def typed(self, text: str) -> tuple[CustomCommand, str] | None:
-        """Return the command that `text` invokes and its arguments, None where it invokes none."""
+        """Return the command that `text` invokes and its arguments, None if it invokes none."""
         match = _TYPED.fullmatch(text.strip())
         if match is None:
             return None

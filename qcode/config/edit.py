@@ -25,7 +25,7 @@ from qcode.protocol.errors import ConfigError
 def with_value(text: str, path: TomlPath, value: object) -> str:
     """Return `text` with the key set to a string, number or boolean. Raise `ValueError` if that is not possible."""
     wanted = _set(tomllib.loads(text), path, value)
-    return _first_right(_candidates(text, find_places(text), path, literal(value)), wanted)
+    return _first_exact(_candidates(text, find_places(text), path, literal(value)), wanted)
 
 
 def without_value(text: str, path: TomlPath) -> str:
@@ -33,7 +33,7 @@ def without_value(text: str, path: TomlPath) -> str:
     places = find_places(text)
     if path not in places.pairs:
         return text
-    return _first_right(_removals(text, places, path), _set(tomllib.loads(text), path, None))
+    return _first_exact(_removals(text, places, path), _set(tomllib.loads(text), path, None))
 
 
 def literal(value: object) -> str:
@@ -58,7 +58,7 @@ def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any
     return changed
 
 
-def _first_right(candidates: Iterator[str], wanted: dict[str, Any]) -> str:
+def _first_exact(candidates: Iterator[str], wanted: dict[str, Any]) -> str:
     for candidate in candidates:
         try:
             if _without_empty(tomllib.loads(candidate)) == _without_empty(wanted):

@@ -1,4 +1,4 @@
-"""When a conversation is compacted, and what came of it. How one is made is in `compactor`. Pure."""
+"""Decides when a conversation is compacted, and applies the result. `compactor` makes the summary. Pure."""
 
 from __future__ import annotations
 

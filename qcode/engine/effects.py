@@ -103,7 +103,7 @@ class LimitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelSwitched:
-    """The next fallback model is connected: the rest of the turn uses it. `skipped` names models that could not be."""
+    """The next fallback model is connected: the rest of the turn uses it. `skipped` lists models that failed."""
 
     model: KnownModel
     settings: TurnSettings
@@ -170,8 +170,8 @@ class AskApproval:
     """Judge a call by the rules, ask the user if they require it, and feed `ApprovalAnswered` back.
 
     `repeats` is how often in a row the same call gave the same result, or 0 below the limit. If it is not 0, the user
-    is asked whatever the rules say. `obstacle` is why the call cannot run, empty if it can: then the user is asked
-    whether the model may try again.
+    is asked, even if a rule allows the call. `obstacle` is why the call cannot run, empty if it can. If it is set, the
+    user is asked whether the model may try again.
     """
 
     call: ToolCall

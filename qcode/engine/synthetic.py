@@ -179,7 +179,11 @@ def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome) -> T
     shown = outcome.content if outcome.shown is None else outcome.shown
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
     told = "\n".join(
-        ["The user edited this call before it ran. What ran:", *_revised_arguments(before, after), "The result:"]
+        [
+            "The user edited this call before it ran. It ran with:",
+            *_revised_arguments(before, after),
+            "The result:",
+        ]
     )
     return replace(outcome, content=f"{told}\n{outcome.content}", shown=shown)
 

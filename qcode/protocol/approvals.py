@@ -288,7 +288,7 @@ NO_OPTIONS = TurnOptions()
 
 @dataclass(frozen=True, slots=True)
 class WrittenRule:
-    """`examples` are calls that the rule covers and `counterexamples` ones that it does not, as its author thinks."""
+    """`examples` are calls that the rule covers and `counterexamples` ones that it does not, as its author intends."""
 
     text: str
     examples: tuple[str, ...] = ()

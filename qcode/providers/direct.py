@@ -29,7 +29,7 @@ from qcode.providers.sdk import (
     late_reason,
     reason_of,
     refusal,
-    run_aside,
+    run_in_thread,
     tls_context,
     unreachable,
 )
@@ -167,7 +167,7 @@ class DirectClient:
         parts = urlsplit(url)
         is_secure = parts.scheme == "https"
         if is_secure and self._tls is None:
-            await run_aside(self.prepare)
+            await run_in_thread(self.prepare)
         limit = self._connection.timeouts.connect
         return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), self._tls, limit)
 

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 
 MAX_HEAD_BYTES = 256 * 1024
 MAX_LINE_BYTES = 16 * 1024
@@ -315,7 +315,7 @@ async def _addresses(host: str, port: int) -> list[Address]:
     def look_up() -> list[Address]:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
-    return look_up() if _is_number(host) else await run_aside(look_up)
+    return look_up() if _is_number(host) else await run_in_thread(look_up)
 
 
 def _is_number(host: str) -> bool:

@@ -2,7 +2,7 @@
 
 httpx2 is imported inside the functions that use it. Proxies and CA files come from the environment, as httpx2 reads it
 (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`), except that loopback bypasses every proxy. Redirects are not
-followed, so that a key is sent only to its own address. `run_aside` runs imports and credential lookups in a daemon
+followed, so that a key is sent only to its own address. `run_in_thread` runs imports and credential lookups in a daemon
 thread, so that hanging work blocks neither cancellation nor exit.
 """
 
@@ -226,7 +226,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 T = TypeVar("T")
 
 
-async def run_aside(work: Callable[[], T]) -> T:
+async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a daemon thread and return its result or raise its exception. Cancelling does not stop the work."""
     waiting = _Waiting[T]()
 

@@ -25,7 +25,7 @@ from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attributed, is_page, page_title
 from qcode.providers.history import OwnOpaque, opaque_origin, tag_opaque, text_to_continue
-from qcode.providers.sdk import failure, run_aside
+from qcode.providers.sdk import failure, run_in_thread
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.text.json import Json, JsonObject
 
@@ -331,7 +331,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         self._connect()
 
     async def _connected(self) -> ClientT:
-        return self._client if self._client is not None else await run_aside(self._connect)
+        return self._client if self._client is not None else await run_in_thread(self._connect)
 
     def _connect(self) -> ClientT:
         with self._lock:

@@ -83,8 +83,8 @@ def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
         is_same = marker == fence.marker and language == fence.language
         return 0 if fence.may_hold_fences and not is_same else end
     follows = text[end : end + 1]
-    is_begun_anew = follows in (" ", "\t") or (is_inside_line and not lead and follows not in ("", "\r", "\n"))
-    return end if marker == fence.marker and is_begun_anew and text[lead] != " " else 0
+    is_restarted = follows in (" ", "\t") or (is_inside_line and not lead and follows not in ("", "\r", "\n"))
+    return end if marker == fence.marker and is_restarted and text[lead] != " " else 0
 
 
 def bare_fence(text: str, fence: Fence) -> int:

@@ -195,7 +195,7 @@ class Editor:
         return list(found.values())
 
     def check(self) -> None:
-        """Assert what holds for every conversation."""
+        """Assert the invariants of every conversation."""
         assert self.problems == []
         for card in self.cards():
             ends = [status for status in card["statuses"] if status in ("completed", "failed")]

@@ -38,7 +38,7 @@ def _names() -> dict[tuple[str, str, str], str]:
 
 
 def complaints(message: dict[str, Any], answered: str = "") -> list[str]:
-    """Return what is wrong with a message of the agent; `answered` is the method of the request it answers."""
+    """Return the errors in a message of the agent; `answered` is the method of the request it answers."""
     if message.get("jsonrpc") != "2.0":
         return ["no version of JSON-RPC"]
     if "method" in message:

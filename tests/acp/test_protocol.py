@@ -1,4 +1,4 @@
-"""The handshake, the methods, and what the agent does with input that is not valid."""
+"""The handshake, the methods, and the answers of the agent to invalid input."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def test_login_is_offered_to_clients_with_a_terminal(capabilities: dict[str, obj
     assert login["_meta"]["terminal-auth"]["args"] == ["acp", "--login"]
 
 
-def test_no_usable_model_is_an_error_that_says_what_to_set(
-    home: Path, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_model_error_names_the_settings(home: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with InThread(Editor(), Options(model="openai/x")) as editor:
         editor.initialize()
@@ -124,7 +122,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize(("line", "code"), BAD_LINES)
-def test_invalid_line_is_answered_and_the_process_goes_on(line: bytes, code: int, connect: Connect) -> None:
+def test_invalid_line_is_answered_and_the_process_continues(line: bytes, code: int, connect: Connect) -> None:
     with connect() as editor:
         before = len(editor.messages)
         editor.send_line(line)
@@ -151,7 +149,7 @@ def test_responses_and_notifications_that_belong_to_nothing_are_ignored(connect:
         assert len(editor.messages) == before + 1
 
 
-def test_answer_has_the_id_of_its_request_whatever_its_type(connect: Connect) -> None:
+def test_answer_has_the_id_of_its_request_of_any_type(connect: Connect) -> None:
     with connect() as editor:
         for request_id in ("text", "", 0, -5, 2**60, 1.5):
             editor.send({"jsonrpc": "2.0", "id": request_id, "method": "initialize", "params": {"protocolVersion": 1}})

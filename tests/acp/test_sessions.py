@@ -72,7 +72,7 @@ def test_loaded_session_shows_the_same_text_cards_and_ids(connect: Connect, work
     assert {(one["oldText"], one["newText"]) for one in diffs} == {(None, "new\n")}
 
 
-def test_resumed_session_is_not_shown_again_and_goes_on(connect: Connect, work: Path) -> None:
+def test_resumed_session_is_continued_and_not_shown_again(connect: Connect, work: Path) -> None:
     with connect([Turn(text="One."), Turn(text="Two.")]) as editor:
         session_id = editor.open(work)
         editor.prompt(session_id, "first prompt")
@@ -138,7 +138,7 @@ def test_invalid_cursor_is_refused(cursor: object, connect: Connect) -> None:
         assert editor.refused("session/list", cursor=cursor)["code"] == -32602
 
 
-def test_deleted_session_is_gone_and_an_unknown_one_is_no_error(connect: Connect, work: Path) -> None:
+def test_deleted_session_is_gone_and_deleting_an_unknown_one_is_not_an_error(connect: Connect, work: Path) -> None:
     with connect([Turn(text="One.")]) as editor:
         session_id = editor.open(work)
         editor.prompt(session_id, "hi")

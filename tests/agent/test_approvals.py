@@ -24,7 +24,7 @@ RUN = call_reply("shell", {"command": "make x"})
 
 
 def asked_in(it: Talk, decide: Callable[[ToolApproval], None]) -> tuple[list[ToolApproval], list[ToolFinished]]:
-    """Play a turn whose questions `decide` settles; return them and the results of the calls."""
+    """Play a turn whose approvals `decide` answers; return them and the results of the calls."""
     asked: list[ToolApproval] = []
 
     def see(event: TurnEvent) -> None:

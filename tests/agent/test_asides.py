@@ -186,7 +186,7 @@ def test_aside_during_a_call_says_that_the_call_is_running(tmp_path: Path) -> No
     assert "What runs?" in str(question)
 
 
-def test_closed_aside_stops_its_request_and_counts_what_it_used(tmp_path: Path) -> None:
+def test_closed_aside_stops_its_request_and_counts_its_usage(tmp_path: Path) -> None:
     hang = Hang()
     it = talk(tmp_path, (*begun("I th"), hang), text_reply("Hello."), model=PRICED)
     beside = Beside(it)

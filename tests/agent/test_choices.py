@@ -11,18 +11,18 @@ from qcode.agent.choices import Choices
 
 def test_saved_choices_are_read_back(tmp_path: Path) -> None:
     choices = Choices(tmp_path / "state")
-    assert (choices.theme, choices.is_acquainted) == ("", False)
-    choices.keep_acquainted()
+    assert (choices.theme, choices.is_set_up) == ("", False)
+    choices.keep_set_up()
     choices.keep_theme("light")
     again = Choices(tmp_path / "state")
-    assert (again.theme, again.is_acquainted) == ("light", True)
+    assert (again.theme, again.is_set_up) == ("light", True)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"theme": 7, "acquainted": "yes"}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"theme": 7, "set_up": "yes"}'])
 def test_invalid_file_gives_no_choices(content: str, tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     choices.path.write_text(content)
-    assert (choices.theme, choices.is_acquainted) == ("", False)
+    assert (choices.theme, choices.is_set_up) == ("", False)
     choices.keep_theme("dark")
     assert choices.theme == "dark"
 

@@ -39,7 +39,7 @@ def result_of(it: Talk) -> str:
     return results[-1].content
 
 
-def test_edited_content_is_written_shown_again_and_told_to_the_model(tmp_path: Path) -> None:
+def test_edited_content_is_written_shown_again_and_reported_to_the_model(tmp_path: Path) -> None:
     it = talk(tmp_path, WRITE, text_reply("Done."))
     revised = CONTENT.replace("second", "2nd")
     asked, (finished,) = asked_in(it, deciding(it, Revise(revised), Allow()))
@@ -55,12 +55,12 @@ def test_edited_content_is_written_shown_again_and_told_to_the_model(tmp_path: P
     assert finished.outcome.shown is not None
     assert "edited" not in finished.outcome.shown
     told = result_of(it)
-    assert told.startswith("The user edited this call before it ran. What ran:\n- `content` with these changes:\n@@")
+    assert told.startswith("The user edited this call before it ran. It ran with:\n- `content` with these changes:\n@@")
     assert "\n-second\n+2nd\n" in told
     assert told.endswith(f"The result:\n{finished.outcome.shown}")
 
 
-def test_edited_command_runs_and_the_model_is_told_it(tmp_path: Path) -> None:
+def test_edited_command_runs_and_is_reported_to_the_model(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("touch two"), Allow()))
     assert [one.detail for one in asked] == ["touch one", "touch two"]
@@ -68,7 +68,7 @@ def test_edited_command_runs_and_the_model_is_told_it(tmp_path: Path) -> None:
     assert (finished.state, finished.is_revised) == ("done", True)
     assert not (it.work / "one").exists()
     assert (it.work / "two").exists()
-    assert "What ran:\n- `command`: touch two\nThe result:\n" in result_of(it)
+    assert "It ran with:\n- `command`: touch two\nThe result:\n" in result_of(it)
     # The reply of the model stays as it was sent.
     assert [call.arguments for said in it.conversation.messages for call in said.calls] == ['{"command": "touch one"}']
 
@@ -118,7 +118,7 @@ def test_edited_call_can_be_denied_and_edited_twice(tmp_path: Path) -> None:
     assert result_of(it) == "Denied: stop it"
 
 
-def test_rule_kept_with_an_edited_call_is_about_what_ran(tmp_path: Path) -> None:
+def test_rule_stored_with_an_edited_call_covers_the_edited_call(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked_in(it, deciding(it, Revise("touch two"), Allow("session")))
     assert [rule.text for rule in it.conversation.permissions.rules()] == ["shell(touch two)"]
@@ -152,7 +152,7 @@ def test_plan_mode_refuses_a_call_that_is_being_edited(tmp_path: Path) -> None:
     assert not (it.work / "a.txt").exists()
 
 
-def test_session_holds_what_ran_and_replays_it(tmp_path: Path) -> None:
+def test_session_stores_and_replays_the_edited_call(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked_in(it, deciding(it, Revise("touch two"), Allow()))
     session = it.conversation.session_id
@@ -199,13 +199,13 @@ def spec(**given: Any) -> ToolSpec:
         (spec(), {"ü": [1]}, Draft('{\n  "ü": [\n    1\n  ]\n}', "arguments.json")),
     ],
 )
-def test_what_can_be_edited_is_the_text_of_a_call_or_its_arguments(
+def test_editable_part_is_the_text_of_a_call_or_its_arguments(
     of: ToolSpec, arguments: JsonObject, draft: Draft | None
 ) -> None:
     assert draft_of(of, arguments) == (draft or Draft(json.dumps(arguments, indent=2), "arguments.json"))
 
 
-def test_edited_json_is_an_object_and_everything_else_of_a_call_stays() -> None:
+def test_edited_json_is_an_object_and_the_rest_of_the_call_stays() -> None:
     assert revised_arguments(spec(), {"a": 1}, '{"a": 2}') == {"a": 2}
     assert revised_arguments(Shell.spec, {"command": "ls", "background": True}, "pwd") == {
         "command": "pwd",

@@ -114,7 +114,7 @@ def test_failure_is_played_back(tmp_path: Path) -> None:
     assert (played[0].error.kind, played[0].error.status) == ("bad_request", 400)
 
 
-def test_playback_ends_with_an_error_where_the_recording_does(tmp_path: Path) -> None:
+def test_playback_ends_with_the_error_of_the_recording(tmp_path: Path) -> None:
     _, file = record(tmp_path, (Turn(text="ok"),), "one")
     results = run(tmp_path, "one", "two", model=f"replay/{file}")
     assert results[0].text == "ok"

@@ -105,7 +105,7 @@ def test_editors_get_their_first_answer_without_the_library(tmp_path: Path) -> N
     assert among(loaded, *SDKS, *HEAVY, "textual", "rich", *(f"qcode.{name}" for name in later)) == set()
 
 
-def test_demo_run_loads_only_what_it_needs() -> None:
+def test_demo_run_loads_only_needed_modules() -> None:
     loaded = loaded_after(
         "import sys; sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo', '--no-session']; sys.stdin = None\n"
         "from qcode.__main__ import main\nassert main() == 0"

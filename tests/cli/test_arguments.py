@@ -139,14 +139,14 @@ def test_pipe_only_flags_are_found(argv: list[str], found: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("flag", ["--foo", "--yol", "--tru", "--trsut", "--allowed-tool"])
-def test_a_suggestion_never_names_a_flag_that_lowers_safety(flag: str) -> None:
+def test_suggestion_never_names_a_flag_that_lowers_safety(flag: str) -> None:
     with pytest.raises(CommandLineError) as refused:
         parse([flag])
     assert str(refused.value).startswith(f"unknown flag {flag}")
     assert not {"--yolo", "--trust", "--allowed-tools"} & set(str(refused.value).replace("?", " ").split())
 
 
-def test_a_mistyped_flag_names_the_nearest() -> None:
+def test_mistyped_flag_names_the_nearest() -> None:
     with pytest.raises(CommandLineError, match=r"did you mean --model\?"):
         parse(["--modle", "x"])
 

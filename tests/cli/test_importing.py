@@ -18,7 +18,7 @@ from qcode.text.numbers import bytes_text
 from tests.agent.imports.written import Claude, claude_records, codex_records, write
 
 
-class Place:
+class ImportRunner:
     """A folder, and homes of qcode and of other programs."""
 
     def __init__(self, base: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -37,93 +37,93 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Place:
-    place = Place(tmp_path, capfd)
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> ImportRunner:
+    runner = ImportRunner(tmp_path, capfd)
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("QCODE_HOME", str(tmp_path / "qcode"))
-    monkeypatch.setenv("HOME", str(place.home))
-    monkeypatch.chdir(place.work)
-    return place
+    monkeypatch.setenv("HOME", str(runner.home))
+    monkeypatch.chdir(runner.work)
+    return runner
 
 
-def test_file_is_imported_and_says_what_was_left_out(place: Place) -> None:
-    claude = Claude(str(place.work))
-    claude.records = claude_records(str(place.work))
+def test_file_is_imported_and_left_out_parts_are_reported(runner: ImportRunner) -> None:
+    claude = Claude(str(runner.work))
+    claude.records = claude_records(str(runner.work))
     claude.user("aside", isSidechain=True)
     claude.records.append({"type": "hologram"})
-    path = write(place.work / "a session.jsonl", claude.records)
-    out, err = place("sessions", "import", path.name)
+    path = write(runner.work / "a session.jsonl", claude.records)
+    out, err = runner("sessions", "import", path.name)
     first, second = out.splitlines()
     session_id = first.split()[0]
     assert first == f"{session_id}  imported 6 messages  A tab too many"
     assert second == "  left out: messages of sub-agents (1), unknown record hologram (1)"
     assert err == ""
-    assert place("sessions", "import", path.name)[0] == f"{session_id}  already imported  A tab too many\n"
-    assert "user: Fix it." in place("sessions", "show", session_id)[0]
-    assert len(place.json("sessions", "list")) == 1
+    assert runner("sessions", "import", path.name)[0] == f"{session_id}  already imported  A tab too many\n"
+    assert "user: Fix it." in runner("sessions", "show", session_id)[0]
+    assert len(runner.json("sessions", "list")) == 1
 
 
-def test_sessions_found_are_listed_and_imported_with_yes(place: Place) -> None:
-    write(place.claude / "1.jsonl", claude_records(str(place.work)))
-    write(place.home / ".codex/sessions/2026/rollout-2.jsonl", codex_records(str(place.work)))
-    out, err = place("sessions", "import")
+def test_sessions_found_are_listed_and_imported_with_yes(runner: ImportRunner) -> None:
+    write(runner.claude / "1.jsonl", claude_records(str(runner.work)))
+    write(runner.home / ".codex/sessions/2026/rollout-2.jsonl", codex_records(str(runner.work)))
+    out, err = runner("sessions", "import")
     assert [line.split()[0] for line in out.splitlines()] == ["1", "2"]
     assert {"Codex", "Claude"} == {line.split()[1] for line in out.splitlines()}
     assert err == "qcode: nothing was imported: name a file, or add --yes to import all of these\n"
-    assert place.json("sessions", "list") == []
-    rows = place.json("sessions", "import", "--yes")
+    assert runner.json("sessions", "list") == []
+    rows = runner.json("sessions", "import", "--yes")
     assert {row["status"] for row in rows} == {"imported"}
     assert {row["program"] for row in rows} == {"claude-code", "codex"}
-    assert len(place.json("sessions", "list")) == 2
-    assert {row["status"] for row in place.json("sessions", "import", "--yes")} == {"unchanged"}
+    assert len(runner.json("sessions", "list")) == 2
+    assert {row["status"] for row in runner.json("sessions", "import", "--yes")} == {"unchanged"}
 
 
-def test_newest_found_session_is_the_one_to_continue(place: Place) -> None:
+def test_newest_found_session_is_the_one_to_continue(runner: ImportRunner) -> None:
     for number in (1, 2, 3):
-        records = [{**one, "sessionId": f"s{number}"} for one in claude_records(str(place.work))]
-        path = write(place.claude / f"{number}.jsonl", records)
+        records = [{**one, "sessionId": f"s{number}"} for one in claude_records(str(runner.work))]
+        path = write(runner.claude / f"{number}.jsonl", records)
         os.utime(path, (1_000 * number, 1_000 * number))
-    rows = place.json("sessions", "import", "--yes")
+    rows = runner.json("sessions", "import", "--yes")
     assert [Path(row["path"]).stem for row in rows] == ["1", "2", "3"]
-    assert SessionStore(place.state, place.work).latest() == rows[-1]["session_id"]
+    assert SessionStore(runner.state, runner.work).latest() == rows[-1]["session_id"]
 
 
-def test_sessions_of_all_folders_go_to_their_own(place: Place) -> None:
-    other = place.work.parent / "other"
+def test_sessions_of_all_folders_go_to_their_own(runner: ImportRunner) -> None:
+    other = runner.work.parent / "other"
     other.mkdir()
-    write(place.claude.parent / "o" / "1.jsonl", claude_records(str(other)))
-    write(place.claude.parent / "g" / "2.jsonl", [{**one, "sessionId": "x"} for one in claude_records("/gone")])
-    assert place.json("sessions", "import") == []
-    rows = place.json("sessions", "import", "--all", "--yes")
-    assert {row["folder"] for row in rows} == {str(other), str(place.work)}
-    assert len(SessionStore(place.state, other).ids()) == 1
-    assert len(SessionStore(place.state, place.work).ids()) == 1
+    write(runner.claude.parent / "o" / "1.jsonl", claude_records(str(other)))
+    write(runner.claude.parent / "g" / "2.jsonl", [{**one, "sessionId": "x"} for one in claude_records("/gone")])
+    assert runner.json("sessions", "import") == []
+    rows = runner.json("sessions", "import", "--all", "--yes")
+    assert {row["folder"] for row in rows} == {str(other), str(runner.work)}
+    assert len(SessionStore(runner.state, other).ids()) == 1
+    assert len(SessionStore(runner.state, runner.work).ids()) == 1
 
 
-def test_one_bad_file_does_not_stop_the_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(place.work / "in/1.jsonl", claude_records(str(place.work)))
-    (place.work / "other.jsonl").write_text("hello\n")
-    assert "is not a session of" in place("sessions", "import", "other.jsonl", code=42)[1]
-    assert "cannot read missing.jsonl" in place("sessions", "import", "missing.jsonl", code=42)[1]
-    out, err = place("sessions", "import", "in", "-y")
+def test_one_bad_file_does_not_stop_the_others(runner: ImportRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(runner.work / "in/1.jsonl", claude_records(str(runner.work)))
+    (runner.work / "other.jsonl").write_text("hello\n")
+    assert "is not a session of" in runner("sessions", "import", "other.jsonl", code=42)[1]
+    assert "cannot read missing.jsonl" in runner("sessions", "import", "missing.jsonl", code=42)[1]
+    out, err = runner("sessions", "import", "in", "-y")
     assert "imported 6 messages" in out
-    store = SessionStore(place.state, place.work)
+    store = SessionStore(runner.state, runner.work)
     session, _ = store.resume(store.ids()[0])
-    claude = Claude(str(place.work))
-    claude.records = claude_records(str(place.work))
+    claude = Claude(str(runner.work))
+    claude.records = claude_records(str(runner.work))
     claude.user("more")
-    write(place.work / "in/1.jsonl", claude.records)
-    write(place.work / "in/2.jsonl", codex_records(str(place.work)))
-    out, err = place("sessions", "import", "in", "-y", code=42)
+    write(runner.work / "in/1.jsonl", claude.records)
+    write(runner.work / "in/2.jsonl", codex_records(str(runner.work)))
+    out, err = runner("sessions", "import", "in", "-y", code=42)
     assert "is open in another qcode" in err
     assert "imported 6 messages" in out
     session.close()
 
 
-def test_nothing_found_says_where_it_looked(place: Place) -> None:
-    assert "--all looks in all folders" in place("sessions", "import")[1]
-    assert place("sessions", "import", "--all")[1].endswith("qwen-code or Gemini CLI\n")
+def test_empty_search_names_the_searched_folders(runner: ImportRunner) -> None:
+    assert "--all looks in all folders" in runner("sessions", "import")[1]
+    assert runner("sessions", "import", "--all")[1].endswith("qwen-code or Gemini CLI\n")
 
 
 @pytest.mark.parametrize(
@@ -140,29 +140,29 @@ def test_number_that_is_not_in_the_list_is_refused(answer: str) -> None:
         chosen_numbers(answer, 4)
 
 
-def test_flags_of_one_action_are_refused_by_another(place: Place) -> None:
+def test_flags_of_one_action_are_refused_by_another(runner: ImportRunner) -> None:
     for argv in (("list", "--yes"), ("show", "x", "--json"), ("import", "--format", "md"), ("export", "x", "--all")):
-        assert "use: qcode sessions" in place("sessions", *argv, code=2)[1]
+        assert "use: qcode sessions" in runner("sessions", *argv, code=2)[1]
 
 
-def test_list_shows_size_date_and_what_is_left_of_the_retention(place: Place) -> None:
-    store = SessionStore(place.state, place.work)
-    session = store.create("demo/demo", place.work)
+def test_list_shows_size_date_and_remaining_retention(runner: ImportRunner) -> None:
+    store = SessionStore(runner.state, runner.work)
+    session = store.create("demo/demo", runner.work)
     session.append(user("hello you"))
     assert session.blobs is not None
     session.blobs.mkdir()
     (session.blobs / "blob").write_bytes(b"x" * 5_000)
     session.close()
-    (row,) = place.json("sessions", "list")
+    (row,) = runner.json("sessions", "list")
     assert row.keys() == {"session_id", "title", "model", "created", "updated", "messages", "size_bytes", "expires"}
     assert (row["title"], row["model"], row["messages"], row["expires"]) == ("hello you", "demo/demo", 1, None)
     assert row["size_bytes"] == store.folder.joinpath(f"{session.session_id}.jsonl").stat().st_size + 5_000
-    out, _ = place("sessions", "list")
+    out, _ = runner("sessions", "list")
     assert out.split()[0] == session.session_id
     assert f"  1 message  {bytes_text(row['size_bytes'])}  hello you" in out
-    config = place.state.parent / "config.toml"
+    config = runner.state.parent / "config.toml"
     config.write_text("[sessions]\nretention_days = 30\n")
-    out, _ = place("sessions", "list")
+    out, _ = runner("sessions", "list")
     assert " kB  29 days left  hello you" in out
-    (row,) = place.json("sessions", "list", "hello")
+    (row,) = runner.json("sessions", "list", "hello")
     assert row["expires"] > row["updated"]

@@ -44,7 +44,7 @@ def test_providers_that_read_the_same_variable_share_a_key(tmp_path: Path) -> No
     assert (key_name(own), keys.key_of(own)) == ("openai-responses", ("", ""))
 
 
-def test_provider_of_the_configuration_has_a_key_of_its_own(tmp_path: Path) -> None:
+def test_provider_of_the_configuration_has_its_own_key(tmp_path: Path) -> None:
     lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="OPENAI_API_KEY")
     assert Keys({}, lambda: stored(tmp_path, "openai")).key_of(lab) == ("", "")
     assert Keys({}, lambda: stored(tmp_path, "lab")).key_of(lab) == (CANARY, "qcode auth login lab")

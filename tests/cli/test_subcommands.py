@@ -62,6 +62,21 @@ def test_models_are_filtered_by_part_of_their_name(printed: Printed) -> None:
     assert "no-such-model" in err[0]
 
 
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (("themes", "no\nsuch"), "invalid arguments: no⏎such; use: qcode themes"),
+        (("config", "set", "a"), "invalid arguments: set a; use: qcode config path"),
+        (("config",), "an argument is missing; use: qcode config path"),
+        (("auth", "login", "openai", "sk-canary"), "invalid arguments; use: qcode auth login"),
+    ],
+)
+def test_invalid_arguments_are_named_with_the_usage(argv: tuple[str, ...], problem: str, printed: Printed) -> None:
+    (line,) = printed(*argv, code=2)[1]
+    assert line.startswith(f"qcode: {problem}")
+    assert "sk-canary" not in line
+
+
 def test_session_is_listed_shown_and_deleted(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     session = SessionStore(printed.state, printed.work).create("demo/demo", printed.work)
     session.append(user("hello \x1b]0;title\x07you"))

@@ -43,7 +43,7 @@ def test_qcode_variable_comes_before_the_variable_of_qwen_code(folders: Folders)
     assert cap(folders.load(others), MODEL) == 4000
 
 
-def test_cap_is_none_by_default(folders: Folders) -> None:
+def test_cap_is_unset_by_default(folders: Folders) -> None:
     assert cap(folders.load(), MODEL) is None
 
 

@@ -23,7 +23,7 @@ def test_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     assert ConfigPaths.from_env({"QCODE_HOME": "here"}).config_dir == tmp_path / "here"
 
 
-def test_tilde_stands_for_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_means_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert ConfigPaths.from_env({"QCODE_HOME": "~/q"}).config_dir == tmp_path / "q"
     with pytest.raises(ConfigError, match="QCODE_HOME"):

@@ -97,7 +97,7 @@ def test_editor_gets_the_terminal_and_returns_it(cli: CliRunner, tmp_path: Path)
         assert server.requests[0].messages[-1].text == "first line\nsecond line"
 
 
-def test_command_is_edited_before_it_runs_and_the_model_is_told(cli: CliRunner, tmp_path: Path) -> None:
+def test_edited_command_runs_and_is_reported_to_the_model(cli: CliRunner, tmp_path: Path) -> None:
     editor = make_executable(tmp_path / "editor", 'printf "the editor is open"; read word; echo "touch $word" > "$1"')
     script = [Turn(calls=[Call("shell", '{"command": "touch one"}')]), Turn(text="It ran.")]
     with FakeServer("openai", script) as server, at(server, cli, VISUAL=str(editor)) as terminal:

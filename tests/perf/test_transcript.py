@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.perf.conftest import Bars
-from tests.tui.transcript.stage import Stage, fill, settle
+from tests.tui.transcript.stage import TranscriptApp, fill, settle
 
 pytestmark = [pytest.mark.perf, pytest.mark.timeout(600)]
 
@@ -56,16 +56,16 @@ class Thing{n}:
 REPLY = "".join(SECTION.replace("{n}", str(number)) for number in range(200))
 CODE = "```python\n" + "def function(argument):\n    return [item for item in argument if item]  # kept\n\n" * 1000
 
-Scene = Callable[[Stage, Pilot[None]], Awaitable[float]]
+Scene = Callable[[TranscriptApp, Pilot[None]], Awaitable[float]]
 
 
 def run(scene: Scene) -> float:
     async def start() -> float:
-        stage = Stage()
-        async with stage.run_test(size=(80, 24)) as pilot:
-            await settle(stage, pilot)
+        app = TranscriptApp()
+        async with app.run_test(size=(80, 24)) as pilot:
+            await settle(app, pilot)
             gc.collect()
-            return await scene(stage, pilot)
+            return await scene(app, pilot)
 
     return asyncio.run(start())
 
@@ -77,11 +77,11 @@ def best(scene: Scene, times: int = 3) -> float:
 def once(text: str) -> Scene:
     """Rendering `text` in one piece."""
 
-    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> float:
         begun = process_time()
-        stage.transcript.append_text(text)
-        stage.transcript.settle()
-        stage.transcript.flush()
+        app.transcript.append_text(text)
+        app.transcript.settle()
+        app.transcript.flush()
         return process_time() - begun
 
     return scene
@@ -90,19 +90,19 @@ def once(text: str) -> Scene:
 def streamed(text: str, *, above: int = 0, has_frames: bool = False) -> Scene:
     """Return a scene that streams `text` below `above` settled replies, and paints every frame if it `has_frames`."""
 
-    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
-        fill(stage.transcript, above)
-        await settle(stage, pilot)
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> float:
+        fill(app.transcript, above)
+        await settle(app, pilot)
         gc.collect()
         begun = process_time()
         for frame in range(0, len(text), DELTA * PER_FRAME):
             for at in range(frame, min(len(text), frame + DELTA * PER_FRAME), DELTA):
-                stage.transcript.append_text(text[at : at + DELTA])
-            stage.transcript.flush()
+                app.transcript.append_text(text[at : at + DELTA])
+            app.transcript.flush()
             if has_frames:
                 await pilot.pause()
-        stage.transcript.settle()
-        stage.transcript.flush()
+        app.transcript.settle()
+        app.transcript.flush()
         return process_time() - begun
 
     return scene
@@ -172,12 +172,12 @@ def test_frame_of_one_endless_block_costs_the_same_at_any_length(name: str, bars
 def test_frame_of_a_streaming_reply_costs_at_most_three_repaints() -> None:
     text = REPLY[:15_000]
 
-    async def repaints(stage: Stage, pilot: Pilot[None]) -> float:
-        stage.transcript.append_text(text)
-        await settle(stage, pilot)
+    async def repaints(app: TranscriptApp, pilot: Pilot[None]) -> float:
+        app.transcript.append_text(text)
+        await settle(app, pilot)
         begun = process_time()
         for _ in range(0, len(text), DELTA * PER_FRAME):
-            stage.transcript.refresh()
+            app.transcript.refresh()
             await pilot.pause()
         return process_time() - begun
 
@@ -185,14 +185,14 @@ def test_frame_of_a_streaming_reply_costs_at_most_three_repaints() -> None:
 
 
 def test_thousand_messages_of_eight_lines_fit_in_sixty_megabytes(bars: Bars) -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> float:
         tracemalloc.start()
         try:
             for number in range(1_000):
-                stage.transcript.append_text("".join(f"- {number} line {line} with **bold**\n" for line in range(8)))
-                stage.transcript.settle()
-            stage.transcript.plain_text()
-            await settle(stage, pilot)
+                app.transcript.append_text("".join(f"- {number} line {line} with **bold**\n" for line in range(8)))
+                app.transcript.settle()
+            app.transcript.plain_text()
+            await settle(app, pilot)
             gc.collect()
             return tracemalloc.get_traced_memory()[0]
         finally:
@@ -202,13 +202,13 @@ def test_thousand_messages_of_eight_lines_fit_in_sixty_megabytes(bars: Bars) -> 
 
 
 def test_resumed_session_lays_out_only_visible_blocks() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> float:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> float:
         begun = process_time()
         for number in range(1_000):
-            stage.transcript.add_user(f"question {number}")
-            stage.transcript.append_text(REPLY[:2_000])
-            stage.transcript.settle()
-        await settle(stage, pilot)
+            app.transcript.add_user(f"question {number}")
+            app.transcript.append_text(REPLY[:2_000])
+            app.transcript.settle()
+        await settle(app, pilot)
         return process_time() - begun
 
     run(once(REPLY))

@@ -41,7 +41,7 @@ def test_stored_session_is_shown_and_exported(name: str, cli: PinRunner, golden:
 
 
 @pytest.mark.parametrize("name", sessions())
-def test_stored_session_goes_on(name: str, cli: PinRunner, golden: Golden) -> None:
+def test_stored_session_is_continued(name: str, cli: PinRunner, golden: Golden) -> None:
     protocol = PROTOCOL_OF.get(name, "openai")
     with FakeServer(protocol, [replies.text("Further.")]) as server:  # type: ignore[arg-type]  # one of the five
         *_, session_id = install(cli, name, port=server.port)
@@ -86,7 +86,7 @@ def test_export_as_a_page(cli: PinRunner, golden: Golden) -> None:
 
 
 @pytest.mark.parametrize(("flags", "name"), [(("-c",), "latest"), (("-c", "--fork-session"), "forked")])
-def test_latest_session_goes_on(flags: tuple[str, ...], name: str, cli: PinRunner, golden: Golden) -> None:
+def test_latest_session_is_continued(flags: tuple[str, ...], name: str, cli: PinRunner, golden: Golden) -> None:
     ids = install(cli, "plain", "tools", "refused")
     before = {session_id: file_of(cli, session_id).read_text("utf-8") for session_id in ids}
     with FakeServer("openai", [replies.text("Further.")]) as server:

@@ -90,7 +90,7 @@ def test_prompt_and_tools_of_a_family(protocol: str, model: str, cli: PinRunner,
     golden.check_requests(f"wire/families/{protocol}-{name}.json", cli.recorded(server.requests))
 
 
-def test_history_of_one_protocol_goes_on_in_another(cli: PinRunner, golden: Golden) -> None:
+def test_history_of_one_protocol_continues_in_another(cli: PinRunner, golden: Golden) -> None:
     """Thinking that a host signed is not sent to another one."""
     requests = []
     script = CONVERSATIONS["thinking"].replies

@@ -8,17 +8,17 @@ import time
 
 import pytest
 
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 
 
 def test_thread_result_is_returned_and_its_exception_raised() -> None:
     async def main() -> None:
-        assert await run_aside(lambda: 7) == 7
-        assert await run_aside(lambda: next(iter(nothing), None)) is None
+        assert await run_in_thread(lambda: 7) == 7
+        assert await run_in_thread(lambda: next(iter(nothing), None)) is None
         with pytest.raises(ZeroDivisionError):
-            await run_aside(lambda: 1 // 0)
+            await run_in_thread(lambda: 1 // 0)
         with pytest.raises(SystemExit):
-            await run_aside(lambda: exit_with(3))
+            await run_in_thread(lambda: exit_with(3))
 
     asyncio.run(main())
 
@@ -33,7 +33,7 @@ def exit_with(code: int) -> None:
 def test_event_loop_is_not_blocked() -> None:
     async def main() -> None:
         may_end = threading.Event()
-        task = asyncio.create_task(run_aside(lambda: may_end.wait(10)))
+        task = asyncio.create_task(run_in_thread(lambda: may_end.wait(10)))
         await asyncio.sleep(0)
         may_end.set()
         assert await task
@@ -50,7 +50,7 @@ def test_cancel_ends_the_wait_at_once_and_a_late_result_is_ignored() -> None:
         ended.set()
 
     async def main() -> float:
-        task = asyncio.create_task(run_aside(work))
+        task = asyncio.create_task(run_in_thread(work))
         await asyncio.sleep(0)
         begun.wait(10)
         started = time.monotonic()

@@ -29,7 +29,7 @@ class Screen:
         return [self._cell(" ")] * self.width
 
     def _cell(self, text: str) -> Cell:
-        """Return a cell with what can be seen of it: blanks have no foreground."""
+        """Return a cell with its visible attributes: blanks have no foreground."""
         seen = self.style
         if text == " " and not seen.keys() & {"4", "7", "9", "21", "53"} and not self.link:
             seen = {name: value for name, value in seen.items() if name == "bg"}
@@ -153,7 +153,7 @@ def rows_of(screen: pyte.Screen) -> list[list[pyte.screens.Char]]:
 
 
 def seen(cell: pyte.screens.Char) -> pyte.screens.Char:
-    """Return what can be seen of a cell: the foreground of a blank cannot."""
+    """Return the visible attributes of a cell: the foreground of a blank cannot."""
     if cell.data == " " and not (cell.underscore or cell.reverse or cell.strikethrough):
         return pyte.screens.Char(" ", bg=cell.bg)
     return cell

@@ -42,27 +42,27 @@ def joined(given: list[dict[str, str]], key: str) -> str:
     return "".join(one[key] for one in given if key in one)
 
 
-def test_each_call_of_it_is_a_line_of_the_card_with_how_it_ended() -> None:
+def test_each_call_of_a_sub_agent_is_a_line_of_its_card_with_the_outcome() -> None:
     denied = ToolFinished(call("shell", '{"command": "rm x"}', "a1/c2"), ToolOutcome("Denied", is_error=True), "denied")
     done = ToolFinished(READ, ToolOutcome("1\tcode"), "done")
     given = updates(*inside(StepStarted(1), ToolStarted(READ), done, denied))
     assert joined(given, "append") == "✓ Read src/app.py\n✗ Run rm x  denied\n"
 
 
-def test_its_steps_and_tokens_are_said_while_it_works() -> None:
+def test_card_of_a_running_sub_agent_shows_steps_and_tokens() -> None:
     spent = UsageUpdated(Usage(input=12_000, output=300), None, 0, 0)
     given = updates(*inside(StepStarted(3), spent))
     assert given[-1] == {"summary": "3 steps, 12.3k tokens"}
 
 
-def test_no_card_of_its_own_is_made_for_a_call_inside() -> None:
+def test_call_of_a_sub_agent_has_no_separate_card() -> None:
     question = ApprovalRequested(ToolApproval(READ, "Read it?", "", agent="look around"))
     shown = present(reply("", STARTS), ToolStarted(STARTS), *inside(ToolStarted(READ)), question)
     assert [made[1] for made in shown.of("card")] == ["a1"]
     assert shown.of("ask") == [("ask", "a1/c1")]
 
 
-def test_a_question_of_it_is_taken_back_when_its_call_or_all_of_it_is_over() -> None:
+def test_approval_of_a_sub_agent_is_withdrawn_when_its_call_or_task_ends() -> None:
     question = ApprovalRequested(ToolApproval(READ, "Read it?", "", agent="look around"))
     over = ToolFinished(STARTS, ToolOutcome("done"), "done")
     for last in (*inside(ToolFinished(READ, ToolOutcome(""), "cancelled")), over, ended()):
@@ -70,14 +70,14 @@ def test_a_question_of_it_is_taken_back_when_its_call_or_all_of_it_is_over() -> 
         assert ("withdraw", "a1/c1") in shown.of("withdraw")
 
 
-def test_a_question_says_which_sub_agent_asks() -> None:
+def test_approval_names_the_sub_agent() -> None:
     question = ToolApproval(READ, "Read it?", "", agent="look\naround \x1b[31m")
     assert asked_by(question).startswith("Sub-agent “look")
     assert "\x1b" not in asked_by(question)
     assert "\n" not in asked_by(question)
 
 
-def test_unfolded_the_card_shows_task_words_and_results_in_the_place_of_the_lines() -> None:
+def test_expanded_card_shows_task_text_and_results_instead_of_lines() -> None:
     given = updates(
         *inside(TurnStarted("Find it."), reply("I look."), ToolFinished(READ, ToolOutcome("1\tcode"), "done")),
         *inside(Notice("warning", "careful")),
@@ -96,7 +96,7 @@ def test_unfolded_the_card_shows_task_words_and_results_in_the_place_of_the_line
     ] * 5
 
 
-def test_a_search_of_the_host_is_told_under_the_reply() -> None:
+def test_hosted_search_is_shown_below_the_reply() -> None:
     search = WebSearched(
         ("newest",), (Source("https://a.example/x", "A [b]page[/b]\nof it"), Source("https://b.example"))
     )

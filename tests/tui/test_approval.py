@@ -78,7 +78,7 @@ async def _until_asked(run: Running) -> None:
         (("t", *"no", "enter"), Deny("no")),
     ],
 )
-def test_numbers_letters_and_arrows_answer(keys: tuple[str, ...], answer: Answer) -> None:
+def test_numbers_letters_and_arrows_answer_an_approval(keys: tuple[str, ...], answer: Answer) -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -115,7 +115,7 @@ def _labels(approval: CallApproval) -> list[str]:
     return [f"{option.label} ({option.letter or option.key})" for option in form_of(approval).options]
 
 
-def test_choices_stand_in_one_order_and_letters_keep_their_meaning() -> None:
+def test_choices_have_a_fixed_order_and_fixed_letters() -> None:
     plain = _request(rule="")
     assert _labels(plain) == ["Yes (y)", "No (n)", "No, and say why (t)"]
     rule = "Yes, and stop asking for shell(ls *) (a)"
@@ -137,7 +137,7 @@ def test_choices_stand_in_one_order_and_letters_keep_their_meaning() -> None:
     ("key", "answer"),
     [("3", Allow("folder")), ("f", Allow("folder")), ("4", Allow("edits")), ("5", Allow("trust"))],
 )
-def test_further_offers_are_answered_by_number(key: str, answer: Decision) -> None:
+def test_additional_offers_are_answered_by_number(key: str, answer: Decision) -> None:
     trusted: list[str] = []
     request = replace(_request(), is_keepable=True, offers=("edits", "trust"))
     conversation = ScriptedConversation(_asking(request))
@@ -158,7 +158,7 @@ def test_further_offers_are_answered_by_number(key: str, answer: Decision) -> No
     drive(test, conversation, trust=trust)
 
 
-def test_what_is_typed_as_a_question_opens_goes_to_the_draft_and_does_not_answer() -> None:
+def test_text_typed_while_an_approval_opens_goes_to_the_draft() -> None:
     gate = Gate()
     script: Script = [_finished(), gate, ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)
@@ -184,7 +184,7 @@ def test_what_is_typed_as_a_question_opens_goes_to_the_draft_and_does_not_answer
     drive(test, conversation)
 
 
-def test_words_meant_for_the_prompt_go_there_and_do_not_answer() -> None:
+def test_words_typed_for_the_prompt_do_not_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -250,9 +250,7 @@ def _lending(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.app.view._external, "_lend", nullcontext)
 
 
-def test_ctrl_g_edits_the_call_which_is_judged_and_shown_again_before_it_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_call_edited_with_ctrl_g_is_judged_and_shown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _editor(
         tmp_path, monkeypatch, f'cat "$1" > {tmp_path}/seen; basename "$1" > {tmp_path}/name; echo "touch two" > "$1"'
     )
@@ -290,7 +288,7 @@ def test_ctrl_g_edits_the_call_which_is_judged_and_shown_again_before_it_is_answ
     drive(test, conversation)
 
 
-def test_an_edit_that_was_refused_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_edit_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _editor(tmp_path, monkeypatch, f'cat "$1" >> {tmp_path}/seen; echo >> {tmp_path}/seen; echo "rm two" > "$1"')
     script: Script = [
         ApprovalRequested(EDITABLE),
@@ -318,7 +316,7 @@ def test_an_edit_that_was_refused_is_not_lost(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("script", ["exit 0", "exit 3"])
-def test_an_editor_that_changes_nothing_or_fails_leaves_the_question(
+def test_unchanged_or_failed_edit_keeps_the_approval_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     _editor(tmp_path, monkeypatch, f"touch {tmp_path}/ran; {script}")
@@ -343,7 +341,7 @@ def _workers(run: Running) -> bool:
     return any(worker.group == "command" and not worker.is_finished for worker in run.app.workers)
 
 
-def test_ctrl_g_edits_nothing_else_than_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_g_edits_only_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _editor(tmp_path, monkeypatch, f"touch {tmp_path}/ran")
     conversation = ScriptedConversation(_asking(Question(CALL, "Which one?")))
 
@@ -358,7 +356,7 @@ def test_ctrl_g_edits_nothing_else_than_a_call(tmp_path: Path, monkeypatch: pyte
     drive(test, conversation)
 
 
-def test_a_paste_is_never_an_answer() -> None:
+def test_paste_is_never_an_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -373,7 +371,7 @@ def test_a_paste_is_never_an_answer() -> None:
     drive(test, conversation)
 
 
-def test_a_second_question_has_its_own_300_ms() -> None:
+def test_second_approval_has_its_own_300_ms() -> None:
     second = _request(call_id="c2")
     asked = [ApprovalRequested(_request()), ApprovalRequested(second)]
     script: Script = [_finished(), *asked, UntilAnswered("c1"), UntilAnswered("c2"), ended()]
@@ -394,7 +392,7 @@ def test_a_second_question_has_its_own_300_ms() -> None:
 
 
 @pytest.mark.parametrize(("key", "answer"), [("y", Allow()), ("1", Allow()), ("n", Deny()), ("escape", Deny())])
-def test_limit_question_names_the_end_and_is_answered_like_every_other(key: str, answer: Decision) -> None:
+def test_limit_question_names_the_end_and_is_answered_like_an_approval(key: str, answer: Decision) -> None:
     limit = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, 1_792_499_400)
     script: Script = [LimitReached(limit, 7_800, is_question=True), UntilAnswered(LIMIT_ID), ended()]
     conversation = ScriptedConversation(script)
@@ -428,7 +426,7 @@ def test_escape_denies_and_cancels_the_turn() -> None:
     drive(test, conversation)
 
 
-def test_escape_in_the_reason_goes_back_to_the_choices() -> None:
+def test_escape_in_the_reason_returns_to_the_choices() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -445,7 +443,7 @@ def test_escape_in_the_reason_goes_back_to_the_choices() -> None:
     drive(test, conversation)
 
 
-def test_the_transcript_scrolls_and_the_prompt_keeps_its_text_meanwhile() -> None:
+def test_transcript_scrolls_and_the_prompt_keeps_its_text_during_an_approval() -> None:
     text = "\n\n".join(f"line {number}" for number in range(100))
     gate = Gate()
     script: Script = [*says(text), gate, ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
@@ -470,7 +468,7 @@ def test_the_transcript_scrolls_and_the_prompt_keeps_its_text_meanwhile() -> Non
     drive(test, conversation)
 
 
-def test_a_request_settled_elsewhere_is_withdrawn() -> None:
+def test_approval_answered_elsewhere_is_withdrawn() -> None:
     gate = Gate()
     settled = ToolFinished(CALL, ToolOutcome("timed out", is_error=True), "failed")
     conversation = ScriptedConversation([_finished(), ApprovalRequested(_request()), gate, settled, ended()])
@@ -486,7 +484,7 @@ def test_a_request_settled_elsewhere_is_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (160, 50)])
-def test_a_long_preview_gets_the_rows_and_never_hides_question_or_choices(size: tuple[int, int]) -> None:
+def test_long_preview_never_hides_the_question_or_choices(size: tuple[int, int]) -> None:
     preview = "\n".join(f"echo {number}" for number in range(200))
     conversation = ScriptedConversation(_asking(_request(preview=preview)))
 
@@ -515,21 +513,21 @@ def _rows(format: Format, detail: str, width: int = 60) -> str:
 
 
 @pytest.mark.parametrize("format", ["command", "call"])
-def test_what_runs_is_shown_character_by_character(format: Format) -> None:
+def test_command_is_shown_character_by_character(format: Format) -> None:
     hidden = "ls \x1b[2K\u202e\u200b\tcafé\nrm"
     shown = "ls \\x1b[2K\\u202e\\u200b⇥   café⏎\nrm"
     assert _rows(format, visible_lines(hidden)) == _rows(format, hidden) == shown
 
 
 @pytest.mark.parametrize("format", ["command", "call"])
-def test_a_line_end_in_a_command_is_marked(format: Format) -> None:
+def test_line_break_in_a_command_is_marked(format: Format) -> None:
     assert _rows(format, visible_lines("cd /tmp\n\nrm x\n")) == "cd /tmp⏎\n⏎\nrm x⏎\n"
     forged = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-rm x"
     assert _rows(format, visible_lines(forged)) == forged.replace("\n", "⏎\n")
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(8, 30))
-def test_no_character_of_a_command_is_lost_by_its_colors(command: str, width: int) -> None:
+def test_highlighting_loses_no_character_of_a_command(command: str, width: int) -> None:
     detail = visible_lines(command)
     shown = extract(Preview.of("command", detail).lines(width))
     assert shown == detail or not detail.strip()
@@ -559,7 +557,7 @@ def _marked(command: str) -> list[str]:
         ("npm run format --forceful", ""),
     ],
 )
-def test_the_risky_words_of_a_command_are_pointed_out(command: str, risky: str) -> None:
+def test_risky_words_of_a_command_are_marked(command: str, risky: str) -> None:
     assert "".join(_marked(command)) == risky
 
 
@@ -644,7 +642,7 @@ def test_every_changed_line_of_a_four_line_edit_is_visible_while_yes_is_chosen(s
     drive(test, conversation, size=size)
 
 
-def test_the_pager_shows_all_of_a_change_that_does_not_fit() -> None:
+def test_pager_shows_all_of_a_change_that_does_not_fit() -> None:
     conversation = ScriptedConversation([_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])
 
     async def test(run: Running) -> None:
@@ -665,7 +663,7 @@ def test_the_pager_shows_all_of_a_change_that_does_not_fit() -> None:
     drive(test, conversation)
 
 
-def test_a_resize_fits_the_question_to_the_new_size() -> None:
+def test_resize_fits_the_approval_to_the_new_size() -> None:
     conversation = ScriptedConversation([_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])
 
     async def test(run: Running) -> None:
@@ -682,7 +680,7 @@ def test_a_resize_fits_the_question_to_the_new_size() -> None:
     drive(test, conversation)
 
 
-def test_a_denied_edit_keeps_its_diff_in_the_card() -> None:
+def test_card_of_a_denied_edit_keeps_its_diff() -> None:
     denied = ToolFinished(FOUR_REQUEST.call, ToolOutcome("Denied: use Decimal", True, "denied", FOUR), "denied")
     script: Script = [_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), denied, ended()]
     conversation = ScriptedConversation(script)
@@ -698,7 +696,7 @@ def test_a_denied_edit_keeps_its_diff_in_the_card() -> None:
     drive(test, conversation, size=(80, 60))
 
 
-def test_brackets_in_a_question_are_no_markup() -> None:
+def test_brackets_in_an_approval_are_text() -> None:
     request = ApprovalRequested(ToolApproval(CALL, "Run [bold]this[/]?", "echo [red]x[/red] [/]", "shell([x])"))
     conversation = ScriptedConversation([_finished(), request, UntilAnswered("c1"), ended()])
 
@@ -735,7 +733,7 @@ QUESTION = Question(CALL, "Which colour?", "It is used\neverywhere.", choices=(C
         (ImpossibleCall(CALL, "Let it try again?", "{}"), ("t", *"use ls", "enter"), Deny("use ls")),
     ],
 )
-def test_a_question_is_answered_with_a_choice_or_in_words(
+def test_question_is_answered_with_a_choice_or_text(
     request_: CallApproval, keys: tuple[str, ...], answer: Decision
 ) -> None:
     conversation = ScriptedConversation(_asking(request_))
@@ -750,7 +748,7 @@ def test_a_question_is_answered_with_a_choice_or_in_words(
     drive(test, conversation)
 
 
-def test_keys_of_the_first_moment_do_not_choose_an_answer() -> None:
+def test_keys_pressed_as_a_question_opens_do_not_choose_an_answer() -> None:
     conversation = ScriptedConversation(_asking(QUESTION))
 
     async def test(run: Running) -> None:
@@ -781,7 +779,7 @@ PLAN = PlanApproval(call("exit_plan_mode", '{"plan": "# Cache"}'), "Go on with i
         (("t", *"less", "enter"), Deny("less")),
     ],
 )
-def test_a_plan_is_approved_with_a_mode_or_sent_back(keys: tuple[str, ...], answer: Decision) -> None:
+def test_plan_is_approved_with_a_mode_or_rejected(keys: tuple[str, ...], answer: Decision) -> None:
     conversation = ScriptedConversation(
         [reply("", PLAN.call), ApprovalRequested(PLAN), UntilAnswered("c1"), ended()], mode="plan"
     )
@@ -796,7 +794,7 @@ def test_a_plan_is_approved_with_a_mode_or_sent_back(keys: tuple[str, ...], answ
     drive(test, conversation)
 
 
-def test_the_status_line_shows_the_mode_that_an_approved_plan_brought() -> None:
+def test_status_line_shows_the_mode_of_an_approved_plan() -> None:
     class Planning(ScriptedConversation):
         def answer(self, approval_id: str, decision: Decision) -> None:
             assert isinstance(decision, AcceptPlan)
@@ -835,7 +833,7 @@ RUNNER = replace(
         (("4",), Allow("sandbox")),
     ],
 )
-def test_a_rule_for_a_test_runner_is_taken_after_one_warning(keys: tuple[str, ...], answer: Decision) -> None:
+def test_test_runner_rule_is_accepted_after_one_warning(keys: tuple[str, ...], answer: Decision) -> None:
     conversation = ScriptedConversation(_asking(RUNNER))
 
     async def test(run: Running) -> None:

@@ -1,4 +1,4 @@
-"""How approvals look, dark and light, in four sizes, each with what must be readable."""
+"""How approvals look, dark and light, in four sizes, each with the text that must be readable."""
 
 from __future__ import annotations
 

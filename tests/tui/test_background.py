@@ -7,7 +7,7 @@ from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended
 
 
-def test_a_command_that_runs_long_names_the_key_and_the_key_moves_it() -> None:
+def test_long_running_command_shows_the_background_key_which_moves_it() -> None:
     gate = Gate()
     conversation = ScriptedConversation([ToolStarted(call(), is_backgroundable=True), gate, ended()])
     conversation.background.calls = ("c0", "c1")
@@ -44,7 +44,7 @@ def test_call_that_cannot_be_moved_shows_no_background_key() -> None:
     drive(test, conversation)
 
 
-def test_with_nothing_to_move_the_key_moves_the_cursor_and_the_command_says_so() -> None:
+def test_background_key_moves_the_cursor_and_bg_reports_that_nothing_can_be_moved() -> None:
     async def test(run: Running) -> None:
         await run.type("ab")
         await run.pilot.press("ctrl+b")

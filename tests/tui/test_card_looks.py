@@ -1,4 +1,4 @@
-"""How cards look, dark and light, in several sizes, each with what must be readable: live, replayed, side by side."""
+"""How cards look, dark and light, in several sizes, each with its readable text: live, replayed, side by side."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def assert_shows(rows: Sequence[str], words: Sequence[str], size: tuple[int, int
 
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 @pytest.mark.parametrize("place", ["start", "end"])
-def test_a_turn_looks_as_recorded(
+def test_turn_looks_as_recorded(
     snap_compare: Callable[..., bool], place: str, theme: str, size: tuple[int, int]
 ) -> None:
     app = make_app(ScriptedConversation(live()), prompt=PROMPT, theme=theme)
@@ -123,7 +123,7 @@ def test_a_turn_looks_as_recorded(
 
 
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
-def test_a_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme: str, size: tuple[int, int]) -> None:
+def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme: str, size: tuple[int, int]) -> None:
     conversation = Resumed([])
     conversation.messages = tuple(stored.entry.message for stored in conversation.stored)
     app = make_app(conversation, theme=theme)
@@ -161,7 +161,7 @@ def test_two_columns_of_a_diff_look_as_recorded(
 
 
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
-def test_a_chosen_card_looks_as_recorded(snap_compare: Callable[..., bool], theme: str, size: tuple[int, int]) -> None:
+def test_chosen_card_looks_as_recorded(snap_compare: Callable[..., bool], theme: str, size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(live()), prompt=PROMPT, theme=theme)
     rows: list[str] = []
 

@@ -46,14 +46,14 @@ def copied(
         ({"TMUX": "x"}, "linux", "tmux"),
     ],
 )
-def test_the_systems_own_tool_comes_first(environ: dict[str, str], platform: str, first: str) -> None:
+def test_system_clipboard_tool_comes_first(environ: dict[str, str], platform: str, first: str) -> None:
     assert programs_for(environ, platform)[0].argv[0] == first
     said, written = copied("hé", {**XTERM, **environ}, Tools(first), platform=platform)
     assert said == f"with {first}"
     assert written == ""
 
 
-def test_over_ssh_no_tool_of_the_far_machine_is_used() -> None:
+def test_clipboard_tool_of_a_remote_machine_is_not_used_over_ssh() -> None:
     environ = {**XTERM, "SSH_CONNECTION": "a b", "DISPLAY": ":0", "WAYLAND_DISPLAY": "w"}
     tools = Tools("wl-copy", "xclip")
     said, written = copied("x", environ, tools)
@@ -62,24 +62,24 @@ def test_over_ssh_no_tool_of_the_far_machine_is_used() -> None:
     assert written == "\x1b]52;c;eA==\x07"
 
 
-def test_a_tool_that_is_not_there_or_fails_is_followed_by_the_next() -> None:
+def test_missing_or_failing_tool_is_followed_by_the_next() -> None:
     tools = Tools("xsel")
     assert copied("x", {**XTERM, "DISPLAY": ":0"}, tools)[0] == "with xsel"
 
 
-def test_windows_gets_the_encoding_it_reads() -> None:
+def test_windows_clipboard_gets_its_encoding() -> None:
     tools = Tools("clip.exe")
     copied("hé漢", {"WSL_DISTRO_NAME": "U"}, tools)
     assert tools.given[0][1].decode("utf-16") == "hé漢"
 
 
-def test_inside_tmux_the_sequence_goes_to_it_and_through_it() -> None:
+def test_tmux_gets_the_sequence_and_passes_it_on() -> None:
     sequence = osc52("é", {"TMUX": "x"})
     data = base64.b64encode("é".encode()).decode()
     assert sequence == f"\x1b]52;c;{data}\x07\x1bPtmux;\x1b\x1b]52;c;{data}\x07\x1b\\"
 
 
-def test_inside_screen_the_sequence_is_wrapped_in_pieces() -> None:
+def test_screen_gets_the_sequence_wrapped_in_parts() -> None:
     sequence = osc52("x" * 900, {"TERM": "screen-256color"})
     pieces = re.findall("\x1bP(.*?)\x1b\\\\", sequence, re.DOTALL)
     assert len(pieces) > 1
@@ -97,7 +97,7 @@ def test_text_too_long_for_osc52_is_copied_to_a_named_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("term", ["dumb", "linux", ""])
-def test_a_terminal_without_a_clipboard_gets_a_file(term: str) -> None:
+def test_text_is_copied_to_a_file_without_a_clipboard(term: str) -> None:
     said, written = copied("x", {"TERM": term}, Tools())
     path = Path(said.removeprefix("to ").partition(" (")[0])
     try:
@@ -114,9 +114,7 @@ def test_copy_without_any_method_reports_failure(tmp_path: Path) -> None:
     assert said.startswith("failed: ")
 
 
-def test_a_real_tool_gets_the_text_and_a_missing_or_failing_one_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_tool_gets_the_text_and_a_failure_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_text(f"#!/bin/sh\ncat > {tmp_path}/got\n", encoding="utf-8")
     bad.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")

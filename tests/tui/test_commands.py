@@ -30,7 +30,7 @@ def test_help_lists_every_typed_command_and_topic() -> None:
     drive(test)
 
 
-def test_help_on_a_topic_a_command_or_nothing_known() -> None:
+def test_help_explains_a_topic_or_command_and_reports_an_unknown_name() -> None:
     async def test(run: Running) -> None:
         await run.send("/help demo")
         await run.pilot.pause()
@@ -45,7 +45,7 @@ def test_help_on_a_topic_a_command_or_nothing_known() -> None:
     drive(test)
 
 
-def test_an_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
+def test_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -58,7 +58,7 @@ def test_an_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
     drive(test, conversation)
 
 
-def test_a_model_that_is_named_is_switched_to_or_refused() -> None:
+def test_named_model_is_selected_or_refused() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -74,7 +74,7 @@ def test_a_model_that_is_named_is_switched_to_or_refused() -> None:
     drive(test, conversation)
 
 
-def test_mode_switches_but_not_to_what_only_a_flag_may_set() -> None:
+def test_mode_command_refuses_modes_that_only_a_flag_may_set() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -135,7 +135,7 @@ def test_clear_shows_the_current_model_after_a_switch() -> None:
     drive(test)
 
 
-def test_clear_waits_for_the_turn_to_be_interrupted() -> None:
+def test_clear_is_refused_while_a_turn_runs() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, ended()])
 
@@ -163,7 +163,7 @@ def test_quit_and_its_alias_leave_with_code_0() -> None:
         drive(test)
 
 
-def test_copy_takes_the_last_reply_whole_and_says_what_was_done() -> None:
+def test_copy_copies_the_complete_last_reply_and_confirms_it() -> None:
     async def test(run: Running) -> None:
         await run.send("/copy")
         await run.pilot.pause()
@@ -188,7 +188,7 @@ def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
     ]
 
 
-def test_copy_of_a_code_block_takes_its_content_without_fence() -> None:
+def test_copied_code_block_has_no_fence() -> None:
     async def test(run: Running) -> None:
         await run.send("/copy")
         await run.pilot.pause()
@@ -204,9 +204,7 @@ def test_copy_of_a_code_block_takes_its_content_without_fence() -> None:
 
 
 @pytest.mark.parametrize(("typed", "suspensions", "left"), [("", 1, ""), ("ab", 0, "")])
-def test_ctrl_z_suspends_on_an_empty_prompt_and_undoes_in_a_written_one(
-    typed: str, suspensions: int, left: str
-) -> None:
+def test_ctrl_z_suspends_on_an_empty_prompt_and_undoes_otherwise(typed: str, suspensions: int, left: str) -> None:
     async def test(run: Running) -> None:
         seen: list[None] = []
         run.app.action_suspend_process = lambda: seen.append(None)  # type: ignore[method-assign]
@@ -228,7 +226,7 @@ def test_copy_without_a_reply_says_so() -> None:
     drive(test)
 
 
-def test_a_resumed_session_shows_what_was_said() -> None:
+def test_resumed_session_shows_its_messages() -> None:
     shell = call()
     messages = (
         user("look around"),

@@ -56,7 +56,7 @@ class Finder(FileIndex):
         ("no", 2, None),
     ],
 )
-def test_the_mention_the_cursor_is_in(line: str, column: int, mention: Mention | None) -> None:
+def test_mention_at_the_cursor_is_found(line: str, column: int, mention: Mention | None) -> None:
     assert mention_at(line, column) == mention
 
 
@@ -70,7 +70,7 @@ def test_completed_mention_attaches_that_file(tmp_path_factory: pytest.TempPathF
     assert (len(blocks), complaints) == (1, ())
 
 
-def test_a_file_is_found_by_letters_and_put_in_with_enter() -> None:
+def test_file_is_found_by_letters_and_inserted_with_enter() -> None:
     async def test(run: Running) -> None:
         prompt, menu = run.app.parts.prompt, run.app.parts.menu
         await run.pilot.press(*"see @", *"mai")
@@ -85,7 +85,7 @@ def test_a_file_is_found_by_letters_and_put_in_with_enter() -> None:
     drive(test, files=Finder(*FILES))
 
 
-def test_a_folder_is_gone_on_with_and_names_with_blanks_are_quoted() -> None:
+def test_completed_folder_can_be_continued_and_names_with_blanks_are_quoted() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         await run.pilot.press("@", *"my")
@@ -100,7 +100,7 @@ def test_a_folder_is_gone_on_with_and_names_with_blanks_are_quoted() -> None:
     drive(test, files=Finder(*FILES))
 
 
-def test_a_mention_in_the_middle_is_completed_in_its_place() -> None:
+def test_mention_in_the_middle_is_completed_in_place() -> None:
     async def test(run: Running) -> None:
         await run.type("fix @read please")
         run.app.parts.prompt.move_cursor((0, 9))
@@ -111,7 +111,7 @@ def test_a_mention_in_the_middle_is_completed_in_its_place() -> None:
     drive(test, files=Finder(*FILES))
 
 
-def test_a_whole_name_typed_by_hand_is_sent_with_one_enter() -> None:
+def test_fully_typed_name_is_sent_with_one_enter() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press(*"@README", "full_stop", *"md", "enter")
         await run.until_idle()

@@ -48,7 +48,7 @@ def painted(run: Running) -> str:
     return "\n".join("".join(segment.text for segment in strip) for strip in run.app.screen._compositor.render_strips())
 
 
-def test_a_pasted_key_is_checked_stored_and_its_model_used() -> None:
+def test_pasted_key_is_checked_stored_and_its_model_used() -> None:
     connecting = ScriptedConnecting()
     conversation = ScriptedConversation()
 
@@ -72,7 +72,7 @@ def test_a_pasted_key_is_checked_stored_and_its_model_used() -> None:
     drive(test, conversation, connect=connecting)
 
 
-def test_a_refused_key_can_be_tried_again() -> None:
+def test_refused_key_can_be_tried_again() -> None:
     connecting = ScriptedConnecting()
 
     async def test(run: Running) -> None:
@@ -94,7 +94,7 @@ def test_a_refused_key_can_be_tried_again() -> None:
     drive(test, connect=connecting)
 
 
-def test_a_check_is_shown_and_can_be_cancelled() -> None:
+def test_running_key_check_is_shown_and_can_be_cancelled() -> None:
     connecting = ScriptedConnecting(waits=True)
 
     async def test(run: Running) -> None:
@@ -131,7 +131,7 @@ def test_enter_uses_an_existing_key() -> None:
     drive(test, conversation, connect=connecting)
 
 
-def test_a_provider_that_takes_no_key_shows_no_field() -> None:
+def test_provider_that_takes_no_key_shows_no_field() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect bedrock")
         await at(run, "key")
@@ -143,7 +143,7 @@ def test_a_provider_that_takes_no_key_shows_no_field() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_a_key_for_the_provider_in_use_keeps_its_model() -> None:
+def test_key_for_the_provider_in_use_keeps_its_model() -> None:
     conversation = ScriptedConversation(model="anthropic/chosen")
 
     async def test(run: Running) -> None:
@@ -187,7 +187,7 @@ def test_connect_without_models_explains_how_to_name_one() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_the_first_start_opens_it_and_esc_skips_every_step(tmp_path: Path) -> None:
+def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
@@ -237,7 +237,7 @@ def test_esc_in_a_running_session_returns_without_asking_for_a_theme() -> None:
     drive(test, connect=ScriptedConnecting(wants_theme=True))
 
 
-def test_a_theme_is_tried_on_and_kept(tmp_path: Path) -> None:
+def test_theme_is_previewed_and_kept(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
@@ -254,7 +254,7 @@ def test_a_theme_is_tried_on_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "ctrl+d"])
-def test_leaving_at_once_leaves_the_app_open(key: str) -> None:
+def test_closing_connect_at_once_keeps_the_app_open(key: str) -> None:
     connecting = ScriptedConnecting(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
@@ -269,7 +269,7 @@ def test_leaving_at_once_leaves_the_app_open(key: str) -> None:
     drive(test, connect=connecting)
 
 
-def test_a_key_can_neither_be_copied_nor_cut_out_of_the_field() -> None:
+def test_key_cannot_be_copied_or_cut_from_the_field() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect anthropic")
         await at(run, "key")
@@ -283,7 +283,7 @@ def test_a_key_can_neither_be_copied_nor_cut_out_of_the_field() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_an_unknown_provider_names_the_nearest_and_nothing_opens() -> None:
+def test_unknown_provider_names_the_nearest_and_opens_no_screen() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect antropic")
         await run.pilot.pause()
@@ -315,7 +315,7 @@ def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
     drive(test, connect=ScriptedConnecting())
 
 
-def test_at_forty_columns_everything_asked_is_readable() -> None:
+def test_connect_screen_is_readable_at_forty_columns() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")
         shown = await at(run, "provider")

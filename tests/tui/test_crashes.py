@@ -210,7 +210,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
 
 
 @pytest.mark.parametrize("group", WORKERS)
-def test_an_error_at_any_wait_of_a_worker_loses_nothing(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_at_any_await_of_a_worker_loses_nothing(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     at = 1
     while crash(group, at, capsys):
         at += 1
@@ -262,7 +262,7 @@ def test_error_in_a_widget_is_a_notice_and_keeps_draft_and_turn(monkeypatch: pyt
     drive(test, ScriptedConversation([gate, *TURN]))
 
 
-def test_error_that_repeats_without_end_ends_the_app_and_keeps_the_draft(
+def test_endlessly_repeated_error_ends_the_app_and_keeps_the_draft(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def fail(prompt: Prompt) -> None:
@@ -297,7 +297,7 @@ def test_failing_command_is_reported_and_the_app_continues() -> None:
     drive(test, trust=trust)
 
 
-def test_the_terminal_is_taken_back_whatever_happens_while_it_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_is_restored_after_any_error_in_an_external_program(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_back: list[bool] = []
 
     @contextmanager
@@ -315,7 +315,7 @@ def test_the_terminal_is_taken_back_whatever_happens_while_it_is_lent(monkeypatc
     drive(test)
 
 
-def test_an_error_at_any_wait_of_the_opening_is_one_line_and_the_terminal_is_whole(
+def test_error_at_any_await_of_the_start_is_one_line_in_a_restored_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def run(at: int) -> bool:

@@ -25,35 +25,35 @@ def best(query: str, *texts: str) -> str:
         ("xyz", ["openai"], ""),
     ],
 )
-def test_the_first_is_what_was_meant(query: str, texts: list[str], wanted: str) -> None:
+def test_best_match_comes_first(query: str, texts: list[str], wanted: str) -> None:
     assert best(query, *texts) == wanted
 
 
-def test_nothing_typed_leaves_everything_in_its_order() -> None:
+def test_empty_query_keeps_all_rows_in_order() -> None:
     assert rank("  ", [("b",), ("a",)]) == [0, 1]
 
 
-def test_a_word_in_the_first_part_counts_more() -> None:
+def test_match_in_the_first_part_counts_more() -> None:
     assert rank("dark", [("light", "not dark"), ("dark", "")]) == [1, 0]
 
 
-def test_words_may_stand_in_different_parts() -> None:
+def test_words_may_match_different_parts() -> None:
     assert rank("gem 1m", [("gemini-pro", "1M context"), ("gemini-nano", "32k")]) == [0]
 
 
-def test_letters_that_were_found_are_named() -> None:
+def test_positions_of_matched_letters_are_returned() -> None:
     found = match("hc", "high-contrast")
     assert found is not None
     assert found.places == (0, 5)
 
 
-def test_a_capital_that_is_two_letters_in_small_keeps_every_place() -> None:
+def test_capital_that_is_two_letters_in_lower_case_keeps_all_positions() -> None:
     assert len(fold("İstanbul")) == len("İstanbul")
     assert match("stan", "İstanbul") is not None
 
 
 @given(st.text(alphabet="abA- ", max_size=12), st.text(alphabet="abA- ", max_size=60))
-def test_what_fits_is_in_the_text_in_order(query: str, text: str) -> None:
+def test_matched_letters_are_in_the_text_in_order(query: str, text: str) -> None:
     found = match(query, text)
     for word in fold(query).split():
         letters = iter(fold(text))
@@ -66,6 +66,6 @@ def test_what_fits_is_in_the_text_in_order(query: str, text: str) -> None:
     assert all(0 <= place < len(text) for place in found.places)
 
 
-def test_a_long_repetitive_text_is_no_trap() -> None:
+def test_match_in_a_long_repetitive_text_is_quick() -> None:
     assert match("a" * 30 + "b", "a" * 20_000) is None
     assert match("ab" * 15, "ab" * 10_000) is not None

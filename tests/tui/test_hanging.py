@@ -31,7 +31,7 @@ def test_right_column_moves_below_if_too_narrow() -> None:
     ]
 
 
-def test_a_line_without_columns_keeps_its_indent() -> None:
+def test_line_without_columns_keeps_its_indent() -> None:
     assert list(hanging("  keys: one and another", 15)) == ["  keys: one and", "  another"]
 
 
@@ -43,7 +43,7 @@ def test_no_row_is_wider_than_the_screen_and_no_word_is_lost(line: str, width: i
     assert "".join("".join(rows).split()) == "".join(line.split())
 
 
-def test_a_long_left_side_does_not_push_the_right_sides_of_all_rows_away() -> None:
+def test_one_long_left_side_does_not_move_the_other_right_columns() -> None:
     rows = [("/a", "one"), ("/bcd [x]", "two"), ("/long " + "[argument] " * 4, "three")]
     assert table_text(rows).splitlines() == [
         "/a        one",
@@ -54,7 +54,7 @@ def test_a_long_left_side_does_not_push_the_right_sides_of_all_rows_away() -> No
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_the_help_scrolls_to_its_end_at_every_width(width: int) -> None:
+def test_help_scrolls_to_its_end_at_every_width(width: int) -> None:
     async def test(run: Running) -> None:
         await run.send("/help")
         await run.until(lambda: run.app.parts.help.is_open)

@@ -47,11 +47,11 @@ async def paste(run: Running, text: str) -> None:
         ("line\n/a/b.png", ()),
     ],
 )
-def test_which_pastes_are_paths_of_images(text: str, paths: tuple[str, ...]) -> None:
+def test_image_paths_are_recognized_in_pastes(text: str, paths: tuple[str, ...]) -> None:
     assert image_paths(text) == paths
 
 
-def test_a_pasted_path_becomes_an_image_that_is_sent() -> None:
+def test_pasted_path_becomes_an_image_that_is_sent() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -66,7 +66,7 @@ def test_a_pasted_path_becomes_an_image_that_is_sent() -> None:
     drive(test, conversation, read_picture=read)
 
 
-def test_a_deleted_label_sends_no_image_and_undo_brings_it_back() -> None:
+def test_deleted_label_sends_no_image_and_undo_brings_it_back() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -90,7 +90,7 @@ def test_path_of_another_file_stays_text() -> None:
     drive(test, read_picture=read)
 
 
-def test_a_model_without_images_is_warned_about_before_sending() -> None:
+def test_model_without_images_is_warned_about_before_sending() -> None:
     conversation = ScriptedConversation()
     conversation.takes_images = False
 
@@ -118,7 +118,7 @@ def test_ctrl_v_pastes_image_or_text_or_reports_reason(tmp_path: Path) -> None:
     drive(test, read_clipboard=lambda: clips.pop(0), size=(120, 24))
 
 
-def test_an_image_given_while_the_model_works_steers_with_it() -> None:
+def test_image_added_during_a_turn_is_sent_with_the_steering() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, *says("one"), ended()], [*says("two"), ended()])
 
@@ -135,7 +135,7 @@ def test_an_image_given_while_the_model_works_steers_with_it() -> None:
     drive(test, conversation, read_picture=read)
 
 
-def test_other_sessions_get_a_mention_in_the_place_of_the_label(tmp_path: Path) -> None:
+def test_history_of_other_sessions_has_a_mention_instead_of_the_label(tmp_path: Path) -> None:
     async def test(run: Running) -> None:
         await paste(run, "/tmp/shot.png")
         await run.send("look")
@@ -145,7 +145,7 @@ def test_other_sessions_get_a_mention_in_the_place_of_the_label(tmp_path: Path) 
     assert PromptHistory(tmp_path / "history").entries == ("@/tmp/shot.png look",)
 
 
-def test_a_picture_is_read_from_a_path_or_an_address(tmp_path: Path) -> None:
+def test_image_is_read_from_a_path_or_an_address(tmp_path: Path) -> None:
     (tmp_path / "a b.png").write_bytes(png(4, 5))
     for path in ("a b.png", str(tmp_path / "a b.png"), f"file://{tmp_path}/a%20b.png"):
         found = picture_at(path, tmp_path)

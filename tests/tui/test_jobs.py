@@ -88,7 +88,7 @@ def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> Non
     drive(test)
 
 
-def test_whole_output_follows_its_end_and_closes_with_escape(pipe: Path) -> None:
+def test_full_output_view_follows_the_end_and_closes_with_escape(pipe: Path) -> None:
     async def test(run: Running) -> None:
         job = await begun(run, "seq 60; read line < pipe; seq 100 130", pipe.parent)
         await run.send("/jobs 1")
@@ -128,7 +128,7 @@ def test_sent_output_is_attached_to_the_next_message_once(pipe: Path) -> None:
     drive(test, conversation)
 
 
-def test_long_output_is_sent_with_its_end_and_says_what_was_left_out(tmp_path: Path) -> None:
+def test_long_output_is_sent_with_its_end_and_a_note_about_the_rest(tmp_path: Path) -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -153,7 +153,7 @@ def test_long_output_is_sent_with_its_end_and_says_what_was_left_out(tmp_path: P
         ("/jobs halt 1", "Unknown action 'halt'."),
     ],
 )
-def test_wrong_argument_of_jobs_names_what_there_is(tmp_path: Path, typed: str, answer: str) -> None:
+def test_wrong_argument_of_jobs_names_the_valid_ones(tmp_path: Path, typed: str, answer: str) -> None:
     async def test(run: Running) -> None:
         start(run.app.agent.toolbox.jobs, "true", tmp_path)
         await run.send(typed)
@@ -162,7 +162,7 @@ def test_wrong_argument_of_jobs_names_what_there_is(tmp_path: Path, typed: str, 
     drive(test)
 
 
-def test_without_jobs_the_command_says_how_to_get_one() -> None:
+def test_jobs_command_without_jobs_says_how_to_start_one() -> None:
     async def test(run: Running) -> None:
         await run.send("/jobs")
         await run.until(lambda: "No background jobs." in run.screen)
@@ -173,7 +173,7 @@ def test_without_jobs_the_command_says_how_to_get_one() -> None:
 
 
 @pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+c", "ctrl+c"), ("/", "e", "x", "i", "t", "enter")])
-def test_leaving_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple[str, ...]) -> None:
+def test_quit_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple[str, ...]) -> None:
     async def test(run: Running) -> None:
         job = await begun(run, WAITING, pipe.parent)
         await pressed(run, *keys)
@@ -192,7 +192,7 @@ def test_leaving_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple
     drive(test)
 
 
-def test_leaving_does_not_ask_after_the_last_job_ended(tmp_path: Path) -> None:
+def test_quit_does_not_ask_after_the_last_job_ended(tmp_path: Path) -> None:
     async def test(run: Running) -> None:
         job = start(run.app.agent.toolbox.jobs, "true", tmp_path)
         await run.until(lambda: not job.is_running)
@@ -246,7 +246,7 @@ def test_linear_mode_lists_shows_sends_and_reports_the_end(pipe: Path) -> None:
     assert "Quit and stop" not in said
 
 
-def test_linear_mode_asks_before_leaving_stops_a_job(pipe: Path) -> None:
+def test_linear_mode_asks_before_quitting_stops_a_job(pipe: Path) -> None:
     said = talk(pipe.parent, "START", "/quit", "n", "/jobs", "/quit", "y", "never read")
     assert said.count("Quit and stop 1 background job?") == 2
     assert "1  running" in said

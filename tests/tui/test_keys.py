@@ -28,7 +28,7 @@ def test_enter_sends_the_prompt_and_empties_it() -> None:
     drive(test, conversation)
 
 
-def test_an_empty_prompt_is_not_sent() -> None:
+def test_empty_prompt_is_not_sent() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -39,7 +39,7 @@ def test_an_empty_prompt_is_not_sent() -> None:
     drive(test, conversation)
 
 
-def test_four_ways_to_a_new_line_send_nothing() -> None:
+def test_four_keys_insert_a_new_line_and_send_nothing() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -64,7 +64,7 @@ def test_shift_tab_in_a_restricted_folder_says_why_it_has_no_effect() -> None:
     drive(trusted)
 
 
-def test_escape_interrupts_at_once_and_keeps_what_was_shown() -> None:
+def test_escape_interrupts_at_once_and_keeps_the_shown_text() -> None:
     gate, conversation = _long_turn()
 
     async def test(run: Running) -> None:
@@ -80,7 +80,7 @@ def test_escape_interrupts_at_once_and_keeps_what_was_shown() -> None:
     drive(test, conversation)
 
 
-def test_escape_twice_clears_the_prompt_and_up_brings_it_back() -> None:
+def test_double_escape_clears_the_prompt_and_up_restores_it() -> None:
     async def test(run: Running) -> None:
         await run.type("draft")
         await run.pilot.press("escape")
@@ -151,7 +151,7 @@ def test_ctrl_d_quits_only_on_an_empty_prompt() -> None:
     drive(test)
 
 
-def test_quitting_interrupts_the_turn_and_waits_for_its_end() -> None:
+def test_quit_interrupts_the_turn_and_waits_for_its_end() -> None:
     gate, conversation = _long_turn()
 
     async def test(run: Running) -> None:
@@ -245,7 +245,7 @@ def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus() -> Non
     drive(test, conversation)
 
 
-def test_ctrl_p_opens_the_palette_and_its_keys_are_its_own() -> None:
+def test_ctrl_p_opens_the_palette_which_handles_its_own_keys() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -263,7 +263,7 @@ def test_ctrl_p_opens_the_palette_and_its_keys_are_its_own() -> None:
     drive(test, conversation)
 
 
-def test_a_key_can_be_given_to_any_command_by_its_id() -> None:
+def test_any_command_id_can_have_a_key() -> None:
     conversation = ScriptedConversation(messages=said("the reply"))
 
     async def test(run: Running) -> None:
@@ -280,7 +280,7 @@ def test_a_key_can_be_given_to_any_command_by_its_id() -> None:
     drive(test, conversation, keys={"copy": "ctrl+y", "next-mode": "f9"})
 
 
-def test_typing_after_the_focus_was_lost_goes_to_the_prompt() -> None:
+def test_text_typed_without_focus_goes_to_the_prompt() -> None:
     async def test(run: Running) -> None:
         run.app.set_focus(None)
         await run.pilot.press("h", "i")
@@ -357,7 +357,7 @@ def test_queued_prompt_returns_to_prompt_after_interrupt_or_error() -> None:
         drive(test, conversation)
 
 
-def test_ctrl_o_unfolds_output_and_folds_it_again() -> None:
+def test_ctrl_o_expands_and_collapses_output() -> None:
     output = "\n".join(f"row {number}" for number in range(300))
     conversation = ScriptedConversation([ToolFinished(call(), ToolOutcome(output), "done"), ended()])
 

@@ -87,7 +87,7 @@ def talk(conversation: ScriptedConversation, *lines: str, **given: Any) -> list[
     return [line for text in typed.said[start:] for line in text.split("\n")]
 
 
-def test_each_thing_is_said_once_and_in_order() -> None:
+def test_each_event_is_printed_once_and_in_order() -> None:
     read = call("read", '{"path": "a.py"}')
     script: Script = [
         StepStarted(1),
@@ -116,7 +116,7 @@ def test_each_thing_is_said_once_and_in_order() -> None:
     ]
 
 
-def test_nothing_that_moves_a_cursor_is_ever_said() -> None:
+def test_output_never_moves_the_cursor() -> None:
     script: Script = [*says("a \x1b[31mred\x1b[0m\x07 word\x1b]0;title\x07"), ended()]
     text = "\n".join(talk(ScriptedConversation(script), "x"))
     assert "a red word" in text
@@ -137,7 +137,7 @@ def test_nothing_that_moves_a_cursor_is_ever_said() -> None:
         (["yes", "0", "9", "1"], Allow()),
     ],
 )
-def test_a_question_is_answered_by_number(typed: list[str], decision: Decision) -> None:
+def test_approval_is_answered_by_number(typed: list[str], decision: Decision) -> None:
     shell = call("shell", '{"command": "ls"}')
     script: Script = [
         StepStarted(1),
@@ -160,7 +160,7 @@ def test_a_question_is_answered_by_number(typed: list[str], decision: Decision) 
     assert conversation.cancels == (decision == Deny())
 
 
-def test_a_command_says_its_risk_and_why_it_asks_and_a_yes_can_trust_the_folder() -> None:
+def test_approval_of_a_command_states_risk_and_reason_and_can_trust_the_folder() -> None:
     shell = call("shell", '{"command": "rm -rf x"}')
     approval = ToolApproval(
         shell, "Run this command?", "rm -rf x", kind="command", why="'rm' writes · runs outside", offers=("trust",)
@@ -174,7 +174,7 @@ def test_a_command_says_its_risk_and_why_it_asks_and_a_yes_can_trust_the_folder(
     assert "Note: Folder trusted." in lines
 
 
-def test_a_rule_for_a_test_runner_is_confirmed_after_its_warning() -> None:
+def test_test_runner_rule_is_confirmed_after_its_warning() -> None:
     shell = call("shell", '{"command": "pytest"}')
     approval = ToolApproval(
         shell, "Run this command?", "pytest", kind="command", offers=("prefix",), prefix_rule="shell(pytest *)"
@@ -189,7 +189,7 @@ def test_a_rule_for_a_test_runner_is_confirmed_after_its_warning() -> None:
     assert back.answers == [("c1", Allow())]
 
 
-def test_a_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     editor = make_executable(tmp_path / "ed", 'grep -q one "$1" && echo "touch two" > "$1"; true')
     monkeypatch.setenv("VISUAL", str(editor))
     first = ToolApproval(call(), "Run this command?", "touch one", draft=Draft("touch one", "command.sh"))
@@ -205,7 +205,7 @@ def test_a_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest
     assert any(line.endswith("; the call is unchanged") for line in lines)
 
 
-def test_text_typed_before_a_question_does_not_answer_it() -> None:
+def test_text_typed_before_an_approval_does_not_answer_it() -> None:
     shell = call("shell")
     script: Script = [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
     typed = Typed(["go", "2"])
@@ -214,7 +214,7 @@ def test_text_typed_before_a_question_does_not_answer_it() -> None:
     assert typed.dropped == 1
 
 
-def test_the_end_of_input_at_a_question_denies_and_leaves() -> None:
+def test_end_of_input_at_an_approval_denies_and_quits() -> None:
     shell = call("shell")
     conversation = ScriptedConversation(
         [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
@@ -223,7 +223,7 @@ def test_the_end_of_input_at_a_question_denies_and_leaves() -> None:
     assert conversation.answers == [("c1", Deny())]
 
 
-def test_recovery_is_told_in_sentences() -> None:
+def test_recovery_is_reported_in_sentences() -> None:
     script: Script = [
         StepStarted(1),
         TextDelta(0, "half of a rep"),
@@ -249,13 +249,13 @@ def test_recovery_is_told_in_sentences() -> None:
     ("show", "told"),
     [("hidden", []), ("folded", ["Thinking."]), ("expanded", ["Thinking:", "because", "so"])],
 )
-def test_thinking_is_told_as_it_was_asked_for(show: str, told: list[str]) -> None:
+def test_thinking_is_printed_as_configured(show: str, told: list[str]) -> None:
     script: Script = [StepStarted(1), ReasoningDelta(0, "because\nso"), TextDelta(1, "Yes."), reply("Yes."), ended()]
     lines = talk(ScriptedConversation(script), "x", show_thinking=show)
     assert lines[1 : lines.index("Assistant:")] == told
 
 
-def test_output_of_a_tool_is_told_when_it_is_over_and_a_long_one_in_part() -> None:
+def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
     shell = call()
     script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]
     finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
@@ -265,13 +265,13 @@ def test_output_of_a_tool_is_told_when_it_is_over_and_a_long_one_in_part() -> No
     assert lines.index("  line 0") > lines.index("Run finished: exit 0")
 
 
-def test_a_call_that_is_cancelled_says_so() -> None:
+def test_cancelled_call_is_reported() -> None:
     shell = call()
     lines = talk(ScriptedConversation([ToolStarted(shell), ended(Outcome.CANCELLED)]), "x")
     assert lines[-3:] == ["Run was cancelled.", "(interrupted)", "User: "]
 
 
-def test_a_stored_session_is_told_from_its_start() -> None:
+def test_resumed_session_is_printed_from_its_start() -> None:
     typed = Typed([])
     app = LinearApp(make_agent(ScriptedConversation(messages=said("hi there"))), WELCOME, typed, clock=FixedClock())
     asyncio.run(app.run())
@@ -279,7 +279,7 @@ def test_a_stored_session_is_told_from_its_start() -> None:
     assert typed.said[at : at + 3] == ["User: hello", "Assistant:", "hi there"]
 
 
-def test_commands_work_and_those_that_need_a_screen_are_not_there() -> None:
+def test_commands_without_a_screen_work_and_others_are_unavailable() -> None:
     conversation = ScriptedConversation()
     lines = talk(conversation, "/model demo/other", "/mode plan", "/theme light", "/help", "/quit", "never sent")
     assert (conversation.model, conversation.mode) == ("demo/other", "plan")
@@ -328,7 +328,7 @@ def spawn(folder: Path) -> Any:
     return pexpect.spawn(sys.executable, [str(path)], env=env, cwd=str(ROOT), timeout=30, encoding="utf-8", echo=False)
 
 
-def test_a_session_in_a_real_terminal_that_can_only_write_lines(tmp_path: Path) -> None:
+def test_linear_session_works_in_a_real_dumb_terminal(tmp_path: Path) -> None:
     child = spawn(tmp_path)
     child.expect("User: ")
     child.sendline("hello")
@@ -352,7 +352,7 @@ def test_a_session_in_a_real_terminal_that_can_only_write_lines(tmp_path: Path) 
     assert "\x1b" not in child.before
 
 
-def test_a_signal_ends_it_with_its_code(tmp_path: Path) -> None:
+def test_signal_ends_the_session_with_its_exit_code(tmp_path: Path) -> None:
     child = spawn(tmp_path)
     child.expect("User: ")
     child.kill(signal.SIGTERM)
@@ -361,7 +361,7 @@ def test_a_signal_ends_it_with_its_code(tmp_path: Path) -> None:
     assert child.exitstatus == 143
 
 
-def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
+def test_second_ctrl_c_quits(tmp_path: Path) -> None:
     child = spawn(tmp_path)
     child.expect("User: ")
     child.sendintr()
@@ -372,7 +372,7 @@ def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
     assert child.exitstatus == 0
 
 
-def test_changes_of_the_list_of_todos_are_told_in_words() -> None:
+def test_changes_of_the_to_do_list_are_described() -> None:
     begun = listed(("read", "in_progress"), ("fix", "pending"))
     gone_on = listed(("read", "done"), ("fix", "in_progress"))
     said = talk(ScriptedConversation([begun, gone_on, gone_on, *says("Done."), ended()]), "go", "/todos")
@@ -384,7 +384,7 @@ def test_changes_of_the_list_of_todos_are_told_in_words() -> None:
     assert said[said.index("Todos:") + 1] == "1/2 · doing: fix"
 
 
-def test_a_plan_is_approved_by_number_with_its_mode() -> None:
+def test_plan_is_approved_by_number_with_its_mode() -> None:
     asks = call("exit_plan_mode", '{"plan": "# Cache"}')
     request = ApprovalRequested(PlanApproval(asks, "Go on with it?", "# Cache\n\n1. add it"))
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
@@ -395,7 +395,7 @@ def test_a_plan_is_approved_by_number_with_its_mode() -> None:
     assert conversation.answers == [("c1", AcceptPlan("accept-edits"))]
 
 
-def test_a_choice_answers_the_models_question_with_its_label() -> None:
+def test_choice_answers_the_question_of_the_model_with_its_label() -> None:
     asks = call("ask_person", '{"question": "Where?"}')
     request = ApprovalRequested(Question(asks, "Where?", choices=(Choice("here"), Choice("there"))))
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
@@ -406,7 +406,7 @@ def test_a_choice_answers_the_models_question_with_its_label() -> None:
     assert own.answers == [("c1", Answer("elsewhere"))]
 
 
-def test_rules_tools_instructions_and_findings_are_said_as_lines(tmp_path: Path) -> None:
+def test_rules_tools_instructions_and_findings_are_printed_as_lines(tmp_path: Path) -> None:
     project = Project(tmp_path)
     typed = ("/permissions", "/permissions check make doc", "/tools", "/memory", "/memory both", "/doctor")
     text = "\n".join(talk(ScriptedConversation(), *typed, project=project))

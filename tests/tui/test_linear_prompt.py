@@ -17,7 +17,7 @@ async def shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
     return ToolOutcome("a.py", summary="exit 0")
 
 
-def test_a_line_of_the_shell_is_run_said_and_kept() -> None:
+def test_shell_command_is_run_printed_and_kept() -> None:
     conversation = ScriptedConversation()
     said = "\n".join(talk(conversation, "!ls", run_line=shell))
     assert "!: ls" in said
@@ -27,7 +27,7 @@ def test_a_line_of_the_shell_is_run_said_and_kept() -> None:
     assert len(conversation.kept) == 1
 
 
-def test_a_command_from_a_file_sends_its_prompt_with_its_options() -> None:
+def test_custom_command_sends_its_prompt_with_its_options() -> None:
     conversation = ScriptedConversation()
     review = CustomCommand("review", "Review {{args}}.", Path("r.toml"), output={"max_tokens": 9})
     talk(conversation, "/review src", commands=(review,))

@@ -45,7 +45,7 @@ def test_every_message_has_a_handler_or_a_reason() -> None:
     assert {one.__qualname__ for one in messages - handled} == set(WITHOUT_HANDLER)
 
 
-def test_only_events_of_textual_are_handled_by_the_name_of_a_method() -> None:
+def test_only_textual_events_are_handled_by_method_name() -> None:
     of_events = {one.handler_name for one in derived(events.Event) if issubclass(one, Message)} | {"on_event"}
     by_name = {
         f"{one.__qualname__}.{name}"

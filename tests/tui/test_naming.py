@@ -12,7 +12,7 @@ from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation, ended, says
 
 
-def test_a_name_is_made_after_the_turn_and_its_cost_added() -> None:
+def test_title_is_requested_after_the_turn_and_its_cost_counts() -> None:
     conversation = ScriptedConversation([*says("hi"), ended(cost="0.0021")])
     conversation.library.named = "Dates in the parser"
     conversation.library.made = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
@@ -31,7 +31,7 @@ def test_a_name_is_made_after_the_turn_and_its_cost_added() -> None:
     drive(test, conversation)
 
 
-def test_the_title_names_session_and_folder_cleaned_and_bounded() -> None:
+def test_terminal_title_has_the_cleaned_and_bounded_session_and_folder() -> None:
     written: list[str] = []
     terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
     terminal_title.begin()
@@ -49,7 +49,7 @@ def test_the_title_names_session_and_folder_cleaned_and_bounded() -> None:
     assert written[5] == f"\x1b]0;? {'x' * 49}… · project\x07"
 
 
-def test_the_title_is_given_back_when_it_is_switched_off_and_shown_again_when_on() -> None:
+def test_terminal_title_is_restored_when_disabled_and_set_again_when_enabled() -> None:
     written: list[str] = []
     terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
     terminal_title.begin()

@@ -65,7 +65,7 @@ def drive(gate: Gate, test: Callable[[QcodeApp, Pilot[int]], Awaitable[None]]) -
     return app
 
 
-def test_the_first_screen_is_there_before_the_conversation() -> None:
+def test_first_screen_is_painted_before_the_conversation_opens() -> None:
     gate = Gate()
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
@@ -106,7 +106,7 @@ def test_input_before_the_agent_is_open_is_handled_in_order() -> None:
     drive(gate, test)
 
 
-def test_a_command_typed_before_it_is_there_runs() -> None:
+def test_command_typed_before_the_conversation_opens_runs() -> None:
     gate = Gate()
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
@@ -151,7 +151,7 @@ def test_prompt_sent_before_connect_screen_skips_it() -> None:
     drive(gate, test)
 
 
-def test_a_stored_conversation_is_shown_once_it_is_there() -> None:
+def test_resumed_conversation_is_shown_once_it_is_loaded() -> None:
     gate = Gate(ScriptedConversation(messages=(user("earlier"), assistant(Text("an answer")))))
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
@@ -163,7 +163,7 @@ def test_a_stored_conversation_is_shown_once_it_is_there() -> None:
     drive(gate, test)
 
 
-def test_an_agent_that_cannot_be_opened_ends_the_app_with_its_error() -> None:
+def test_failure_to_open_the_agent_ends_the_app_with_its_error() -> None:
     gate = Gate(is_possible=False)
     gate.let.set()
 

@@ -136,7 +136,7 @@ class Frames:
         return [(y, x, strip) for y, row in enumerate(self.rows) for x, strip in row]
 
     def whole(self, console: Console) -> str:
-        """Return what Textual writes for the frame."""
+        """Return the output of Textual for the frame."""
         strips = [[strip for _, strip in row] for row in self.rows]
         return LayoutUpdate(list(strips), Region(0, 0, self.width, self.height)).render_segments(console)
 

@@ -1,4 +1,4 @@
-"""Pastes are taken out of the terminal input, whatever they contain and however they are split."""
+"""Pastes are separated from the terminal input, with any content and any split."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(data: str, sizes: list[int]) -> list[str]:
 
 
 @given(PIECES, PIECES, st.lists(st.integers(1, 9), min_size=1, max_size=4))
-def test_two_pastes_and_the_keys_around_them_arrive_in_order(one: str, two: str, sizes: list[int]) -> None:
+def test_two_pastes_and_the_keys_around_them_keep_their_order(one: str, two: str, sizes: list[int]) -> None:
     # A paste that contains the end marker ends there, even if the marker starts in the paste and ends in the real one.
     if (one + END).find(END) != len(one) or (two + END).find(END) != len(two):
         return
@@ -35,13 +35,13 @@ def test_two_pastes_and_the_keys_around_them_arrive_in_order(one: str, two: str,
     assert seen == ["x", f"paste {one}", "y", f"paste {two}", "up"]
 
 
-def test_an_escape_sequence_in_a_paste_does_not_become_keys() -> None:
+def test_escape_sequence_in_a_paste_does_not_become_keys() -> None:
     assert read(f"{START}\x1b[31mred and more than thirty characters\x1b[0m\r{END}", [4096]) == [
         "paste \x1b[31mred and more than thirty characters\x1b[0m\r"
     ]
 
 
-def test_keys_alone_are_as_before() -> None:
+def test_keys_without_a_paste_are_unchanged() -> None:
     assert read("a\r\x1b[1;5D\x1b[13;2u", [1]) == ["a", "enter", "ctrl+left", "shift+enter"]
 
 

@@ -14,7 +14,7 @@ def _texts(svg: str) -> list[str]:
     return [html.unescape(piece).replace("\xa0", " ").strip() for piece in pieces]
 
 
-def test_the_picture_shows_what_the_app_shows_now() -> None:
+def test_picture_of_the_readme_equals_the_current_screen() -> None:
     drawn = _texts(asyncio.run(draw()))
     assert _texts(PICTURE.read_text(encoding="utf-8")) == drawn, "draw it anew: python -m tests.tui.picture"
     assert any("continued 1/3" in text for text in drawn)

@@ -55,7 +55,7 @@ class Planned(ScriptedConversation):
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_an_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: int) -> None:
+def test_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: int) -> None:
     async def test(run: Running) -> None:
         await run.send("plan it")
         await run.until_idle()
@@ -70,7 +70,7 @@ def test_an_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: in
     drive(test, ScriptedConversation(SCRIPT), size=(width, 24))
 
 
-def test_a_plan_that_was_not_approved_is_folded() -> None:
+def test_plan_that_was_not_approved_is_folded() -> None:
     script: Script = [reply("", CALL), ToolFinished(CALL, ToolOutcome("Denied", is_error=True), "denied"), ended()]
 
     async def test(run: Running) -> None:
@@ -88,7 +88,7 @@ def test_a_plan_that_was_not_approved_is_folded() -> None:
     ("mode", "heading"),
     [("default", APPROVED), ("accept-edits", "Plan approved · edits run without asking")],
 )
-def test_the_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
+def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
     tmp_path: Path, mode: ApprovalMode, heading: str
 ) -> None:
     it = planning(tmp_path, call_reply("exit_plan_mode", {"plan": PLAN}), text_reply("Done."))

@@ -136,12 +136,12 @@ def test_fallback_names_the_reason_and_the_next_model() -> None:
     assert shown.of("notice") == [("notice", "warning", "p: limit reached. This turn continues with q/n.")]
 
 
-def test_text_and_thinking_go_to_the_transcript_as_they_come() -> None:
+def test_text_and_thinking_are_streamed_to_the_transcript() -> None:
     shown = present(ReasoningDelta(0, "hm"), TextDelta(1, "a"), TextDelta(1, "b"), reply("ab"))
     assert shown.of("text", "reasoning", "settle") == [("reasoning", "hm"), ("text", "a"), ("text", "b"), ("settle",)]
 
 
-def test_an_escalation_starts_the_reply_over_and_names_both_caps_in_either_order() -> None:
+def test_escalation_restarts_the_reply_and_names_both_caps() -> None:
     retry, escalated = Retry(False, "max_tokens", 1, 64_000), OutputEscalated(8_000, 64_000)
     shown = present(TextDelta(0, "half"), retry, escalated, TextDelta(0, "whole"))
     assert shown.of("text", "restart") == [
@@ -154,7 +154,7 @@ def test_an_escalation_starts_the_reply_over_and_names_both_caps_in_either_order
     ]
 
 
-def test_a_continuation_is_a_mark_in_the_same_text() -> None:
+def test_continuation_is_a_mark_in_the_same_text() -> None:
     shown = present(
         TextDelta(0, "one "), Retry(True, "max_tokens", 1, 64_000), ContinuationAttempt(1, 9, 9, 9), TextDelta(0, "two")
     )
@@ -177,20 +177,20 @@ def test_recovery_stays_in_the_status_until_the_reply_is_decided() -> None:
     assert shown.activity.text == "writing"
 
 
-def test_a_replay_before_anything_was_shown_is_silent() -> None:
+def test_retry_before_any_text_is_silent() -> None:
     assert present(Retry(False, "transport", 1, 8_000), TextDelta(0, "x")).of("restart", "mark") == []
     assert present(TextDelta(0, "x"), Retry(False, "transport", 1, 8_000), TextDelta(0, "x")).of("restart") == [
         ("restart", "connection lost; retrying")
     ]
 
 
-def test_a_lost_connection_that_goes_on_says_so() -> None:
+def test_reply_continued_after_a_lost_connection_is_marked() -> None:
     assert present(TextDelta(0, "x"), Retry(True, "transport", 2, 8_000)).of("mark") == [
         ("mark", "connection lost, continued 2/3")
     ]
 
 
-def test_a_partial_that_comes_back_replaces_the_new_attempt() -> None:
+def test_restored_partial_replaces_the_new_attempt() -> None:
     shown = present(
         TextDelta(0, "half"), Retry(False, "max_tokens", 1, 9), TextDelta(0, "x"), PartialRestored("half", "r")
     )
@@ -200,7 +200,7 @@ def test_a_partial_that_comes_back_replaces_the_new_attempt() -> None:
     ]
 
 
-def test_a_call_has_one_card_from_its_first_character_to_its_result() -> None:
+def test_call_has_one_card_from_its_first_character_to_its_result() -> None:
     shell = call()
     shown = present(
         ToolCallProgress(1, "c1", "shell", 1_200),
@@ -217,7 +217,7 @@ def test_a_call_has_one_card_from_its_first_character_to_its_result() -> None:
     assert shown.calls[-1] == ("update", "c1", {"summary": "1 line"})
 
 
-def test_output_that_did_not_stream_comes_with_the_result_and_a_diff_stands_for_it() -> None:
+def test_unstreamed_output_comes_with_the_result_and_a_diff_replaces_it() -> None:
     shell = call()
     shown = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("all of it", is_error=True), "failed"))
     assert ("update", "c1", {"output": "all of it"}) in shown.calls
@@ -225,7 +225,7 @@ def test_output_that_did_not_stream_comes_with_the_result_and_a_diff_stands_for_
     assert ("update", "c1", {"diff": "@@ -1 +1 @@"}) in shown.calls
 
 
-def test_a_rejected_call_that_never_started_has_its_card_and_reason() -> None:
+def test_rejected_call_that_never_started_has_a_card_with_its_reason() -> None:
     write = call("write", '{"path": "big.py"}', "c9")
     shown = present(
         reply("", write),
@@ -236,7 +236,7 @@ def test_a_rejected_call_that_never_started_has_its_card_and_reason() -> None:
     assert ("update", "c9", {"output": "MUST be split"}) in shown.calls
 
 
-def test_the_card_of_a_discarded_attempt_is_not_touched_again() -> None:
+def test_card_of_a_discarded_attempt_is_not_changed_again() -> None:
     shown = present(
         ToolCallProgress(1, "c1", "write", 100),
         Retry(False, "max_tokens", 1, 9),
@@ -256,19 +256,19 @@ def test_open_cards_are_cancelled_with_the_turn() -> None:
     assert shown.activity is None
 
 
-def test_question_stops_the_clock_and_is_asked() -> None:
+def test_approval_pauses_the_timer_and_is_shown() -> None:
     shown = present(ApprovalRequested(ToolApproval(call(), "Run?", "ls")))
     assert shown.of("ask") == [("ask", "c1")]
     assert shown.activity is not None
     assert not shown.activity.is_moving
 
 
-def test_a_wait_is_a_countdown() -> None:
+def test_wait_is_a_countdown() -> None:
     shown = present(Waiting(3.0, "rate limited", 2))
     assert shown.activity == Activity("rate limited", 1_000.0, 1_003.0, 2)
 
 
-def test_the_note_of_a_reply_is_said_once() -> None:
+def test_note_of_a_reply_is_shown_once() -> None:
     cut = ReplyFinished(StopReason.MAX_TOKENS, "length", 4, None, note="Still cut after 5 requests.")
     once = [("notice", "warning", "Still cut after 5 requests.")]
     assert present(cut, ended(Outcome.MAX_TOKENS)).of("notice") == once
@@ -278,7 +278,7 @@ def test_the_note_of_a_reply_is_said_once() -> None:
     assert present(interrupted, ended(Outcome.CANCELLED)).of("notice") == []
 
 
-def test_every_ending_says_what_happened_and_what_to_do() -> None:
+def test_every_outcome_states_the_event_and_the_next_step() -> None:
     def notices(outcome: Outcome, **how: Any) -> list[tuple[Any, ...]]:
         return present(ended(outcome, **how)).of("notice")
 
@@ -296,7 +296,7 @@ def test_every_ending_says_what_happened_and_what_to_do() -> None:
         assert flag in notices(Outcome.MAX_TURN_REQUESTS, limit=limit)[0][2]
 
 
-def test_an_error_message_cannot_carry_escape_sequences_or_lines() -> None:
+def test_error_message_cannot_carry_escape_sequences_or_lines() -> None:
     error = ErrorInfo("server", "bad\x1b[31m\nnews")
     shown = present(replace(ended(Outcome.ERROR), error=error))
     assert shown.of("notice") == [("notice", "error", "bad⏎news")]
@@ -311,7 +311,7 @@ def test_cost_of_recovery_is_reported_at_the_end() -> None:
     )
 
 
-def test_the_argument_that_matters_is_one_line_with_nothing_invisible() -> None:
+def test_main_argument_is_one_line_without_invisible_characters() -> None:
     assert main_argument(call(arguments='{"timeout": 5, "command": "ls\\n-la\\u001b[2J"}')) == "ls⏎-la\\x1b[2J"
     assert main_argument(call(arguments='{"path": "a.py", "content": "x"}')) == "a.py"
     assert main_argument(call(arguments='{"depth": 2, "what": "this"}')) == "this"
@@ -324,7 +324,7 @@ def last_update(*events: TurnEvent) -> dict[str, Any]:
     return found
 
 
-def test_a_failed_call_and_an_answer_say_nothing_twice() -> None:
+def test_failed_call_and_answer_are_not_repeated() -> None:
     shell = call()
     failed = ToolOutcome("no such file", is_error=True, summary="no such file")
     assert last_update(ToolStarted(shell), ToolFinished(shell, failed, "failed")) == {"summary": "no such file"}
@@ -343,7 +343,7 @@ def test_notes_to_the_model_are_not_shown() -> None:
     assert last_update(ToolStarted(shell), ToolFinished(shell, outcome, "failed"))["output"] == "one\n"
 
 
-def test_a_search_shows_its_pattern_and_where_it_looks() -> None:
+def test_search_shows_its_pattern_and_folder() -> None:
     found = main_argument(call("grep", '{"path": "src", "pattern": "TODO|FIXME", "glob": "*.py"}'))
     assert found == "TODO|FIXME in src (*.py)"
     assert main_argument(call("glob", '{"path": ".", "pattern": "**/*.py"}')) == "**/*.py"
@@ -353,7 +353,7 @@ DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-old\n--- dashes\n+new\n same\n
 NEW = "--- /dev/null\n+++ b/b.py\n@@ -0,0 +1,2 @@\n+one\n+two\n"
 
 
-def test_a_turn_closes_with_its_time_its_files_and_its_cost() -> None:
+def test_turn_ends_with_its_time_files_and_cost() -> None:
     one, two, lost = call(call_id="c1"), call(call_id="c2"), call(call_id="c3")
     done = [
         ToolFinished(one, ToolOutcome("x", diff=DIFF), "done"),

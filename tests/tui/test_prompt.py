@@ -19,7 +19,7 @@ async def _paste(run: Running, text: str) -> None:
     await run.pilot.pause()
 
 
-def test_a_paste_with_line_ends_never_sends() -> None:
+def test_paste_with_line_breaks_never_sends() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -30,7 +30,7 @@ def test_a_paste_with_line_ends_never_sends() -> None:
     drive(test, conversation)
 
 
-def test_a_big_paste_is_folded_and_sent_whole() -> None:
+def test_large_paste_is_collapsed_and_sent_completely() -> None:
     conversation = ScriptedConversation()
     lines = "\n".join(f"row {number}" for number in range(120))
 
@@ -47,7 +47,7 @@ def test_a_big_paste_is_folded_and_sent_whole() -> None:
     drive(test, conversation)
 
 
-def test_tab_unfolds_a_paste_and_backspace_removes_it_whole() -> None:
+def test_tab_expands_a_paste_and_backspace_removes_all_of_it() -> None:
     async def test(run: Running) -> None:
         await _paste(run, "x" * 2_000)
         assert run.app.parts.prompt.text == "[Pasted text #1 +2,000 chars]"
@@ -67,20 +67,20 @@ def test_only_labels_of_this_run_are_expanded() -> None:
     assert pastes.expand(f"{label} and [Pasted text #9 +12 lines]") == "long " * 400 + " and [Pasted text #9 +12 lines]"
 
 
-def test_a_label_inside_a_paste_is_not_expanded_again() -> None:
+def test_label_inside_a_paste_is_not_expanded_again() -> None:
     pastes = Pastes()
     first = pastes.fold("a" * 1_001)
     second = pastes.fold(first + "b" * 1_001)
     assert pastes.expand(second) == first + "b" * 1_001
 
 
-def test_ten_lines_and_a_thousand_characters_are_not_folded() -> None:
+def test_ten_lines_and_a_thousand_characters_are_not_collapsed() -> None:
     for text in ("\n".join("abcdefghij"), "z" * 1_000, "a\n" * 10):
         assert Pastes().fold(text) == text
     assert Pastes().fold("a\n" * 11) == "[Pasted text #1 +11 lines]"
 
 
-def test_all_line_ends_become_line_feeds() -> None:
+def test_all_line_endings_become_line_feeds() -> None:
     assert pasted("a\r\nb\rc\nd") == "a\nb\nc\nd"
 
 
@@ -103,7 +103,7 @@ def test_up_and_down_walk_the_history_and_keep_the_draft() -> None:
     drive(test)
 
 
-def test_up_moves_inside_a_text_before_it_walks() -> None:
+def test_up_moves_inside_the_text_before_it_recalls_history() -> None:
     async def test(run: Running) -> None:
         await run.send("old")
         await run.until_idle()
@@ -123,13 +123,13 @@ def test_history_is_kept_across_runs_in_a_private_file(tmp_path: Path) -> None:
     assert PromptHistory(path).older("") == "two\nlines ✓"
 
 
-def test_a_torn_line_in_the_history_file_is_left_out(tmp_path: Path) -> None:
+def test_torn_line_in_the_history_file_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_text('"one"\n{"no": 1}\n"tor\n"two"\n', encoding="utf-8")
     assert PromptHistory(path).entries == ("one", "two")
 
 
-def test_an_unwritable_history_still_works_for_this_run(tmp_path: Path) -> None:
+def test_unwritable_history_still_works_for_this_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     history = PromptHistory(tmp_path / "file" / "history")
     history.add("kept")
@@ -137,7 +137,7 @@ def test_an_unwritable_history_still_works_for_this_run(tmp_path: Path) -> None:
     assert history.older("") == "kept"
 
 
-def test_the_history_file_does_not_grow_without_bound(tmp_path: Path) -> None:
+def test_history_file_does_not_grow_without_bound(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_text("".join(f'"entry {number}"\n' for number in range(5_000)), encoding="utf-8")
     history = PromptHistory(path)
@@ -146,7 +146,7 @@ def test_the_history_file_does_not_grow_without_bound(tmp_path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) == 1_000
 
 
-def test_the_same_prompt_twice_is_one_entry() -> None:
+def test_same_prompt_twice_is_one_entry() -> None:
     history = PromptHistory()
     history.add("a")
     history.add("a")
@@ -155,7 +155,7 @@ def test_the_same_prompt_twice_is_one_entry() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_the_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_their_number(
+def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count(
     size: tuple[int, int],
 ) -> None:
     async def test(run: Running) -> None:
@@ -172,7 +172,7 @@ def test_the_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_the
     drive(test, size=size)
 
 
-def test_a_typed_command_shows_its_argument_as_a_hint_that_no_key_inserts() -> None:
+def test_typed_command_shows_its_argument_as_a_hint_that_no_key_inserts() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         seen = {}
@@ -189,7 +189,7 @@ def test_a_typed_command_shows_its_argument_as_a_hint_that_no_key_inserts() -> N
     drive(test)
 
 
-def test_the_slash_menu_follows_what_is_typed() -> None:
+def test_slash_menu_follows_the_typed_text() -> None:
     async def test(run: Running) -> None:
         menu = run.app.parts.menu
         await run.type("/")
@@ -251,7 +251,7 @@ def test_path_is_not_a_command() -> None:
     drive(test, conversation)
 
 
-def test_the_prompt_grows_to_a_third_of_the_screen() -> None:
+def test_prompt_grows_to_a_third_of_the_screen() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         assert prompt.size.height == 1
@@ -276,7 +276,7 @@ def test_text_after_unknown_command_is_kept() -> None:
     drive(test)
 
 
-def test_enter_in_one_go_with_what_was_typed_means_the_whole_of_it() -> None:
+def test_enter_right_after_typing_sends_the_complete_text() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         await run.pilot.press("slash", "h", "e")

@@ -28,7 +28,7 @@ def history_of(path: Path, *texts: str) -> Path:
     return path
 
 
-def test_the_history_is_searched_as_one_types(tmp_path: Path) -> None:
+def test_history_search_follows_the_typed_text(tmp_path: Path) -> None:
     path = history_of(tmp_path / "h", "fix the parser", "run tests", "Fix the docs", "say hello")
 
     async def test(run: Running) -> None:
@@ -56,7 +56,7 @@ def test_the_history_is_searched_as_one_types(tmp_path: Path) -> None:
     drive(test, history_file=path)
 
 
-def test_ctrl_c_leaves_the_search_and_a_movement_takes_what_was_found(tmp_path: Path) -> None:
+def test_ctrl_c_cancels_the_search_and_a_cursor_key_accepts_the_match(tmp_path: Path) -> None:
     path = history_of(tmp_path / "h", "one two")
 
     async def test(run: Running) -> None:
@@ -70,7 +70,7 @@ def test_ctrl_c_leaves_the_search_and_a_movement_takes_what_was_found(tmp_path: 
     drive(test, history_file=path)
 
 
-def test_history_of_this_folder_is_newer_than_of_others(tmp_path: Path) -> None:
+def test_history_of_this_folder_comes_before_that_of_others(tmp_path: Path) -> None:
     path = tmp_path / "h"
     for folder, text in (("/a", "here 1"), ("/b", "there"), ("/a", "here 2"), ("/b", "here 1")):
         PromptHistory(path, folder).add(text)
@@ -90,7 +90,7 @@ def test_editor_is_taken_from_the_environment() -> None:
         editor_command({"PATH": "/nowhere"})
 
 
-def test_the_file_is_private_named_as_markdown_and_gone_afterwards(tmp_path: Path) -> None:
+def test_editor_file_is_private_markdown_and_deleted_afterwards(tmp_path: Path) -> None:
     script = make_executable(
         tmp_path / "ed",
         f'stat -c %a "$1" > {tmp_path}/mode; echo "$1" > {tmp_path}/name\n'
@@ -113,7 +113,7 @@ def test_the_file_is_private_named_as_markdown_and_gone_afterwards(tmp_path: Pat
         ("kill -9 $$", "signal 9"),
     ],
 )
-def test_why_an_editor_failed_is_said(tmp_path: Path, script: str, why: str) -> None:
+def test_reason_of_an_editor_failure_is_shown(tmp_path: Path, script: str, why: str) -> None:
     with pytest.raises(EditorError, match=why):
         edit_text("x", (str(make_executable(tmp_path / "ed", script)),))
     with pytest.raises(EditorError, match="could not be started"):
@@ -123,7 +123,7 @@ def test_why_an_editor_failed_is_said(tmp_path: Path, script: str, why: str) -> 
 # The queue
 
 
-def test_up_on_an_empty_prompt_takes_back_what_was_queued_last() -> None:
+def test_up_on_an_empty_prompt_recalls_the_last_queued_text() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, *says("done"), ended()])
 
@@ -149,7 +149,7 @@ def test_up_on_an_empty_prompt_takes_back_what_was_queued_last() -> None:
     drive(test, conversation)
 
 
-def test_prompt_that_joined_the_turn_is_not_taken_back() -> None:
+def test_prompt_that_joined_the_turn_is_not_recalled() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, SteeringAdded("late"), *says("done"), ended()])
 
@@ -168,7 +168,7 @@ def test_prompt_that_joined_the_turn_is_not_taken_back() -> None:
     drive(test, conversation)
 
 
-def test_a_queued_text_inside_another_stays_queued() -> None:
+def test_queued_text_inside_another_stays_queued() -> None:
     gate, taken = Gate(), Gate()
     conversation = ScriptedConversation([gate, SteeringAdded("also test it"), taken, *says("done"), ended()])
 
@@ -192,7 +192,7 @@ def test_a_queued_text_inside_another_stays_queued() -> None:
 
 
 @pytest.mark.parametrize("has_rewind", [True, False])
-def test_escape_twice_on_an_empty_prompt_rewinds_where_there_is_that_command(
+def test_double_escape_on_an_empty_prompt_rewinds_if_the_command_exists(
     monkeypatch: pytest.MonkeyPatch, has_rewind: bool
 ) -> None:
     ran: list[str] = []
@@ -216,7 +216,7 @@ REVIEW = CustomCommand(
 )
 
 
-def test_a_command_from_a_file_is_in_the_menu_and_the_help_and_sends_its_prompt() -> None:
+def test_custom_command_is_in_menu_and_help_and_sends_its_prompt() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -236,7 +236,7 @@ def test_a_command_from_a_file_is_in_the_menu_and_the_help_and_sends_its_prompt(
     drive(test, conversation, commands=(REVIEW,))
 
 
-def test_a_command_with_settings_of_its_own_waits_for_the_turn_to_end() -> None:
+def test_command_with_its_own_settings_waits_for_the_end_of_the_turn() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, *says("one"), ended()])
 
@@ -275,17 +275,17 @@ def test_invalid_key_reports_reason(own: dict[str, str], problem: str) -> None:
     assert problem in found[1]
 
 
-def test_every_key_of_the_table_would_be_accepted() -> None:
+def test_every_key_of_the_table_is_valid() -> None:
     assert list(problems({command.id: ",".join(command.keys) or "none" for command in COMMANDS}, COMMANDS)) == []
 
 
-def test_a_key_that_is_given_away_is_taken_from_its_command() -> None:
+def test_rebound_key_is_removed_from_its_old_command() -> None:
     keys = keymap({"copy": "ctrl+o", "redraw": "none"}, COMMANDS)
     assert (keys["copy"], keys["fold"], keys["redraw"]) == (("ctrl+o",), (), ())
     assert keys["escape"] == ("escape",)
 
 
-def test_a_rebound_key_works_and_the_old_owner_is_quiet() -> None:
+def test_rebound_key_runs_only_its_new_command() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("ctrl+l")
         assert run.app.parts.help.is_open

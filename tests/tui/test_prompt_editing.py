@@ -28,7 +28,7 @@ async def paste(run: Running, text: str) -> None:
     await run.pilot.pause()
 
 
-def test_words_are_cut_and_put_back_as_in_a_shell() -> None:
+def test_words_are_killed_and_yanked_as_in_a_shell() -> None:
     async def test(run: Running) -> None:
         await run.type("git commit --amend now")
         assert await keys(run, "ctrl+w", "ctrl+w") == "git commit "
@@ -43,7 +43,7 @@ def test_words_are_cut_and_put_back_as_in_a_shell() -> None:
     drive(test)
 
 
-def test_the_rest_of_a_line_is_cut_and_then_the_line_end() -> None:
+def test_rest_of_a_line_is_killed_and_then_the_line_break() -> None:
     async def test(run: Running) -> None:
         await run.type("one\ntwo")
         run.app.parts.prompt.move_cursor((0, 1))
@@ -56,7 +56,7 @@ def test_the_rest_of_a_line_is_cut_and_then_the_line_end() -> None:
     drive(test)
 
 
-def test_the_cursor_moves_by_words_and_to_the_ends_of_lines() -> None:
+def test_cursor_moves_by_words_and_to_line_ends() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         await run.type("alpha beta.gamma")
@@ -69,7 +69,7 @@ def test_the_cursor_moves_by_words_and_to_the_ends_of_lines() -> None:
     drive(test)
 
 
-def test_undo_and_redo_go_through_everything_also_completions_and_history() -> None:
+def test_undo_and_redo_cover_edits_completions_and_history() -> None:
     async def test(run: Running) -> None:
         await run.send("sent before")
         await run.until_idle()
@@ -197,7 +197,7 @@ def test_no_sequence_of_editing_keys_fails_in_a_scrolled_prompt(seed: int) -> No
 
 
 @given(st.text(st.sampled_from(list("aé\u0301\u200d👩👧🏽🇩🇪ש漢")), min_size=1, max_size=20))
-def test_walking_right_and_left_stops_at_the_same_places(line: str) -> None:
+def test_cursor_stops_at_the_same_positions_in_both_directions(line: str) -> None:
     right, left = [0], [len(line)]
     while right[-1] < len(line):
         right.append(end_of(line, right[-1]))
@@ -206,7 +206,7 @@ def test_walking_right_and_left_stops_at_the_same_places(line: str) -> None:
     assert right == left[::-1]
 
 
-def test_a_label_is_passed_and_deleted_as_one() -> None:
+def test_label_is_skipped_and_deleted_as_one_character() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         await run.type("see ")
@@ -234,7 +234,7 @@ def test_a_label_is_passed_and_deleted_as_one() -> None:
     drive(test)
 
 
-def test_a_cut_through_a_label_takes_all_of_it() -> None:
+def test_kill_through_a_label_removes_all_of_it() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt
         await paste(run, BIG)
@@ -246,7 +246,7 @@ def test_a_cut_through_a_label_takes_all_of_it() -> None:
     drive(test)
 
 
-def test_a_word_cut_that_begins_in_a_label_takes_all_of_it() -> None:
+def test_word_kill_inside_a_label_removes_all_of_it() -> None:
     async def test(run: Running) -> None:
         await run.type("keep ")
         await paste(run, BIG)
@@ -257,7 +257,7 @@ def test_a_word_cut_that_begins_in_a_label_takes_all_of_it() -> None:
     drive(test)
 
 
-def test_a_label_that_comes_back_still_means_its_text() -> None:
+def test_restored_label_keeps_its_text() -> None:
     async def test(run: Running) -> None:
         await paste(run, BIG)
         await run.pilot.press("backspace", "ctrl+underscore", "enter")
@@ -283,7 +283,7 @@ def test_consecutive_kills_are_joined_until_other_input() -> None:
     assert (ring.yank(), ring.rotate(), ring.rotate()) == ("d", "abc", "d")
 
 
-def test_controls_in_a_paste_are_left_out_and_tabs_stay() -> None:
+def test_control_characters_in_a_paste_are_removed_and_tabs_kept() -> None:
     async def test(run: Running) -> None:
         await paste(run, "a\tb\x1b[31mred\x1b[0m\x07\x00\r\nc")
         assert run.app.parts.prompt.text == "a\tbred\nc"
@@ -291,7 +291,7 @@ def test_controls_in_a_paste_are_left_out_and_tabs_stay() -> None:
     drive(test)
 
 
-def test_a_huge_paste_is_folded_at_once_and_not_laid_out_by_tab() -> None:
+def test_huge_paste_is_collapsed_at_once_and_not_expanded_by_tab() -> None:
     huge = "x" * 5_000_000
 
     async def test(run: Running) -> None:
@@ -304,7 +304,7 @@ def test_a_huge_paste_is_folded_at_once_and_not_laid_out_by_tab() -> None:
     drive(test)
 
 
-def test_the_cursor_of_the_terminal_follows_the_prompt() -> None:
+def test_terminal_cursor_follows_the_prompt() -> None:
     """Input methods draw at it; a resize and rows above or below the prompt move the prompt."""
 
     async def test(run: Running) -> None:

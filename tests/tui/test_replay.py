@@ -63,7 +63,7 @@ def replayed_rows(talked: Talk, *, is_resumed: bool = False) -> list[str]:
 
 
 def resumed_rows(base: Path, talked: Talk) -> list[str]:
-    """Return what a process that opens the session file anew shows of it, without where it was resumed from."""
+    """Return the rows that a new process shows for the session file, without the mark of the resume."""
     session_id = talked.conversation.session_id
     talked.conversation.release()
     again = talk(base, resumes=session_id, is_attended=True)
@@ -131,12 +131,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_resumed_session_shows_the_rows_that_were_seen(case: str, tmp_path: Path) -> None:
+def test_resumed_session_shows_the_same_rows(case: str, tmp_path: Path) -> None:
     talked, seen = play(tmp_path, CASES[case], "please")
     assert resumed_rows(tmp_path, talked) == seen
 
 
-def test_a_whole_conversation_is_resumed_and_undone_as_it_was_seen(tmp_path: Path) -> None:
+def test_resumed_and_undone_conversation_shows_the_same_rows(tmp_path: Path) -> None:
     turns = [EDITS, COMMANDS, DENIED, QUESTION, TRUNCATED]
     talked = talk(tmp_path, *(reply for turn in turns for reply in turn), is_attended=True)
     person = Person(talked)
@@ -156,7 +156,7 @@ def test_a_whole_conversation_is_resumed_and_undone_as_it_was_seen(tmp_path: Pat
     assert resumed_rows(tmp_path, talked) == before
 
 
-def test_the_rows_have_what_was_lost_before(tmp_path: Path) -> None:
+def test_resumed_rows_include_diffs_states_and_notices(tmp_path: Path) -> None:
     """The rows of a replay are not only equal, they hold diff, summary, denial and mark, and no note to the model."""
     turns = [EDITS, COMMANDS, DENIED, TRUNCATED]
     talked, _ = play(tmp_path, [reply for turn in turns for reply in turn], "1", "2", "3", "4")
@@ -166,7 +166,7 @@ def test_the_rows_have_what_was_lost_before(tmp_path: Path) -> None:
     assert "[exit code" not in text
 
 
-def test_a_prompt_is_shown_as_it_was_typed_and_not_as_it_was_sent(tmp_path: Path) -> None:
+def test_prompt_is_shown_as_typed_and_not_as_sent(tmp_path: Path) -> None:
     talked = talk(tmp_path, text_reply("Fine."), is_attended=True)
     person = Person(talked)
     asyncio.run(person.say("A long text for the model.", TurnOptions(shown="/review src")))
@@ -175,7 +175,7 @@ def test_a_prompt_is_shown_as_it_was_typed_and_not_as_it_was_sent(tmp_path: Path
     assert rows[0] == "> /review src"
 
 
-def test_an_old_session_without_display_data_still_replays(tmp_path: Path) -> None:
+def test_old_session_without_display_data_still_replays(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [*EDITS, *DENIED], "1", "2")
     session_id = talked.conversation.session_id
     talked.conversation.release()
@@ -217,7 +217,7 @@ def test_invalid_display_data_loses_no_message(garbage: object, tmp_path: Path) 
     again.conversation.release()
 
 
-def test_a_turn_without_its_end_is_named_and_where_the_session_was_resumed_from(tmp_path: Path) -> None:
+def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
     assert not any(UNFINISHED in row for row in replayed_rows(talked, is_resumed=True))
     assert any("── resumed from 20" in row for row in replayed_rows(talked, is_resumed=True))
@@ -228,7 +228,7 @@ def test_a_turn_without_its_end_is_named_and_where_the_session_was_resumed_from(
     talked.conversation.release()
 
 
-def test_a_resumed_session_fills_the_status_line() -> None:
+def test_resumed_session_fills_the_status_line() -> None:
     conversation = ScriptedConversation(messages=said("Hello."))
     conversation.used = (TurnUsage("hello", "demo/scripted", Usage(1_200, 300), Decimal("0.42"), ApiCalls(1)),)
 

@@ -27,7 +27,7 @@ async def asked(run: Running) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
-def test_typing_searches_and_escape_goes_back(size: tuple[int, int]) -> None:
+def test_typing_searches_and_escape_returns(size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         await asked(run)
         transcript = run.app.parts.transcript
@@ -55,7 +55,7 @@ def test_typing_searches_and_escape_goes_back(size: tuple[int, int]) -> None:
     drive(test, conversation(), size=size)
 
 
-def test_the_same_key_again_stays_where_the_search_led() -> None:
+def test_second_press_of_the_search_key_stays_at_the_match() -> None:
     async def test(run: Running) -> None:
         await asked(run)
         await run.pilot.press("ctrl+f", *"needle7")
@@ -86,7 +86,7 @@ def test_keys_of_an_empty_prompt_are_letters_in_the_search_field() -> None:
     drive(test)
 
 
-def test_escape_leaves_the_search_before_it_interrupts_the_turn() -> None:
+def test_escape_closes_the_search_before_it_interrupts_the_turn() -> None:
     gate = Gate()
     script: Script = [*says("text"), gate, ended()]
 
@@ -102,7 +102,7 @@ def test_escape_leaves_the_search_before_it_interrupts_the_turn() -> None:
     drive(test, ScriptedConversation(script))
 
 
-def test_a_selection_is_copied_and_how_is_said_at_the_foot() -> None:
+def test_copied_selection_is_confirmed_in_the_footer() -> None:
     async def test(run: Running) -> None:
         await asked(run)
         transcript = run.app.parts.transcript
@@ -118,7 +118,7 @@ def test_a_selection_is_copied_and_how_is_said_at_the_foot() -> None:
     drive(test, conversation())
 
 
-def test_keys_go_to_ones_own_messages() -> None:
+def test_keys_jump_to_user_messages() -> None:
     async def test(run: Running) -> None:
         await asked(run)
         await run.pilot.press("alt+up")
@@ -144,7 +144,7 @@ def test_link_is_copied_without_a_visible_browser() -> None:
     drive(test, ScriptedConversation([*says("[docs](https://e.example/x)"), ended()]))
 
 
-def test_a_browser_counts_only_in_a_window_here() -> None:
+def test_browser_counts_as_available_only_with_a_local_display() -> None:
     assert has_browser({}, "darwin")
     assert has_browser({"DISPLAY": ":0"}, "linux")
     assert not has_browser({}, "linux")

@@ -69,7 +69,7 @@ def panel_text(run: Running) -> str:
     return run.app.parts.help.query_one(HangingText).plain
 
 
-def test_a_question_is_put_once_and_answered_with_a_key() -> None:
+def test_server_approval_is_asked_once_and_answered_with_a_key() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
@@ -92,7 +92,7 @@ def test_a_question_is_put_once_and_answered_with_a_key() -> None:
     drive(test, servers=servers)
 
 
-def test_esc_puts_a_question_off_and_mcp_asks_it_again() -> None:
+def test_esc_postpones_a_server_approval_and_mcp_asks_again() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
@@ -113,7 +113,7 @@ def test_esc_puts_a_question_off_and_mcp_asks_it_again() -> None:
     drive(test, servers=servers)
 
 
-def test_interrupting_a_turn_leaves_the_question_of_a_server() -> None:
+def test_interrupted_turn_keeps_the_server_approval_open() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
     gate = Gate()
     asked = ApprovalRequested(ToolApproval(call(call_id="c1"), "Run this command?", "ls"))
@@ -147,7 +147,7 @@ def test_stale_server_question_is_withdrawn_and_notices_are_shown() -> None:
     drive(test, servers=servers)
 
 
-def test_mcp_shows_servers_and_their_tools_and_starts_one_again() -> None:
+def test_mcp_shows_servers_and_their_tools_and_restarts_one() -> None:
     servers = ScriptedServers(READY, WAITING)
 
     async def test(run: Running) -> None:
@@ -168,7 +168,7 @@ def test_mcp_shows_servers_and_their_tools_and_starts_one_again() -> None:
     drive(test, servers=servers)
 
 
-def test_mcp_without_servers_says_how_to_name_one() -> None:
+def test_mcp_without_servers_says_how_to_add_one() -> None:
     async def test(run: Running) -> None:
         await run.send("/mcp")
         assert "[mcp_servers.NAME]" in panel_text(run)
@@ -176,7 +176,7 @@ def test_mcp_without_servers_says_how_to_name_one() -> None:
     drive(test)
 
 
-def test_the_whole_of_a_question_is_readable_at_forty_columns() -> None:
+def test_server_approval_is_readable_at_forty_columns() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
@@ -191,7 +191,7 @@ def test_the_whole_of_a_question_is_readable_at_forty_columns() -> None:
     drive(test, servers=servers, size=(40, 24))
 
 
-def test_a_question_as_it_looks(snap_compare: Callable[..., bool]) -> None:
+def test_server_approval_looks_as_recorded(snap_compare: Callable[..., bool]) -> None:
     app = make_app(ScriptedConversation(), servers=ScriptedServers(WAITING, asks=(QUESTION,)))
 
     async def wait(pilot: Pilot[int]) -> None:

@@ -42,7 +42,7 @@ def mark(run: Running) -> str:
     return str(run.app.query_one("#prompt-mark", Static).content)
 
 
-def test_a_line_runs_at_once_and_its_output_is_kept_for_the_model() -> None:
+def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
     shell, conversation = Shell(), ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -64,7 +64,7 @@ def test_a_line_runs_at_once_and_its_output_is_kept_for_the_model() -> None:
     drive(test, conversation, run_line=shell)
 
 
-def test_escape_ends_the_line_before_the_turn_and_keeps_what_it_printed() -> None:
+def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() -> None:
     shell, gate = Shell(), Gate()
     conversation = ScriptedConversation([gate, *says("done"), ended()])
 
@@ -87,7 +87,7 @@ def test_escape_ends_the_line_before_the_turn_and_keeps_what_it_printed() -> Non
     drive(test, conversation, run_line=shell)
 
 
-def test_an_empty_line_runs_nothing_and_is_sent_nowhere() -> None:
+def test_empty_shell_command_runs_nothing_and_sends_nothing() -> None:
     shell, conversation = Shell(), ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -98,7 +98,7 @@ def test_an_empty_line_runs_nothing_and_is_sent_nowhere() -> None:
     drive(test, conversation, run_line=shell)
 
 
-def test_leaving_ends_a_line_that_runs() -> None:
+def test_quit_ends_a_running_shell_command() -> None:
     shell = Shell()
 
     async def test(run: Running) -> None:
@@ -118,7 +118,7 @@ def test_output_cannot_end_its_own_block() -> None:
     assert split_attached("just <shell> words") is None
 
 
-def test_a_resumed_session_shows_the_line_as_a_card_and_only_what_was_typed() -> None:
+def test_resumed_session_shows_the_shell_command_as_a_card_with_only_typed_text() -> None:
     block = shell_block("git status", ToolOutcome("clean", summary="exit 0"))
     file = Text('<file path="a.py">\nsecret lines\n</file>')
     messages = (Message("user", (block, file, Text("look @a.py"))), assistant(Text("I see.")))
@@ -136,7 +136,7 @@ def test_a_resumed_session_shows_the_line_as_a_card_and_only_what_was_typed() ->
     ("result", "mark"),
     [("exit 0", "✓"), ("exit 3", "✗"), ("timed out after 120 s", "✗"), ("stopped by the user", "–")],
 )
-def test_a_resumed_session_shows_what_became_of_the_line(result: str, mark: str) -> None:
+def test_resumed_session_shows_the_outcome_of_the_shell_command(result: str, mark: str) -> None:
     block = shell_block("make", ToolOutcome("out\n[exit code 0]", summary=result))
     messages = (Message("user", (block, Text("and now?"))), assistant(Text("I see.")))
 

@@ -10,10 +10,12 @@ from textual.pilot import Pilot
 
 from qcode.agent.context.file_index import FileIndex, FileMatches
 from qcode.agent.context.pictures import Picture
+from qcode.engine.reply.state import describe_cut, describe_thinking_only
 from qcode.protocol.approvals import Choice, Question, ToolApproval
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
+    AttemptRecord,
     OutputEscalated,
     PartialRestored,
     Retry,
@@ -156,7 +158,11 @@ LOOKS = [
     pytest.param({"theme": "light"}, (80, 24), id="light"),
     pytest.param({}, (40, 24), id="narrow"),
 ]
-CUT = "The reply was cut at 64,000 tokens and three continuations; what came is kept. Ask for the rest, or for less."
+ATTEMPTS = [
+    AttemptRecord("first", 8_000, "max_tokens", Usage()),
+    *(AttemptRecord("continuation", 64_000, "max_tokens", Usage()) for _ in range(4)),
+]
+CUT = describe_cut(ATTEMPTS, "")
 
 
 def _words(app: QcodeApp) -> str:
@@ -203,7 +209,7 @@ def test_still_cut(snap_compare: Compare, changes: dict[str, Any], size: tuple[i
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_thinking_only(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
-    note = "All 64,000 tokens went into thinking; there is no answer. Lower the reasoning effort, or ask for less."
+    note = describe_thinking_only(ATTEMPTS[:2], 43_210)
     script: Script = [StepStarted(1), ReasoningDelta(0, "hm, " * 30), Retry(False, "thinking", 1, 64_000)]
     script = [*script, ReasoningDelta(0, "hm, " * 20), reply("", stop=StopReason.MAX_TOKENS, note=note)]
     app = _app([*script, ended(Outcome.MAX_TOKENS)], **changes)
@@ -216,7 +222,8 @@ def test_partial_restored(snap_compare: Compare, changes: dict[str, Any], size: 
     first = "The first answer, cut in the mid"
     script: Script = [StepStarted(1), TextDelta(0, first), Retry(False, "max_tokens", 1, 64_000)]
     script = [*script, OutputEscalated(8_000, 64_000), TextDelta(0, "A new"), PartialRestored(first, "")]
-    app = _app([*script, reply(first, stop=StopReason.MAX_TOKENS, note=CUT), ended(Outcome.MAX_TOKENS)], **changes)
+    note = describe_cut(ATTEMPTS[:2], "error")
+    app = _app([*script, reply(first, stop=StopReason.MAX_TOKENS, note=note), ended(Outcome.MAX_TOKENS)], **changes)
     assert snap_compare(app, run_before=_when(_is_over), terminal_size=size)
     assert first in _words(app)
     assert "A new" not in _shown(app)

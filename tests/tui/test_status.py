@@ -31,7 +31,7 @@ FULL = Status(
 )
 
 
-def test_a_wide_line_shows_everything() -> None:
+def test_wide_status_line_shows_everything() -> None:
     line = render_status(FULL, 160, 112.5).plain
     for part in (
         "writing 12 s · Esc to interrupt",
@@ -52,7 +52,7 @@ def test_every_width_is_filled_exactly_and_keeps_the_mode(width: int) -> None:
     assert line.plain.startswith(("accept edits", "accept-edits"))
 
 
-def test_parts_go_in_the_order_of_their_worth() -> None:
+def test_parts_are_dropped_in_order_of_importance() -> None:
     gone = []
     for width in range(160, 20, -1):
         line = render_status(FULL, width, 112.5).plain
@@ -80,12 +80,12 @@ def test_parts_go_in_the_order_of_their_worth() -> None:
     ]
 
 
-def test_forty_columns_say_what_happens_and_in_which_mode() -> None:
+def test_forty_columns_show_the_event_and_the_mode() -> None:
     line = render_status(FULL, 40, 112.5).plain
     assert line.startswith("accept-edits  ⠋ writing 12 s")
 
 
-def test_a_wait_counts_down_and_a_long_reason_is_cut_before_the_figures() -> None:
+def test_wait_counts_down_and_a_long_reason_is_shortened_before_the_figures() -> None:
     waiting = Activity("The provider is overloaded and asks everybody to come back later.", 100.0, 105.0, attempt=2)
     for width in (160, 80, 40):
         line = render_status(Status(mode="default", activity=waiting), width, 102.2).plain
@@ -94,14 +94,16 @@ def test_a_wait_counts_down_and_a_long_reason_is_cut_before_the_figures() -> Non
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.integers(1, 200), st.integers(0, 10**9), st.integers(0, 10**9))
-def test_any_text_and_any_number_fits(model: str, branch: str, width: int, tokens: int, window: int) -> None:
+def test_status_line_fits_with_any_text_and_number(
+    model: str, branch: str, width: int, tokens: int, window: int
+) -> None:
     status = Status(model, "plan", "F9", tokens, window, tokens, branch=branch, activity=Activity("running x", 0.0))
     line = render_status(status, width, 1.0)
     assert line.cell_length <= max(width, len("plan"))
     assert not set(line.plain) & set("\n\r\x1b\x07")
 
 
-def test_figures_read_as_people_write_them() -> None:
+def test_figures_have_usual_units() -> None:
     assert [tokens_text(n) for n in (0, 999, 1_000, 8_249, 99_949, 128_000, 999_950, 1_300_000)] == [
         "0", "999", "1k", "8.2k", "99.9k", "128k", "1M", "1.3M",
     ]  # fmt: skip
@@ -112,7 +114,7 @@ def test_figures_read_as_people_write_them() -> None:
     assert [count_text(1, "line"), count_text(1_200, "line")] == ["1 line", "1,200 lines"]
 
 
-def test_totals_say_when_a_part_of_the_cost_is_unknown() -> None:
+def test_totals_mark_a_partly_unknown_cost() -> None:
     totals = Totals().plus(100, Decimal("0.5")).plus(50, None)
     assert (totals.tokens, totals.cost, totals.has_unknown_cost) == (150, Decimal("0.5"), True)
     assert "$0.50+" in render_status(Status(cost=totals.cost, has_unknown_cost=True), 80, 0.0).plain
@@ -143,7 +145,7 @@ def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
     drive(test, conversation)
 
 
-def test_the_timer_runs_only_while_something_moves() -> None:
+def test_timer_runs_only_while_something_changes() -> None:
     running, asking = Gate(), Gate()
     request = ApprovalRequested(ToolApproval(call(), "Run?", "ls"))
     conversation = ScriptedConversation([ToolStarted(call()), running, request, asking, ended()])
@@ -170,7 +172,7 @@ def test_the_timer_runs_only_while_something_moves() -> None:
     drive(test, conversation)
 
 
-def test_a_wait_is_shown_with_its_countdown_and_can_be_cancelled() -> None:
+def test_wait_is_shown_with_its_countdown_and_can_be_cancelled() -> None:
     gate = Gate()
     conversation = ScriptedConversation([Waiting(5.0, "rate limited", 1), gate, ended()])
 
@@ -230,13 +232,13 @@ def test_status_line_counts_running_jobs() -> None:
     assert "2 jobs" in render_status(replace(FULL, jobs=2), 80, 112.5).plain
 
 
-def test_forty_columns_still_say_what_is_wrong() -> None:
+def test_forty_columns_still_show_the_problem() -> None:
     line = render_status(replace(STATED, mode="default", activity=None), 40, 0.0).plain
     assert "offline  restricted" in line
     assert line.startswith("ask")
 
 
-def test_a_window_that_is_nearly_full_says_so_in_words() -> None:
+def test_nearly_full_window_is_reported_in_words() -> None:
     assert "nearly full" not in render_status(replace(FULL, context_tokens=148_000), 160, 0.0).plain
     wide = replace(FULL, context_tokens=156_000)
     assert "78% nearly full" in render_status(wide, 160, 0.0).plain
@@ -252,7 +254,7 @@ def failing(kind: ErrorKind, retry_after: float | None = None) -> TurnEnded:
     )
 
 
-def test_why_the_model_cannot_be_reached_stays_until_it_answers() -> None:
+def test_connection_problem_is_shown_until_the_model_answers() -> None:
     gate = Gate()
     scripts: list[Script] = [[failing(ErrorKind.CONNECTION)], [gate, *says("back"), ended()], [failing(ErrorKind.AUTH)]]
 
@@ -277,7 +279,7 @@ def test_why_the_model_cannot_be_reached_stays_until_it_answers() -> None:
     drive(test, ScriptedConversation(*scripts))
 
 
-def test_a_rate_limit_counts_down_and_ends() -> None:
+def test_rate_limit_counts_down_and_ends() -> None:
     async def test(run: Running) -> None:
         await run.send("one")
         await run.until_idle()
@@ -293,7 +295,7 @@ def test_a_rate_limit_counts_down_and_ends() -> None:
     drive(test, ScriptedConversation([failing(ErrorKind.RATE_LIMIT, 300.0)]))
 
 
-def test_a_missing_key_is_said_as_long_as_the_stand_in_answers() -> None:
+def test_missing_key_is_shown_while_the_demo_model_answers() -> None:
     async def test(run: Running) -> None:
         assert "no key" in run.status
         await run.send("one")
@@ -306,7 +308,7 @@ def test_a_missing_key_is_said_as_long_as_the_stand_in_answers() -> None:
     drive(test, ScriptedConversation([*says("hi"), ended()]), model=None)
 
 
-def test_the_sandbox_is_looked_for_and_the_restriction_goes_with_trust() -> None:
+def test_sandbox_is_probed_and_trust_removes_the_restriction() -> None:
     trusted: list[bool] = []
 
     def trust() -> str:

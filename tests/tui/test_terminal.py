@@ -48,7 +48,7 @@ sys.exit(code)
 
 
 @pytest.mark.parametrize("sequence", ["\x1b\r", "\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~"])
-def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_however_a_terminal_sends_them(sequence: str) -> None:
+def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_in_every_encoding(sequence: str) -> None:
     driver.teach_alt_keys()
     keys = [event.key for event in XTermParser().feed(sequence)]  # type: ignore[attr-defined]  # only keys come here
     assert len(keys) == 1
@@ -60,7 +60,7 @@ def test_enter_does_not_insert_a_new_line() -> None:
     assert [event.key for event in XTermParser().feed("\r")] == ["enter"]  # type: ignore[attr-defined]
 
 
-def test_a_title_cannot_end_its_sequence_early() -> None:
+def test_title_cannot_end_its_escape_sequence_early() -> None:
     assert driver.set_title("a\x07b\x1b\\c\nd") == "\x1b]0;abc⏎d\x07"
 
 
@@ -86,7 +86,7 @@ class Terminal:
             self._stream.feed(data)
 
     def read(self, seconds: float) -> bool:
-        """Read what comes within so many seconds; return whether something came."""
+        """Read the output of so many seconds; return whether there was any."""
         with contextlib.suppress(pexpect.TIMEOUT):
             data = self.child.read_nonblocking(65_536, timeout=seconds)
             self.written += data
@@ -100,7 +100,7 @@ class Terminal:
             pass
 
     def clear(self) -> None:
-        """Forget what is on the emulator's screen."""
+        """Clear the screen of the emulator."""
         self.screen.reset()
         self._stream.feed(b"\x1b[?7l")
 
@@ -110,7 +110,7 @@ class Terminal:
         self.child.setwinsize(lines, columns)
 
     def drain(self) -> None:
-        """Read what has been written."""
+        """Read the output so far."""
         with contextlib.suppress(pexpect.TIMEOUT):
             while True:
                 self.written += self.child.read_nonblocking(65_536, timeout=0)
@@ -122,7 +122,7 @@ class Terminal:
         return self.written.decode("utf-8", "replace").rpartition("\x1b[?1049l")[2]
 
 
-def test_a_session_in_a_real_terminal_leaves_it_as_it_was(tmp_path: Path) -> None:
+def test_session_in_a_real_terminal_restores_it(tmp_path: Path) -> None:
     session = Terminal(tmp_path)
     session.until("qcode 0.1.0")
     session.child.send("one\x1b\rtwo\x1b[200~\rthree\x1b[201~\r")
@@ -225,7 +225,7 @@ def test_whole_frames_are_written_if_partial_ones_are_switched_off(tmp_path: Pat
     assert has_whole_row == {True: False, False: True}
 
 
-def test_a_suspended_app_stops_and_paints_itself_again_when_it_continues(tmp_path: Path) -> None:
+def test_suspended_app_stops_and_repaints_when_continued(tmp_path: Path) -> None:
     session = Terminal(tmp_path)
     session.until("qcode 0.1.0")
     session.child.send("one\r")
@@ -265,7 +265,7 @@ def test_app_paints_itself_again_if_the_terminal_gets_its_old_size_back(tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_restores_the_terminal_and_gives_its_exit_code(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_restores_the_terminal_and_sets_the_exit_code(tmp_path: Path, number: signal.Signals) -> None:
     session = Terminal(tmp_path)
     session.until("qcode 0.1.0")
     session.child.send("one\r")
@@ -279,7 +279,7 @@ def test_a_signal_restores_the_terminal_and_gives_its_exit_code(tmp_path: Path, 
     assert session.child.exitstatus == code
 
 
-def test_the_app_loads_no_sdk_and_no_engine() -> None:
+def test_app_loads_no_sdk_and_no_engine() -> None:
     code = (
         "import sys, qcode.tui.app\n"
         "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('qcode.')}\n"
@@ -289,7 +289,7 @@ def test_the_app_loads_no_sdk_and_no_engine() -> None:
     assert done.stdout.strip() == "['config', 'protocol', 'text', 'tui', 'values'] []"
 
 
-def test_a_notification_cannot_end_its_sequence_or_be_another_command() -> None:
+def test_notification_cannot_end_its_escape_sequence_or_start_another() -> None:
     assert driver.notify("a\x07b\x1b\\c") == "\x1b]9;abc\x07"
     assert driver.notify("4;1;50") == "\x1b]9;\x07"
 
@@ -310,7 +310,7 @@ def test_end_of_a_turn_rings_by_default_only_while_the_terminal_is_unfocused(
     async def test(run: Running) -> None:
         written: list[str] = []
         bells: list[None] = []
-        run.app._write = written.append  # type: ignore[method-assign,assignment]  # what a real terminal would be given
+        run.app._write = written.append  # type: ignore[method-assign,assignment]  # the output for a real terminal
         run.app.bell = lambda: bells.append(None)  # type: ignore[method-assign]
         await run.send("one")
         run.app.app_focus = is_focused
@@ -331,9 +331,7 @@ def test_end_of_a_turn_rings_by_default_only_while_the_terminal_is_unfocused(
         ((3, 10, "", "Hi \x1b[31mred\n\n", True), "Hi red\n\n3 s · 10 tokens\nResume with: qcode -c\n"),
     ],
 )
-def test_farewell_says_what_the_run_took_and_how_to_resume(
-    given: tuple[float, int, str, str, bool], lines: str
-) -> None:
+def test_exit_message_shows_usage_and_how_to_resume(given: tuple[float, int, str, str, bool], lines: str) -> None:
     *facts, can_resume = given
     assert farewell(*facts, can_resume=can_resume) == lines  # type: ignore[arg-type]
 

@@ -60,7 +60,7 @@ def test_report_in_chunks_is_not_read_as_keys(report: str, is_dark: bool, monkey
         assert told(seen) == ["a", is_dark, "b"], at
 
 
-def test_a_key_that_looks_like_the_beginning_of_a_report_comes_a_little_later(
+def test_key_that_looks_like_the_start_of_a_report_is_delayed_briefly(
     parser: tuple[ReportParser, FixedClock],
 ) -> None:
     reading, clock = parser
@@ -69,11 +69,11 @@ def test_a_key_that_looks_like_the_beginning_of_a_report_comes_a_little_later(
     clock.now += 0.3
     list(reading.tick())
     assert reading._held == ""
-    # The key is decided, whatever follows.
+    # The key is decided, regardless of the next bytes.
     assert told(reading.feed("\x1bOP")) == ["escape", "f1"]
 
 
-def test_without_a_question_no_key_waits(parser: tuple[ReportParser, FixedClock]) -> None:
+def test_no_key_is_delayed_without_a_pending_query(parser: tuple[ReportParser, FixedClock]) -> None:
     reading, clock = parser
     clock.now += 10
     assert told(list(reading.feed("\x1b]"))) == []
@@ -81,7 +81,7 @@ def test_without_a_question_no_key_waits(parser: tuple[ReportParser, FixedClock]
     assert told(list(reading.feed("\x1b[A"))) != []
 
 
-def test_a_report_in_a_paste_is_text(parser: tuple[ReportParser, FixedClock]) -> None:
+def test_report_in_a_paste_is_text(parser: tuple[ReportParser, FixedClock]) -> None:
     reading, _ = parser
     (pasted,) = told([*reading.feed(f"\x1b[200~x{LIGHT}"), *reading.feed(f"{DARK}y\x1b[201~")])
     assert isinstance(pasted, events.Paste)
@@ -104,11 +104,11 @@ def test_theme_follows_the_terminal_until_user_chooses_one() -> None:
 
 
 @pytest.mark.parametrize(("term", "asked"), [("xterm-256color", True), ("linux", False), ("dumb", False), ("", False)])
-def test_a_terminal_that_could_show_the_question_is_not_asked(term: str, asked: bool) -> None:
+def test_terminal_that_would_print_the_query_is_not_queried(term: str, asked: bool) -> None:
     assert can_query_background({"TERM": term}) is asked
 
 
-def test_a_real_terminal_is_asked_and_its_answer_is_not_typed(tmp_path: Path) -> None:
+def test_answer_of_a_real_terminal_is_not_typed(tmp_path: Path) -> None:
     cli = CliRunner(tmp_path)
     with Terminal(cli, "-m", "demo/demo") as terminal:
         terminal.wait_for("demo/demo")

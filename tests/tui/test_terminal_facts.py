@@ -25,11 +25,11 @@ def told(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env
         ({}, ""),
     ],
 )
-def test_the_program_is_the_one_nearest_to_qcode(env: dict[str, str], program: str) -> None:
+def test_terminal_program_is_the_innermost_one(env: dict[str, str], program: str) -> None:
     assert program_of(env) == program
 
 
-def test_a_capable_terminal_has_its_abilities_named() -> None:
+def test_capable_terminal_has_its_features_listed() -> None:
     text = told(TERM="xterm-kitty", COLORTERM="truecolor", LANG="de_DE.UTF-8")
     assert "colours: 16 million" in text
     assert "keys: Kitty keyboard protocol; Shift+Enter" in text
@@ -49,7 +49,7 @@ def test_unknown_terminal_features_are_shown_as_unknown() -> None:
     assert "Kitty" not in told(TERM="dumb")
 
 
-def test_tmux_and_ssh_say_what_they_need() -> None:
+def test_tmux_and_ssh_name_their_requirements() -> None:
     text = told(TERM="tmux-256color", TMUX="x", SSH_CONNECTION="a b")
     for wanted in ("set-clipboard on", "allow-passthrough on", "extended-keys on", "terminal-features", "over SSH"):
         assert wanted in text
@@ -64,9 +64,9 @@ def test_tmux_and_ssh_say_what_they_need() -> None:
         ("utf-8", {"XMODIFIERS": "@im=ibus"}, "input methods (@im=ibus)"),
     ],
 )
-def test_text_and_input_methods(encoding: str, env: dict[str, str], wanted: str) -> None:
+def test_text_and_input_methods_are_reported(encoding: str, env: dict[str, str], wanted: str) -> None:
     assert wanted in "\n".join(terminal_lines(Terminal({"TERM": "xterm", **env}, encoding)))
 
 
-def test_no_colour_is_said() -> None:
+def test_no_color_is_reported() -> None:
     assert "colours: none (NO_COLOR is set)" in told(TERM="xterm-256color", NO_COLOR="")

@@ -50,23 +50,23 @@ def keys(given: Iterable[Message]) -> list[str]:
     return [message.key for message in given if isinstance(message, events.Key)]
 
 
-def test_the_version_is_the_one_whose_private_members_were_read() -> None:
+def test_textual_has_the_version_whose_private_members_were_checked() -> None:
     assert version("textual").startswith(f"{TESTED}."), "read the new version's members, then change TESTED"
     assert f"Textual {TESTED}." in (internals.__doc__ or "")
 
 
-def test_a_sequence_that_is_added_is_read_as_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_sequence_is_read_as_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ANSI_SEQUENCES_KEYS, "\x1b\x0e", ())  # removed after the test
     internals.add_key_sequence("\x1b\x0e", "alt+backspace")
     assert keys(internals.XTermParser().feed("\x1b\x0e")) == ["alt+backspace"]
 
 
-def test_the_parser_is_fed_text_and_ticks() -> None:
+def test_parser_is_fed_text_and_ticks() -> None:
     parser = internals.XTermParser()
     assert keys([*parser.feed("a\x1b[A"), *parser.tick()]) == ["a", "up"]
 
 
-def test_the_driver_reads_through_the_parser_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_uses_the_given_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     class Parser(internals.XTermParser):
         pass
 
@@ -76,7 +76,7 @@ def test_the_driver_reads_through_the_parser_it_is_given(monkeypatch: pytest.Mon
     assert "XTermParser" in LinuxDriver.run_input_thread.__code__.co_names
 
 
-def test_an_app_has_its_driver_while_it_runs() -> None:
+def test_app_has_its_driver_while_it_runs() -> None:
     async def run() -> None:
         app = Plain()
         assert internals.driver_of(app) is None
@@ -94,7 +94,7 @@ class Upper(io.StringIO):
         return super().write(text.upper())
 
 
-def test_a_driver_writes_to_the_file_it_is_given_from_a_thread_of_its_own() -> None:
+def test_driver_writes_to_the_given_file_in_a_separate_thread() -> None:
     async def run() -> None:
         driver = LinuxDriver(Plain())
         wrapped: list[Upper] = []
@@ -119,7 +119,7 @@ def test_a_driver_writes_to_the_file_it_is_given_from_a_thread_of_its_own() -> N
     asyncio.run(run())
 
 
-def test_a_driver_without_a_file_stays_as_it_is() -> None:
+def test_driver_without_a_file_stays_as_it_is() -> None:
     async def run() -> None:
         driver = HeadlessDriver(Plain())
         internals.wrap_file(driver, Upper)
@@ -129,7 +129,7 @@ def test_a_driver_without_a_file_stays_as_it_is() -> None:
     asyncio.run(run())
 
 
-def test_bindings_that_are_set_while_the_app_runs_hold() -> None:
+def test_bindings_set_while_the_app_runs_apply() -> None:
     class Bound(Plain):
         count = 0
 
@@ -147,7 +147,7 @@ def test_bindings_that_are_set_while_the_app_runs_hold() -> None:
     asyncio.run(run())
 
 
-def test_an_app_is_mounted_while_it_runs_and_closing_at_its_end() -> None:
+def test_app_is_mounted_while_it_runs_and_closing_at_its_end() -> None:
     async def run() -> None:
         app = Plain()
         states = [(internals.is_mounted(app), internals.is_closing(app))]
@@ -160,7 +160,7 @@ def test_an_app_is_mounted_while_it_runs_and_closing_at_its_end() -> None:
     asyncio.run(run())
 
 
-def test_the_local_clipboard_is_set_and_nothing_is_written() -> None:
+def test_local_clipboard_is_set_and_nothing_is_written() -> None:
     async def run() -> None:
         app = Plain()
         async with app.run_test():
@@ -170,7 +170,7 @@ def test_the_local_clipboard_is_set_and_nothing_is_written() -> None:
     asyncio.run(run())
 
 
-def test_the_filter_of_ansi_colors_follows_the_theme() -> None:
+def test_ansi_color_filter_follows_the_theme() -> None:
     class Themed(Plain):
         @property
         def ansi_theme(self) -> TerminalTheme:
@@ -189,7 +189,7 @@ def test_the_filter_of_ansi_colors_follows_the_theme() -> None:
 
 
 @pytest.mark.parametrize("is_debugging", [False, True])
-def test_an_error_is_reported_instead_of_its_traceback(is_debugging: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_is_reported_instead_of_its_traceback(is_debugging: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEXTUAL", "debug" if is_debugging else "")
 
     class Breaking(internals.CrashApp):
@@ -214,7 +214,7 @@ def test_an_error_is_reported_instead_of_its_traceback(is_debugging: bool, monke
 
 
 class Painting(internals.PaintingApp):
-    """An app with a driver that keeps what is written, as if it had a terminal."""
+    """An app with a driver that keeps the output, as if it had a terminal."""
 
     CSS = "#side { dock: right; width: 10; } #a { height: 1; }"
 
@@ -246,7 +246,7 @@ def test_frames_are_written_through_the_painter() -> None:
             driver.write = app.written.append  # type: ignore[method-assign,assignment]  # the headless driver discards
 
             async def compare() -> int:
-                """Feed what was written; return its length after checking the result against a whole frame."""
+                """Feed the output; return its length after checking the result against a whole frame."""
                 await pilot.pause()
                 output = "".join(app.written)
                 app.written.clear()
@@ -281,7 +281,7 @@ def test_frames_are_written_through_the_painter() -> None:
 
 
 @pytest.mark.parametrize("is_surviving", [False, True])
-def test_an_error_in_a_handler_ends_neither_the_widget_nor_the_app_that_survives_it(is_surviving: bool) -> None:
+def test_error_in_a_handler_ends_neither_the_widget_nor_a_resilient_app(is_surviving: bool) -> None:
     internals.guard_handlers()
 
     class Fragile(Static, can_focus=True):
@@ -406,7 +406,7 @@ def test_no_other_class_uses_or_hides_a_private_member_of_textual() -> None:
     assert seen > 30
 
 
-def test_a_private_member_is_taken_of_nothing_but_an_own_object() -> None:
+def test_private_members_are_used_only_on_own_objects() -> None:
     for name, tree in sources():
         for node in ast.walk(tree):
             # `_replace` is the public method of named tuples.

@@ -55,7 +55,7 @@ APART = (
 """Slots that must look different; the empty one is plain text."""
 
 
-def test_ours_load_without_problems() -> None:
+def test_built_in_themes_load_without_problems() -> None:
     themes, problems = load_themes()
     assert set(themes) == set(OURS)
     assert problems == ()
@@ -80,7 +80,7 @@ def styles_of(name: str) -> dict[tuple[str, ...], Style]:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_no_two_slots_that_mean_different_things_look_alike(name: str) -> None:
+def test_slots_with_different_meanings_have_different_colors(name: str) -> None:
     styles = styles_of(name)
     nested = {slots[-1]: slots for slots in styles if len(slots) == 2}
     for group in APART:
@@ -110,7 +110,7 @@ def _distance(one: RichColor | None, other: RichColor | None) -> float:
 
 
 @pytest.mark.parametrize("name", COLOURED)
-def test_every_text_stands_out_from_what_is_under_it(name: str) -> None:
+def test_every_text_contrasts_with_its_background(name: str) -> None:
     least = 7.0 if name == "high-contrast" else 4.5
     for slots, style in styles_of(name).items():
         if slots == ("old",):
@@ -122,7 +122,7 @@ def test_every_text_stands_out_from_what_is_under_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COLOURED)
-def test_old_text_of_an_attempt_can_still_be_read(name: str) -> None:
+def test_old_text_of_an_attempt_is_readable(name: str) -> None:
     style = styles_of(name)[("old",)]
     assert style.color is not None
     assert style.bgcolor is not None
@@ -130,7 +130,7 @@ def test_old_text_of_an_attempt_can_still_be_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COLOURED)
-def test_every_colour_of_the_panels_stands_out_from_every_background(name: str) -> None:
+def test_every_panel_color_contrasts_with_every_background(name: str) -> None:
     theme = load_themes()[0][name]
     variables = {**theme.to_color_system().generate(), **theme.variables}
     least = 7.0 if name == "high-contrast" else 4.5
@@ -155,7 +155,7 @@ def _luminance(color: Color) -> float:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_theme_paints_the_whole_app(name: str) -> None:
+def test_app_renders_in_every_theme(name: str) -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("f1", "slash")
         await run.pilot.pause()
@@ -165,7 +165,7 @@ def test_every_theme_paints_the_whole_app(name: str) -> None:
     drive(test, ScriptedConversation(), theme=name)
 
 
-def test_the_packaged_folder_comes_before_the_one_of_a_checkout(tmp_path: Path) -> None:
+def test_packaged_theme_folder_is_preferred_to_that_of_a_checkout(tmp_path: Path) -> None:
     package = tmp_path / "qcode"
     (tmp_path / "themes").mkdir()
     package.mkdir()
@@ -183,7 +183,7 @@ def test_user_theme_replaces_built_in_of_the_same_name(tmp_path: Path) -> None:
     assert themes["dark"].primary == "#ff0000"
 
 
-def test_a_bad_file_is_left_out_named_and_shown(tmp_path: Path) -> None:
+def test_invalid_theme_file_is_skipped_named_and_reported(tmp_path: Path) -> None:
     (tmp_path / "themes").mkdir()
     (tmp_path / "themes" / "bad.toml").write_text(_text("bad", primary="bluish"), encoding="utf-8")
 
@@ -227,7 +227,7 @@ def test_theme_error_names_the_file(change: dict[str, object], said: str) -> Non
     assert said in str(caught.value)
 
 
-def test_a_file_that_is_not_toml_or_cannot_be_read_is_an_error_in_one_line(tmp_path: Path) -> None:
+def test_theme_file_that_is_unreadable_or_not_toml_is_a_one_line_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("name = ", encoding="utf-8")
     with pytest.raises(ThemeError, match="not valid TOML") as caught:
@@ -241,7 +241,7 @@ def test_a_file_that_is_not_toml_or_cannot_be_read_is_an_error_in_one_line(tmp_p
         read_theme(binary)
 
 
-def test_a_theme_needs_only_the_colours_that_must_be_named() -> None:
+def test_theme_needs_only_the_required_colors() -> None:
     theme = parse_theme(GOOD, "x.toml")
     assert theme.name == "mine"
     assert theme.variables["muted"].startswith("#")

@@ -43,21 +43,21 @@ def panel(run: Running) -> list[str]:
     return [lines[y].text.strip() for y in range(widget.region.y, widget.region.bottom)]
 
 
-def test_the_list_in_short_names_what_is_being_done() -> None:
+def test_summary_of_the_list_names_the_current_item() -> None:
     items = tuple(TodoItem(*one) for one in ITEMS)
     assert in_short(items) == "1/3 · doing: fix [it]"
     assert in_short((TodoItem("a\x1b[31m\nb", "pending"),)) == "0/1 · next: a⏎b"
     assert in_short((TodoItem("a", "done"),)) == "1/1 · all done"
 
 
-def test_the_last_call_that_succeeded_is_the_list() -> None:
+def test_last_successful_call_is_the_list() -> None:
     newer = (*stored(todo(("a", "pending"))), *stored(todo(("b", "pending"), call_id="t2"), is_error=True))
     assert [item.task for item in todos_in(newer)] == ["a"]
     assert todos_in(stored(ToolCall("t1", "todo", '{"items": "none"}'))) == ()
     assert todos_in(()) == ()
 
 
-def test_the_list_survives_a_compaction() -> None:
+def test_list_survives_a_compaction() -> None:
     kept = '{"items": [{"task": "b", "state": "pending"}]}'
     text = f"<conversation_summary>\nx\n</conversation_summary>\n<open_todos>\n{kept}\n</open_todos>"
     summary = user(text)
@@ -65,7 +65,7 @@ def test_the_list_survives_a_compaction() -> None:
     assert [item.task for item in todos_in((summary, assistant(Text("on"))))] == ["b"]
 
 
-def test_changes_are_told_in_words() -> None:
+def test_changes_are_described_in_words() -> None:
     before = (TodoItem("a", "in_progress"), TodoItem("b", "pending"), TodoItem("c", "pending"))
     after = (TodoItem("a", "done"), TodoItem("b", "in_progress"), TodoItem("d", "pending"))
     told = changes(before, after)
@@ -74,7 +74,7 @@ def test_changes_are_told_in_words() -> None:
     assert changes((TodoItem("a", "done"),), ()) == ""
 
 
-def test_the_panel_opens_by_itself_and_folds_when_the_turn_ends() -> None:
+def test_panel_opens_by_itself_and_collapses_at_the_end_of_the_turn() -> None:
     before, after = Gate(), Gate()
     conversation = ScriptedConversation([before, listed(*ITEMS), after, *says("done"), ended()])
 
@@ -97,7 +97,7 @@ def test_the_panel_opens_by_itself_and_folds_when_the_turn_ends() -> None:
     drive(test, conversation)
 
 
-def test_a_dismissed_list_stays_away_until_it_is_opened_again() -> None:
+def test_dismissed_list_stays_hidden_until_reopened() -> None:
     first, second, again = Gate(), Gate(), Gate()
     script: Script = [listed(("a", "pending")), first, listed(("a", "in_progress")), second, ended()]
     conversation = ScriptedConversation(script, [listed(("a", "done")), listed(("b", "pending")), again])
@@ -123,7 +123,7 @@ def test_a_dismissed_list_stays_away_until_it_is_opened_again() -> None:
     drive(test, conversation)
 
 
-def test_a_finished_list_leaves_with_its_turn() -> None:
+def test_finished_list_is_hidden_at_the_end_of_its_turn() -> None:
     gate = Gate()
     conversation = ScriptedConversation([listed(("a", "done")), gate, ended()])
 
@@ -139,7 +139,7 @@ def test_a_finished_list_leaves_with_its_turn() -> None:
     drive(test, conversation)
 
 
-def test_a_long_list_takes_a_third_of_the_screen_and_keeps_the_current_item_in_view() -> None:
+def test_long_list_takes_a_third_of_the_screen_and_keeps_the_current_item_in_view() -> None:
     items: list[tuple[str, State]] = [
         (f"step {n} of a plan that is too long for a narrow screen", "done") for n in range(20)
     ]
@@ -158,7 +158,7 @@ def test_a_long_list_takes_a_third_of_the_screen_and_keeps_the_current_item_in_v
         drive(test, ScriptedConversation([listed(*items), gate]), size=size)
 
 
-def test_a_resumed_session_shows_its_list_folded_and_a_new_one_none() -> None:
+def test_resumed_session_shows_its_list_collapsed_and_a_new_one_has_none() -> None:
     conversation = ScriptedConversation(messages=stored(todo(*ITEMS)))
 
     async def test(run: Running) -> None:
@@ -170,7 +170,7 @@ def test_a_resumed_session_shows_its_list_folded_and_a_new_one_none() -> None:
     drive(test, conversation)
 
 
-def test_without_a_list_the_key_says_so_and_the_whole_list_can_be_read() -> None:
+def test_key_reports_a_missing_list_and_the_command_shows_the_full_one() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("ctrl+t")
         await run.pilot.pause()

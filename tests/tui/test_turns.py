@@ -35,7 +35,7 @@ def test_crashed_turn_ends_in_a_notice_and_the_app_continues() -> None:
     drive(test, conversation)
 
 
-def test_a_turn_without_its_last_event_is_said_to_have_broken_off() -> None:
+def test_turn_without_its_end_event_is_reported_as_broken_off() -> None:
     async def test(run: Running) -> None:
         await run.send("one")
         await run.until_idle()
@@ -44,7 +44,7 @@ def test_a_turn_without_its_last_event_is_said_to_have_broken_off() -> None:
     drive(test, ScriptedConversation([TextDelta(0, "some")]))
 
 
-def test_the_message_of_an_error_is_shown_as_it_is() -> None:
+def test_error_message_is_shown_unchanged() -> None:
     async def test(run: Running) -> None:
         await run.send("one")
         await run.until_idle()
@@ -53,7 +53,7 @@ def test_the_message_of_an_error_is_shown_as_it_is() -> None:
     drive(test, ScriptedConversation([ended(Outcome.ERROR, error="No key for openai. [Set] OPENAI_API_KEY.")]))
 
 
-def test_the_first_prompt_is_sent_when_the_screen_is_up() -> None:
+def test_first_prompt_is_sent_once_the_screen_is_up() -> None:
     conversation = ScriptedConversation([*says("hello"), ended()])
 
     async def test(run: Running) -> None:
@@ -97,7 +97,7 @@ def test_markup_and_escape_sequences_in_a_reply_are_text() -> None:
     drive(test, ScriptedConversation([*says(text), ended()]))
 
 
-def test_a_provider_that_never_waits_does_not_lock_the_keys() -> None:
+def test_provider_that_never_waits_does_not_block_keys() -> None:
     apps: list[QcodeApp] = []
     sent: list[int] = []
 
@@ -120,7 +120,7 @@ def test_a_provider_that_never_waits_does_not_lock_the_keys() -> None:
     drive(test, ScriptedConversation(flood()))
 
 
-def test_a_second_escape_does_not_cancel_twice() -> None:
+def test_second_escape_does_not_cancel_twice() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, ended()])
 
@@ -134,7 +134,7 @@ def test_a_second_escape_does_not_cancel_twice() -> None:
     drive(test, conversation)
 
 
-def test_notices_of_the_start_and_a_theme_that_is_not_there_are_shown() -> None:
+def test_start_notices_and_a_missing_theme_are_shown() -> None:
     async def test(run: Running) -> None:
         assert "an old key" in run.text
         assert "Unknown theme 'solar'; using dark." in run.text
@@ -142,7 +142,7 @@ def test_notices_of_the_start_and_a_theme_that_is_not_there_are_shown() -> None:
     drive(test, notices=(Notice("warning", "an old key"),), theme="solar")
 
 
-def test_a_crash_ends_with_one_line_and_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_crash_ends_with_one_line_and_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     app = make_app(ScriptedConversation())
 
     async def crash() -> None:

@@ -26,7 +26,7 @@ from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.openai.client import OpenAISdkProvider
 from qcode.providers.registry import PROVIDERS, ProviderSpec, is_sendable, key_name
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
 
@@ -369,7 +369,7 @@ class KeysService:
         self._choices = Choices(context.paths.state_dir)
         given = context.options
         is_new = selection.is_last_resort and given.prompt is None and given.resume is None
-        self._is_first = is_new and not self._choices.is_acquainted
+        self._is_first = is_new and not self._choices.is_set_up
 
     @property
     def is_first(self) -> bool:
@@ -424,7 +424,7 @@ class KeysService:
         if key is None:
             return ()
         try:
-            stored = await run_aside(lambda: store(keys, spec, key))
+            stored = await run_in_thread(lambda: store(keys, spec, key))
         except KeyStoreError as error:
             raise ValueError(str(error)) from None
         return login_lines(keys, spec, stored, checked.note, is_accepted=checked.is_accepted)
@@ -444,7 +444,7 @@ class KeysService:
         `model` is the chosen model and the default of the next start; empty for none.
         """
         self._is_first = False
-        self._choices.keep_acquainted()
+        self._choices.keep_set_up()
         if model:
             self._choices.keep_model(model)
 

@@ -39,7 +39,7 @@ MAX_STEPS = 2
 _ID = "btw"
 _NOTE = (
     "(Side question. Answer it from this conversation, briefly. You cannot call tools. Neither the question nor your "
-    "answer becomes part of the conversation, and the work goes on without you.)"
+    "answer becomes part of the conversation, and the work continues without you.)"
 )
 _PENDING = "(This call is still running or waits for approval.)"
 _WORKING = "(I am still working on this.)"

@@ -33,7 +33,7 @@ from qcode.protocol.usage import Price, Usage
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.history import opaque_origin
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 from qcode.providers.streaming import TextCallWatch
 from qcode.safety.policy import Policy
 
@@ -390,7 +390,7 @@ class ContextSizing:
             return
 
         async def counted() -> None:
-            await run_aside(lambda: tokens().load() and counter.size_of(request, enough=0))
+            await run_in_thread(lambda: tokens().load() and counter.size_of(request, enough=0))
 
         await self._over(asyncio.ensure_future(counted()))
 

@@ -18,7 +18,7 @@ from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import Effort, ModelFacts
 from qcode.providers.connection import is_local
 from qcode.providers.registry import ProviderSpec
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 from qcode.values import dataclass
 
 
@@ -79,7 +79,7 @@ class ModelsService:
             names = await list_models(address)
         else:
             # A slow keyring must not block the screen.
-            await run_aside(lambda: keys.key_of(spec))
+            await run_in_thread(lambda: keys.key_of(spec))
             names = (await check(settings, keys, spec, None)).models
         learned = self._limits.everything()
         return tuple(self._model(spec, name, learned) for name in sorted(names, key=newest_first, reverse=True))

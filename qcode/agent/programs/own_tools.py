@@ -21,7 +21,7 @@ from qcode.agent.options import SERVER_MARK
 from qcode.agent.programs.hints import accepts_null, schema_of, value_of
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import ToolOutcome, ToolSpec
-from qcode.providers.sdk import run_aside
+from qcode.providers.sdk import run_in_thread
 from qcode.text.clean import visible, visible_json
 from qcode.text.json import Json, JsonObject
 from qcode.tools.output import bounded_text
@@ -104,7 +104,7 @@ class FunctionTool:
                 raise RuntimeError("StopIteration") from None
 
         # A daemon thread: a function that hangs must block neither the threads of the event loop nor exit.
-        found = await run_aside(call)
+        found = await run_in_thread(call)
         return await found if inspect.isawaitable(found) else found
 
     def _given(self, arguments: JsonObject) -> JsonObject:

@@ -410,7 +410,9 @@ class TurnStream:
         fields = self._fields
         unknown = next((name for name in fields if name not in TurnFields.__annotations__), None)
         if unknown is not None:
-            raise UsageError(f"{unknown} is no option of a turn; these are {', '.join(TurnFields.__annotations__)}")
+            raise UsageError(
+                f"{unknown} is not an option of a turn; the options are {', '.join(TurnFields.__annotations__)}"
+            )
         checked_limits(fields)
         budget, max_tokens = fields.get("max_budget_usd"), fields.get("max_output_tokens")
         model = fields.get("model") or ""

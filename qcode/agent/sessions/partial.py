@@ -145,7 +145,7 @@ class PartialReply:
     def _flush(self, *, is_whole: bool = False, is_full: bool = False) -> None:
         """Write the open segment, up to its last word unless `is_whole`; begin another segment after a full one.
 
-        `is_full`: enough is written with the full segment, and the rest is not due yet.
+        `is_full`: if a full segment was written, leave the rest for the next flush.
         """
         shown = "".join(self._segment)
         cut = _end_of_segment(shown)
@@ -241,7 +241,8 @@ class _ShownText:
 def read_partial(path: Path, number: int) -> Message | None:
     """Return the reply that was under way when qcode was killed, None if there is none.
 
-    `number` is that of the next message: a text for another number was committed before the file could be emptied.
+    `number` is the number of the next message. Text under another number was committed already, but the process ended
+    before it could empty the file.
     """
     try:
         records = read_records(path.read_bytes()).records

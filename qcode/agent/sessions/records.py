@@ -441,7 +441,7 @@ def shown_from(value: Json) -> Shown | None:
         raise ValueError("not an object")
     at = value.get("at", 0)
     if not isinstance(at, int):
-        raise ValueError("at is no number")
+        raise ValueError("at is not a number")
     name = text_in(value.get("type"))
     if name == "turn":
         return Shown(_turn_from(value), at)
@@ -485,7 +485,7 @@ def _turn_from(value: JsonObject) -> TurnEnded:
     try:
         spent = Decimal(cost) if isinstance(cost, str) else None
     except InvalidOperation:
-        raise ValueError("cost is no number") from None
+        raise ValueError("cost is not a number") from None
     discarded = value.get("discarded")
     return TurnEnded(
         Outcome(text_in(value.get("outcome"))),

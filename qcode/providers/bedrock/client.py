@@ -26,7 +26,7 @@ from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.connection import Connection, ConnectionOrigin
 from qcode.providers.errors import attributed, from_answer
 from qcode.providers.history import EncodedMessages, stripped_prefill
-from qcode.providers.sdk import http_client, quiet, run_aside
+from qcode.providers.sdk import http_client, quiet, run_in_thread
 from qcode.providers.streaming import SdkProvider
 from qcode.text.json import JsonObject, objects_in, text_in
 from qcode.values import dataclass
@@ -72,7 +72,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
 
         body = self._encoded.body(encode(request, self._encoded))
         # In a thread: the SDK may first have to fetch or refresh credentials.
-        signed = await run_aside(lambda: client.signer.sign(request.model, body))
+        signed = await run_in_thread(lambda: client.signer.sign(request.model, body))
         headers = {**self._connection.headers, **signed.headers}
         async with client.http.stream(signed.method, signed.url, headers=headers, content=signed.body) as response:
             if response.status_code != httpx2.codes.OK:
@@ -81,7 +81,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
             yield response
 
     async def _list_models(self, client: _BedrockClient) -> list[str]:
-        return await run_aside(lambda: _model_names(client.control()))
+        return await run_in_thread(lambda: _model_names(client.control()))
 
     def _failures(self) -> tuple[type[Exception], ...]:
         exceptions = importlib.import_module("botocore.exceptions")

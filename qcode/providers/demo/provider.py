@@ -118,9 +118,7 @@ class DemoProvider:
                 text = "Rate limit reached (simulated by the demo model)."
                 raise ProviderError(ErrorKind.RATE_LIMIT, text, status=429, retry_after=LIMIT_S, resets_at=resets_at)
         elif request.model != DEMO_MODEL:
-            raise ProviderError(
-                ErrorKind.UNKNOWN_MODEL, f"The demo provider has no model `{request.model}`; use `{DEMO_MODEL}`."
-            )
+            raise ProviderError(ErrorKind.UNKNOWN_MODEL, f"The demo provider has no model `{request.model}`.")
 
     async def model_names(self) -> tuple[str, ...]:
         return (DEMO_MODEL,)

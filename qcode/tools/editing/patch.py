@@ -165,7 +165,7 @@ def _update(place: WorkspacePath, section: Updated, workspace: Workspace) -> _Pa
     if section.moved_to:
         return _move(place, section.moved_to, loaded, old, new, patched.notes, workspace)
     if data == loaded.data:
-        raise Refused(f"{place.shown} already reads like this. Nothing was changed")
+        raise Refused(f"{place.shown} already contains this text; no change made")
     diff = text_file.diff_of(place.name, old, new)
     return _Part((FileChange(place, loaded, data),), diff, f"M {place.shown}", patched.notes)
 

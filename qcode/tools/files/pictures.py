@@ -52,7 +52,7 @@ def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
         with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
             width, height = opened.size
             if width * height > MAX_PIXELS:
-                raise Refused(f"{shown} is an image of {width} x {height} pixels, more than can be shown")
+                raise Refused(f"{shown} is too large to show: {width} x {height} pixels")
             if len(data) <= MAX_BYTES and max(width, height) <= MAX_SIDE:
                 opened.verify()
                 return _picture(data, media_type, f"{width} x {height}, {len(data):,} bytes")

@@ -1,4 +1,4 @@
-"""How an approval is put to the user: its title, its choices in order, and what a written text decides.
+"""The form of an approval in the app: its title, its choices in order, and the decision that a typed text makes.
 
 The app and the linear mode read the same forms. Choices are numbered from 1 without gaps; a letter means the same in
 every form. Further offers come after the last yes. Pure.
@@ -51,10 +51,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How an approval is put: what can be chosen, and the decision that a written text stands for.
+    """The form of an approval: the options, and the decision that a typed text makes.
 
     `format` is that of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or `markdown`
-    of the model. `why` is one line about why it asks.
+    of the model. `why` is one line with the reason for asking.
     """
 
     options: tuple[Option, ...]
@@ -95,7 +95,7 @@ _SERVER_OPTIONS = (
 
 
 def form_of(approval: Approval) -> Form:
-    """Return how the app and the linear mode put an approval to the user."""
+    """Return the form of an approval, for the app and the linear mode."""
     match approval:
         case ToolApproval(kind=kind, why=why):
             return Form(_tool_options(approval), "call" if kind == "other" else kind, why=why)

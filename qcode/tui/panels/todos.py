@@ -1,7 +1,7 @@
 """The model's to-do list: read from calls and messages, formatted as text, shown in a panel above the prompt.
 
-The panel is open, folded to one line, or hidden; it takes no focus. It opens when the model starts a list and folds
-when the turn ends; a finished list leaves then. The user opens it, and dismisses it until it is opened again. The
+The panel is open, folded to one line, or hidden; it takes no focus. It opens when the model starts a list. When the
+turn ends it folds, or is hidden if the list is finished. The user can dismiss it, until it is opened again. The
 functions below the panel are pure; the linear mode uses them without it.
 """
 

@@ -1,4 +1,4 @@
-"""Sent prompts, newest last, kept across sessions in a private file; the unsent draft; the line of the search.
+"""Sent prompts, newest last, kept across sessions in a private file; the unsent draft; the history search line.
 
 The file has one JSON object a line, `{"text", "folder"}`. If it cannot be read or written, only the history of other
 sessions is lost.
@@ -136,7 +136,7 @@ class DraftFile:
             else:
                 path.unlink(missing_ok=True)
 
-    def take_left(self) -> str:
+    def take_abandoned(self) -> str:
         """Remove and return a draft that an ended process left for this folder; empty if there is none."""
         with suppress(OSError):
             for path in sorted(self._folder.glob("*.json")) if self._folder is not None else ():
@@ -149,7 +149,7 @@ class DraftFile:
 
 
 def _is_running(pid: str) -> bool:
-    """Whether a process has the number `pid`; False for this one, which has left nothing yet."""
+    """Whether another process with this id is running."""
     if not pid.isdecimal() or int(pid) == os.getpid():
         return False
     try:

@@ -142,7 +142,7 @@ class Prompt(EditingArea):
 
     def restore_draft(self) -> bool:
         """Show the draft that a killed or crashed process left; return False if there is none, or text already."""
-        left = self.sent.draft_file.take_left() if self.is_empty else ""
+        left = self.sent.draft_file.take_abandoned() if self.is_empty else ""
         if left:
             self.replace_text(left)
         return bool(left)

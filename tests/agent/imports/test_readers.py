@@ -203,7 +203,7 @@ def test_claude_error_messages_and_unknown_blocks_are_counted(tmp_path: Path) ->
     assert session.left_out["error messages"] == 1
 
 
-def test_claude_summary_of_another_session_is_no_title(tmp_path: Path) -> None:
+def test_claude_summary_of_another_session_is_not_a_title(tmp_path: Path) -> None:
     claude = Claude()
     leaf = claude.user(ASKED)
     claude.records.append({"type": "summary", "summary": "Elsewhere", "leafUuid": "not-here"})

@@ -84,7 +84,7 @@ def prompt_of(model: Scripted, number: int = 0) -> Message:
     return model.requests[number].messages[-1]
 
 
-def test_result_has_the_answer_and_what_it_took(tmp_path: Path) -> None:
+def test_result_has_the_answer_and_the_usage(tmp_path: Path) -> None:
     replies: list[Reply] = [["I write it.", Call("write", path="a.txt", content="one\ntwo\n")], "Done."]
     result, model = use(tmp_path, replies, lambda agent: agent.run("write"), yes)
     assert (result.text, result.outcome, result.num_turns) == ("Done.", Outcome.END_TURN, 2)

@@ -328,7 +328,7 @@ def test_only_a_name_is_looked_up_in_a_thread(host: str, is_asked_for: bool, mon
         asked.append(True)
         return work()
 
-    monkeypatch.setattr(http1, "run_aside", aside)
+    monkeypatch.setattr(http1, "run_in_thread", aside)
     with pytest.raises(NotReached):
         asyncio.run(http1.connect(host, free_port(), None, 5))
     assert bool(asked) is is_asked_for

@@ -97,7 +97,7 @@ json_values = st.recursive(
 
 
 @given(json_values, st.sampled_from([None, 1]), st.booleans(), cut_lists)
-def test_scanner_ends_where_a_value_ends(value: object, indent: int | None, is_ascii: bool, cuts: list[int]) -> None:
+def test_scanner_ends_with_the_value(value: object, indent: int | None, is_ascii: bool, cuts: list[int]) -> None:
     text = json.dumps([value], indent=indent, ensure_ascii=is_ascii)
     scanner = JsonScanner()
     read = sum(scanner.feed(part) for part in split(text, cuts))

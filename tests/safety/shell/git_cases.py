@@ -151,7 +151,7 @@ class Case:
         return " ".join(("git", *self.words))
 
     def use(self, root: str) -> GitUse | str:
-        """Return how the table reads it, run in the folder `root`."""
+        """Return the command as the table reads it, run in the folder `root`."""
         return read_git(tuple(Word(word) for word in self.words), (root,))
 
 

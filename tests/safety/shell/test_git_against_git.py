@@ -39,7 +39,7 @@ _REFUSALS = r"usage:|unrecognized argument: --format|Needed a single revision|--
 _CANARY = re.compile(rb"canary:([\w./]+)")
 _COMMITTED = frozenset({"a.txt", "src/b.c", "src/c.c", "old/gone.txt", "deploy/.env", "topic.txt", "image.bin"})
 _TRACKED = frozenset({"a.txt", "src/b.c", "src/c.c", "deploy/.env", "image.bin"})
-"""Canaries in files of the index. `src/c.c` was `src/b.c` and still says so."""
+"""Canaries in files of the index. `src/c.c` was renamed from `src/b.c` and has the canary of the old name."""
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def go(project: Project, test: Callable[[Running], Awaitable[None]], size: tuple
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
-def test_rules_and_decisions_are_listed_with_where_they_come_from(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_rules_and_decisions_are_listed_with_their_origin(tmp_path: Path, size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         screen = await opened(run, "/permissions", PermissionsScreen)
         assert labels(screen) == ["mode ask", "deny read(private/**)", "allow shell(make test)"]
@@ -81,7 +81,7 @@ def test_rules_and_decisions_are_listed_with_where_they_come_from(tmp_path: Path
     go(Project(tmp_path), test, size)
 
 
-def test_a_rule_is_added_kept_and_taken_back(tmp_path: Path) -> None:
+def test_rule_is_added_stored_and_removed(tmp_path: Path) -> None:
     project = Project(tmp_path)
 
     async def test(run: Running) -> None:
@@ -123,7 +123,7 @@ def test_refused_rule_reports_reason_and_changes_nothing(tmp_path: Path) -> None
     go(project, test)
 
 
-def test_something_is_tried_inside_the_screen(tmp_path: Path) -> None:
+def test_call_can_be_tried_inside_the_screen(tmp_path: Path) -> None:
     async def test(run: Running) -> None:
         await opened(run, "/permissions", PermissionsScreen)
         await fill(run, "ctrl+t", "make doc")
@@ -141,7 +141,7 @@ def test_something_is_tried_inside_the_screen(tmp_path: Path) -> None:
     go(Project(tmp_path), test)
 
 
-def test_tools_say_what_they_may_do_now_and_enter_tells_all_about_one(tmp_path: Path) -> None:
+def test_tools_show_their_verdict_and_enter_shows_the_details_of_one(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.permissions.set_mode("plan")
 
@@ -161,7 +161,7 @@ def test_tools_say_what_they_may_do_now_and_enter_tells_all_about_one(tmp_path: 
     go(project, test)
 
 
-def test_opening_an_instruction_file_hands_it_to_the_editor(tmp_path: Path) -> None:
+def test_instruction_file_opens_in_the_editor(tmp_path: Path) -> None:
     project = Project(tmp_path)
     (project.work / "AGENTS.md").write_text("Use tabs.\n")
 
@@ -194,7 +194,7 @@ def test_line_is_added_to_the_picked_file(tmp_path: Path) -> None:
     go(project, test)
 
 
-def test_a_restricted_folder_says_why_nothing_is_read_and_what_init_needs(tmp_path: Path) -> None:
+def test_restricted_folder_explains_why_nothing_is_read_and_that_init_needs_trust(tmp_path: Path) -> None:
     project = Project(tmp_path, is_trusted=False)
     (project.work / "AGENTS.md").write_text("orders\n")
 
@@ -211,7 +211,7 @@ def test_a_restricted_folder_says_why_nothing_is_read_and_what_init_needs(tmp_pa
     go(project, test)
 
 
-def test_init_sends_its_prompt_and_shows_what_was_typed(tmp_path: Path) -> None:
+def test_init_sends_its_prompt_and_shows_the_typed_command(tmp_path: Path) -> None:
     async def test(run: Running) -> None:
         await run.send("/init say how to release")
         await run.until_idle()
@@ -238,7 +238,7 @@ def test_plan_switches_the_mode_and_sends_the_prompt(tmp_path: Path) -> None:
     go(Project(tmp_path), test)
 
 
-def test_findings_are_looked_for_beside_the_app_and_can_be_copied(tmp_path: Path) -> None:
+def test_findings_are_collected_in_the_background_and_can_be_copied(tmp_path: Path) -> None:
     may_go, threads = threading.Event(), []
 
     def examine() -> tuple[str, ...]:
@@ -262,7 +262,7 @@ def test_findings_are_looked_for_beside_the_app_and_can_be_copied(tmp_path: Path
     go(Project(tmp_path, examine=examine), test)
 
 
-def test_findings_that_fail_are_a_line_and_not_the_end_of_the_app(tmp_path: Path) -> None:
+def test_failed_check_is_a_line_and_does_not_end_the_app(tmp_path: Path) -> None:
     def examine() -> tuple[str, ...]:
         raise OSError("no [disk]")
 
@@ -286,7 +286,7 @@ def test_findings_that_fail_are_a_line_and_not_the_end_of_the_app(tmp_path: Path
         ("/tools gerp", "Did you mean grep?"),
     ],
 )
-def test_each_is_typed_too(tmp_path: Path, typed: str, answer: str) -> None:
+def test_each_screen_can_be_opened_by_a_typed_command(tmp_path: Path, typed: str, answer: str) -> None:
     async def test(run: Running) -> None:
         await run.send(typed)
         await run.until(lambda: answer in " ".join(run.text.split()))
@@ -294,7 +294,7 @@ def test_each_is_typed_too(tmp_path: Path, typed: str, answer: str) -> None:
     go(Project(tmp_path), test)
 
 
-def test_the_menu_offers_what_can_follow(tmp_path: Path) -> None:
+def test_menu_offers_the_possible_arguments(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.permissions.add("deny", "shell(make doc)")
 

@@ -37,7 +37,7 @@ def painted(run: Running) -> str:
     return "\n".join("".join(segment.text for segment in strip) for strip in run.app.screen._compositor.render_strips())
 
 
-def test_the_model_in_use_is_highlighted_and_enter_switches_to_another() -> None:
+def test_current_model_is_highlighted_and_enter_switches_to_another() -> None:
     offering = ScriptedOffering(*FULL)
 
     async def test(run: Running) -> None:
@@ -65,7 +65,7 @@ def test_rows_show_context_output_price_and_abilities() -> None:
     drive(test, models=ScriptedOffering(*FULL), size=(80, 40))
 
 
-def test_at_forty_columns_the_context_stays_and_the_facts_are_said_below() -> None:
+def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"sonnet")
@@ -78,7 +78,7 @@ def test_at_forty_columns_the_context_stays_and_the_facts_are_said_below() -> No
     drive(test, models=ScriptedOffering(*FULL), size=(40, 24))
 
 
-def test_hosts_no_table_knows_are_asked_and_their_models_join() -> None:
+def test_models_of_unknown_hosts_are_requested_and_added() -> None:
     offering = ScriptedOffering(*FULL)
 
     async def test(run: Running) -> None:
@@ -100,7 +100,7 @@ def test_hosts_no_table_knows_are_asked_and_their_models_join() -> None:
     drive(test, models=offering)
 
 
-def test_a_name_no_list_has_can_be_typed() -> None:
+def test_unlisted_model_name_can_be_typed() -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"openrouter/foo/bar", "enter")
@@ -110,7 +110,7 @@ def test_a_name_no_list_has_can_be_typed() -> None:
     drive(test, models=ScriptedOffering(*FULL))
 
 
-def test_a_name_of_no_provider_finds_nothing_and_enter_does_nothing() -> None:
+def test_name_of_an_unknown_provider_matches_nothing_and_enter_does_nothing() -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"nope/zzz", "enter")
@@ -121,7 +121,7 @@ def test_a_name_of_no_provider_finds_nothing_and_enter_does_nothing() -> None:
     drive(test, models=ScriptedOffering(*FULL))
 
 
-def test_a_provider_without_a_key_leads_to_its_key() -> None:
+def test_provider_without_a_key_opens_the_key_entry() -> None:
     async def test(run: Running) -> None:
         picker = await opened(run)
         await run.pilot.press("end")
@@ -134,7 +134,7 @@ def test_a_provider_without_a_key_leads_to_its_key() -> None:
     drive(test, models=ScriptedOffering(*FULL), connect=ScriptedConnecting())
 
 
-def test_left_and_right_change_the_effort_and_enter_on_the_same_model_keeps_only_that() -> None:
+def test_left_and_right_change_the_effort_and_enter_on_the_same_model_saves_it() -> None:
     offering = ScriptedOffering(ANTHROPIC, DEMO)
     conversation = ScriptedConversation(model=SONNET)
     conversation.thinking_models = (SONNET,)
@@ -158,7 +158,7 @@ def test_left_and_right_change_the_effort_and_enter_on_the_same_model_keeps_only
 
 
 @pytest.mark.parametrize(("key", "times", "effort"), [("left", 3, None), ("right", 12, "max")])
-def test_the_effort_stops_at_both_ends(key: str, times: int, effort: str | None) -> None:
+def test_effort_stops_at_both_ends(key: str, times: int, effort: str | None) -> None:
     async def test(run: Running) -> None:
         picker = await opened(run)
         await run.pilot.press(*[key] * times)
@@ -167,7 +167,7 @@ def test_the_effort_stops_at_both_ends(key: str, times: int, effort: str | None)
     drive(test, models=ScriptedOffering(*FULL))
 
 
-def test_an_effort_goes_along_to_models_that_think_and_to_no_other() -> None:
+def test_effort_applies_only_to_models_that_think() -> None:
     conversation = ScriptedConversation(model=SONNET)
     conversation.thinking_models = (SONNET,)
 
@@ -182,7 +182,7 @@ def test_an_effort_goes_along_to_models_that_think_and_to_no_other() -> None:
     drive(test, conversation, models=ScriptedOffering(*FULL, effort="high"))
 
 
-def test_the_effort_is_shown_only_where_the_model_thinks() -> None:
+def test_effort_is_shown_only_for_models_that_think() -> None:
     async def test(run: Running) -> None:
         await run.send("/effort high")
         assert run.conversation.effort == "high"
@@ -192,7 +192,7 @@ def test_the_effort_is_shown_only_where_the_model_thinks() -> None:
     drive(test, models=ScriptedOffering(*FULL))
 
 
-def test_effort_alone_opens_a_list_and_a_wrong_one_names_the_nearest() -> None:
+def test_effort_without_a_value_opens_a_list_and_a_wrong_value_names_the_nearest() -> None:
     offering = ScriptedOffering(*FULL, effort="high")
 
     async def test(run: Running) -> None:
@@ -209,7 +209,7 @@ def test_effort_alone_opens_a_list_and_a_wrong_one_names_the_nearest() -> None:
     drive(test, models=offering)
 
 
-def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent() -> None:
+def test_effort_for_a_model_that_does_not_think_is_kept_and_not_sent() -> None:
     offering = ScriptedOffering(*FULL)
 
     async def test(run: Running) -> None:
@@ -230,7 +230,7 @@ def test_an_effort_chosen_with_a_model_that_does_not_think_is_kept_and_not_sent(
     drive(test, models=offering)
 
 
-def test_model_choice_reports_what_overrides_it_at_next_start() -> None:
+def test_model_choice_names_the_setting_that_overrides_it_at_the_next_start() -> None:
     async def test(run: Running) -> None:
         await run.send("/model demo/other")
         assert "The next start uses openai/x again" in run.text
@@ -240,7 +240,7 @@ def test_model_choice_reports_what_overrides_it_at_next_start() -> None:
     )
 
 
-def test_a_model_that_is_in_no_list_is_still_the_marked_one() -> None:
+def test_unlisted_current_model_is_still_marked() -> None:
     async def test(run: Running) -> None:
         picker = await opened(run)
         assert [row.id for row in picker.rows if row.is_current] == ["openrouter/a/b"]

@@ -28,7 +28,7 @@ def painted(run: Running) -> str:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
-def test_commands_are_listed_with_how_they_are_typed(size: tuple[int, int]) -> None:
+def test_commands_are_listed_with_their_typed_form(size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"switch", "space", *"theme")
@@ -65,7 +65,7 @@ def test_recent_commands_come_first_in_the_next_run(tmp_path: Path) -> None:
     drive(look, choices=usage)
 
 
-def test_a_command_with_choices_asks_for_one() -> None:
+def test_command_with_choices_asks_for_one() -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"/help", "enter")
@@ -77,7 +77,7 @@ def test_a_command_with_choices_asks_for_one() -> None:
     drive(test)
 
 
-def test_a_command_that_can_do_without_runs_as_it_is() -> None:
+def test_command_with_an_optional_argument_runs_without_one() -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"/help", "enter")
@@ -89,7 +89,7 @@ def test_a_command_that_can_do_without_runs_as_it_is() -> None:
     drive(test)
 
 
-def test_a_command_with_a_screen_of_its_own_opens_that() -> None:
+def test_command_with_a_screen_opens_it() -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"/model", "enter")
@@ -98,7 +98,7 @@ def test_a_command_with_a_screen_of_its_own_opens_that() -> None:
     drive(test, models=ScriptedOffering(*FULL))
 
 
-def test_a_command_that_needs_a_word_is_put_into_the_prompt() -> None:
+def test_command_that_needs_an_argument_is_put_into_the_prompt() -> None:
     async def test(run: Running) -> None:
         await run.type("half a thought")
         await opened(run)
@@ -110,7 +110,7 @@ def test_a_command_that_needs_a_word_is_put_into_the_prompt() -> None:
     drive(test)
 
 
-def test_commands_from_files_are_there_too() -> None:
+def test_custom_commands_are_listed() -> None:
     command = CustomCommand("fix:it", "Fix it.", Path("fix.toml"), "Fixes [it]")
 
     async def test(run: Running) -> None:
@@ -123,7 +123,7 @@ def test_commands_from_files_are_there_too() -> None:
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
-def test_leaving_runs_nothing(key: str) -> None:
+def test_closing_runs_nothing(key: str) -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(key)

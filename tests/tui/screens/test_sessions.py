@@ -40,7 +40,7 @@ def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: t
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
-def test_esc_esc_on_an_empty_prompt_goes_back_to_a_message(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, size: tuple[int, int]) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.pilot.press("escape", "escape")
         await run.until(lambda: isinstance(run.app.screen, RewindPicker))
@@ -72,7 +72,7 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
     played(tmp_path, test)
 
 
-def test_diff_shows_what_the_session_changed(tmp_path: Path) -> None:
+def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/diff")
         await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
@@ -202,7 +202,7 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
     played(tmp_path, test)
 
 
-def test_deleting_takes_a_second_press(tmp_path: Path) -> None:
+def test_delete_needs_a_second_press(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         first = it.conversation.session_id
         await run.send("/clear")
@@ -216,7 +216,7 @@ def test_deleting_takes_a_second_press(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
-def test_an_export_says_where_it_is(tmp_path: Path) -> None:
+def test_export_names_its_file(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/export out.html")
         await run.until(lambda: "Exported to" in run.text)
@@ -239,7 +239,7 @@ def test_context_and_cost_open_as_panels(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
-def test_context_text_gives_shares_and_advice() -> None:
+def test_context_report_has_shares_and_advice() -> None:
     text = context_text(ContextReport("m", 100_000, 1_000, 11_000, 500, 10_000, 50_000, 8_000, is_counted=True))
     assert "72% , counted" in text.replace("%,", "% ,")
     assert "Tool output       50k   50%" in text
@@ -248,7 +248,7 @@ def test_context_text_gives_shares_and_advice() -> None:
     assert "Instruction files" in text
 
 
-def test_cost_text_tells_kinds_cache_and_discarded_tokens() -> None:
+def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     turns = [
         TurnUsage("go", "a/m", Usage(10_000, 500, 8_000, None, 100), None, ApiCalls(1, 1, 3, 0, 0, 1), 8_000),
         TurnUsage("on", "b/m", Usage(1_000, 50), None, ApiCalls(2)),
@@ -261,7 +261,7 @@ def test_cost_text_tells_kinds_cache_and_discarded_tokens() -> None:
     assert "unknown" in text
 
 
-def test_a_preview_shows_what_was_typed_and_not_what_was_attached() -> None:
+def test_preview_shows_typed_text_without_attachments() -> None:
     shell = shell_block("make test", ToolOutcome("3 passed", summary="exit 0"))
     file = Text('<file path="a.py">\nsecret lines\n</file>')
     messages = (Message("user", (shell, file, Text("look @a.py"))), assistant(Text("I see.")))
@@ -272,5 +272,5 @@ def test_a_preview_shows_what_was_typed_and_not_what_was_attached() -> None:
     ("seconds", "text"),
     [(-1, "0 s"), (59, "59 s"), (587, "9 min"), (3_600, "1 h"), (90_000, "25 h"), (200_000, "2 days")],
 )
-def test_the_age_of_a_session_is_told_in_one_unit(seconds: float, text: str) -> None:
+def test_age_of_a_session_has_one_unit(seconds: float, text: str) -> None:
     assert age_text(seconds) == text

@@ -95,7 +95,7 @@ def test_every_setting_of_screen_and_permissions_has_words() -> None:
     assert first == WORDS.keys()
 
 
-def test_a_truth_value_toggles_in_the_file_and_holds_at_once(file: Path) -> None:
+def test_boolean_setting_toggles_in_the_file_and_applies_at_once(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("enter")
         await run.pilot.pause()
@@ -111,7 +111,7 @@ def test_a_truth_value_toggles_in_the_file_and_holds_at_once(file: Path) -> None
     assert rings == [True, False]
 
 
-def test_choices_go_round_and_back_to_the_default(file: Path) -> None:
+def test_choices_cycle_back_to_the_default(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         seen = []
         for key in ("right", "right", "right", "left", "ctrl+x"):
@@ -126,7 +126,7 @@ def test_choices_go_round_and_back_to_the_default(file: Path) -> None:
     play(test, configuring(file), "ui.show_thinking")
 
 
-def test_a_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> None:
+def test_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("enter", *"-3", "enter")
         await run.pilot.pause()
@@ -143,7 +143,7 @@ def test_a_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> No
     play(test, configuring(file), "network.max_retries")
 
 
-def test_escape_leaves_the_field_then_the_screen(file: Path) -> None:
+def test_escape_closes_the_field_and_then_the_screen(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("enter", "9", "escape")
         await run.pilot.pause()
@@ -165,7 +165,7 @@ def test_overridden_setting_names_the_flag(file: Path) -> None:
     play(test, configuring(file, "--theme", "light"), "ui.theme")
 
 
-def test_lists_and_tables_are_left_to_an_editor(file: Path) -> None:
+def test_lists_and_tables_are_edited_in_an_editor(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         for key in ("enter", "right", "ctrl+x"):
             await run.pilot.press(key)
@@ -176,7 +176,7 @@ def test_lists_and_tables_are_left_to_an_editor(file: Path) -> None:
     play(test, configuring(file), "permissions.allow")
 
 
-def test_the_mode_changes_now_and_a_mode_only_a_start_may_set_does_not(file: Path) -> None:
+def test_mode_changes_at_once_unless_only_a_flag_may_set_it(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press("right")
         await run.pilot.pause()
@@ -189,7 +189,7 @@ def test_the_mode_changes_now_and_a_mode_only_a_start_may_set_does_not(file: Pat
     play(test, configuring(file), "permissions.mode")
 
 
-def test_meanings_are_searched(file: Path) -> None:
+def test_search_covers_the_descriptions(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.press(*"ring", "space", *"turn")
         await run.pilot.pause()
@@ -198,7 +198,7 @@ def test_meanings_are_searched(file: Path) -> None:
     play(test, configuring(file), size=(40, 20))
 
 
-def test_a_project_file_is_shown_and_never_written(file: Path) -> None:
+def test_project_file_is_shown_and_never_written(file: Path) -> None:
     project = file.parent.parent / "project" / ".qcode" / "config.toml"
     project.parent.mkdir(parents=True)
     project.write_text("[ui]\nmouse = false\n")
@@ -214,7 +214,7 @@ def test_a_project_file_is_shown_and_never_written(file: Path) -> None:
     play(test, configuring(file), "ui.mouse")
 
 
-def test_a_broken_file_is_said_and_nothing_opens(file: Path) -> None:
+def test_invalid_file_is_reported_and_no_screen_opens(file: Path) -> None:
     source = configuring(file)
     file.write_text("[ui\n")
 
@@ -227,7 +227,7 @@ def test_a_broken_file_is_said_and_nothing_opens(file: Path) -> None:
     drive(test, settings=source)
 
 
-def test_a_setting_can_be_typed_in_one_line(file: Path) -> None:
+def test_setting_can_be_changed_by_a_typed_command(file: Path) -> None:
     async def test(run: Running) -> None:
         await run.send("/config ui.bell true")
         assert run.app.terminal_title.has_bell

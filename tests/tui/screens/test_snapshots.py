@@ -25,7 +25,7 @@ LOOKS = [
 
 
 def opened(command: str, seen: list[Any], *keys: str) -> Callable[[Pilot[int]], Awaitable[None]]:
-    """Return what opens the screen of a command, presses keys and notes the rows."""
+    """Return a function that opens the screen of a command, presses keys and records the rows."""
 
     async def run(pilot: Pilot[int]) -> None:
         app = pilot.app

@@ -18,7 +18,7 @@ async def opened(run: Running) -> ThemePicker:
     return screen
 
 
-def test_a_theme_is_on_while_it_is_highlighted_and_enter_keeps_it(tmp_path: Path) -> None:
+def test_highlighted_theme_is_previewed_and_enter_keeps_it(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
 
     async def test(run: Running) -> None:
@@ -34,7 +34,7 @@ def test_a_theme_is_on_while_it_is_highlighted_and_enter_keeps_it(tmp_path: Path
     drive(test, choices=choices)
 
 
-def test_leaving_puts_the_old_theme_back_also_from_a_filter(tmp_path: Path) -> None:
+def test_escape_restores_the_old_theme_with_and_without_a_filter(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
 
     async def test(run: Running) -> None:
@@ -52,7 +52,7 @@ def test_leaving_puts_the_old_theme_back_also_from_a_filter(tmp_path: Path) -> N
     drive(test, choices=choices)
 
 
-def test_a_filter_that_finds_nothing_shows_the_old_theme() -> None:
+def test_filter_without_matches_shows_the_old_theme() -> None:
     async def test(run: Running) -> None:
         await opened(run)
         await run.pilot.press(*"lightzz")
@@ -62,7 +62,7 @@ def test_a_filter_that_finds_nothing_shows_the_old_theme() -> None:
     drive(test)
 
 
-def test_a_theme_named_needs_no_picker() -> None:
+def test_named_theme_needs_no_picker() -> None:
     async def test(run: Running) -> None:
         await run.send("/theme light")
         assert run.app.theme == "light"

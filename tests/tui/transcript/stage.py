@@ -12,7 +12,7 @@ from qcode.tui.transcript.pane import NEWS
 from qcode.tui.transcript.transcript import Transcript
 
 
-class Stage(App[None]):
+class TranscriptApp(App[None]):
     CSS = "Transcript { height: 1fr; padding: 0; }"
 
     def __init__(self) -> None:
@@ -45,29 +45,29 @@ class Stage(App[None]):
         return self.transcript._is_due
 
     def view(self) -> list[str]:
-        """Return what is painted of the transcript, row by row, without the mark that there is more below."""
+        """Return the painted rows of the transcript, without the mark that there is more below."""
         height = self.transcript.size.height
         return [self.transcript.render_line(y).text.removesuffix(NEWS).rstrip() for y in range(height)]
 
 
-Scene = Callable[[Stage, Pilot[None]], Awaitable[None]]
+Scene = Callable[[TranscriptApp, Pilot[None]], Awaitable[None]]
 
 
 def play(scene: Scene, size: tuple[int, int] = (60, 12)) -> None:
     """Run `scene` with an app of `size`."""
 
     async def run() -> None:
-        stage = Stage()
-        async with stage.run_test(size=size) as pilot:
-            await settle(stage, pilot)
-            await scene(stage, pilot)
+        app = TranscriptApp()
+        async with app.run_test(size=size) as pilot:
+            await settle(app, pilot)
+            await scene(app, pilot)
 
     asyncio.run(run())
 
 
-async def settle(stage: Stage, pilot: Pilot[None]) -> None:
+async def settle(app: TranscriptApp, pilot: Pilot[None]) -> None:
     """Show all changes and let the screen catch up."""
-    stage.transcript.flush()
+    app.transcript.flush()
     await pilot.pause()
 
 

@@ -1,4 +1,4 @@
-"""Whatever is called in whatever order: nothing raises, nothing is lost, and the view shows what there is."""
+"""Calls in any order: nothing raises, nothing is lost, and the view shows the end of the content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from qcode.tui.transcript.cards import STATES, CardUpdate
-from tests.tui.transcript.stage import Stage, play, settle
+from tests.tui.transcript.stage import TranscriptApp, play, settle
 
 TEXTS = ("word ", "\n\n", "```\n", "- a\n", "| a | b |\n|--|--|\n", "long text " * 30, "x\n" * 20, "   \n", "[/] [x]")
 SHOWING = "text text text text reason settle restart restore mark notice card state output user"
@@ -16,8 +16,8 @@ LOOKING = "fold scroll end resize find jump"
 DIFF = "@@ -1 +1 @@\n-a\n+b\n"
 
 
-async def call(name: str, stage: Stage, pilot: Pilot[None], pick: random.Random) -> None:
-    shown = stage.transcript
+async def call(name: str, app: TranscriptApp, pilot: Pilot[None], pick: random.Random) -> None:
+    shown = app.transcript
     card = str(pick.randint(0, 5))
     match name:
         case "text":
@@ -43,7 +43,7 @@ async def call(name: str, stage: Stage, pilot: Pilot[None], pick: random.Random)
         case "fold":
             shown.toggle_folds()
         case "scroll":
-            shown.scroll_to(y=pick.randint(0, max(1, stage.end)))
+            shown.scroll_to(y=pick.randint(0, max(1, app.end)))
         case "end":
             shown.scroll_end()
         case "resize":
@@ -60,19 +60,19 @@ async def call(name: str, stage: Stage, pilot: Pilot[None], pick: random.Random)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_order_of_calls_ends_in_a_view_of_the_end(seed: int) -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+def test_any_order_of_calls_ends_at_the_end_of_the_transcript(seed: int) -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         pick = random.Random(seed)
         for _ in range(120):
-            await call(pick.choice(f"{SHOWING} {LOOKING}".split()), stage, pilot, pick)
+            await call(pick.choice(f"{SHOWING} {LOOKING}".split()), app, pilot, pick)
             if pick.random() < 0.2:
-                await settle(stage, pilot)
-            assert len(stage.view()) == stage.transcript.size.height
-        stage.transcript.end_search(is_going_back=False)
-        stage.transcript.scroll_end()
-        await settle(stage, pilot)
-        rows = stage.transcript.plain_text().split("\n")
-        height = stage.transcript.size.height
-        assert stage.view()[: len(rows)] == rows[-height:]
+                await settle(app, pilot)
+            assert len(app.view()) == app.transcript.size.height
+        app.transcript.end_search(is_going_back=False)
+        app.transcript.scroll_end()
+        await settle(app, pilot)
+        rows = app.transcript.plain_text().split("\n")
+        height = app.transcript.size.height
+        assert app.view()[: len(rows)] == rows[-height:]
 
     play(scene, (50, 14))

@@ -38,13 +38,13 @@ def running(clock: Clock) -> Card:
         ("cancelled", "– write_file big.py  cancelled"),
     ],
 )
-def test_a_card_says_its_state_in_words(state: CardState, row: str) -> None:
+def test_card_shows_its_state_in_words(state: CardState, row: str) -> None:
     card = Card("write_file", "big.py", Clock())
     card.change(CardUpdate(state=state))
     assert rows(card) == [row]
 
 
-def test_a_running_card_counts_and_a_finished_one_tells_how_long_it_took() -> None:
+def test_running_card_counts_seconds_and_a_finished_one_shows_its_duration() -> None:
     clock = Clock()
     card = running(clock)
     clock.now += 62
@@ -55,7 +55,7 @@ def test_a_running_card_counts_and_a_finished_one_tells_how_long_it_took() -> No
     assert rows(card) == ["✓ Run    make test  12 passed · 1 min 02 s"]
 
 
-def test_output_is_folded_to_head_and_tail() -> None:
+def test_output_is_collapsed_to_head_and_tail() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="".join(f"line {number}\n" for number in range(130))))
     assert rows(card)[1:] == [
@@ -66,13 +66,13 @@ def test_output_is_folded_to_head_and_tail() -> None:
     assert rows(card)[1:] == [f"  │ line {number}" for number in range(130)]
 
 
-def test_output_that_is_hardly_longer_than_its_fold_is_shown_whole() -> None:
+def test_output_slightly_longer_than_its_fold_is_shown_completely() -> None:
     card = running(Clock())
     card.change(CardUpdate(output="\n".join("0123456789")))
     assert [row[4:] for row in rows(card)[1:]] == list("0123456789")
 
 
-def test_appended_pieces_join_and_output_replaces_them() -> None:
+def test_appended_chunks_join_and_the_final_output_replaces_them() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="half a "))
     card.change(CardUpdate(append="line\nnext"))
@@ -87,7 +87,7 @@ def test_output_looks_as_in_a_terminal() -> None:
     assert rows(card)[1:] == ["  │ 100%", "  │ red [bold]  a"]
 
 
-def test_a_long_argument_wraps_and_is_cut_after_three_rows_until_unfolded() -> None:
+def test_long_argument_wraps_and_is_cut_after_three_rows_until_expanded() -> None:
     card = Card("shell", "word " * 60, Clock())
     assert len(rows(card, 40)) == 4
     assert rows(card, 40)[2].endswith("…")
@@ -96,7 +96,7 @@ def test_a_long_argument_wraps_and_is_cut_after_three_rows_until_unfolded() -> N
     assert sum(row.count("word") for row in rows(card, 40)) == 60
 
 
-def test_a_diff_is_shown_under_its_card() -> None:
+def test_diff_is_shown_under_its_card() -> None:
     card = Card("edit", "x.py", Clock())
     card.change(
         CardUpdate(state="done", diff="--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n", summary="1 line")
@@ -104,7 +104,7 @@ def test_a_diff_is_shown_under_its_card() -> None:
     assert rows(card) == ["✓ Edit   x.py  1 line", "  1 - a = 1", "  1 + a = 2"]
 
 
-def test_a_long_diff_is_folded() -> None:
+def test_long_diff_is_collapsed() -> None:
     card = Card("edit", "x.py", Clock())
     card.change(CardUpdate(diff="@@ -0,0 +1,100 @@\n" + "".join(f"+row {number}\n" for number in range(100))))
     assert "  … 70 more rows" in rows(card)
@@ -112,7 +112,7 @@ def test_a_long_diff_is_folded() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 40, 24, 12])
-def test_a_card_fits_at_every_width(width: int) -> None:
+def test_card_fits_at_every_width(width: int) -> None:
     card = running(Clock())
     card.change(CardUpdate(argument="日本語 " * 20, append="x" * 300, summary="a summary of some length"))
     card.change(CardUpdate(diff="@@ -1 +1 @@\n-" + "a" * 90 + "\n+" + "b" * 90 + "\n"))
@@ -128,17 +128,17 @@ def test_copied_output_has_no_gutter() -> None:
 @pytest.mark.parametrize(
     ("name", "verb"), [("shell", "Run"), ("multi_edit", "Edit"), ("ask_person", "Ask"), ("agent", "Task")]
 )
-def test_tools_have_names_for_people_in_a_column(name: str, verb: str) -> None:
+def test_tools_have_display_names_in_a_column(name: str, verb: str) -> None:
     card = Card(name, "it", Clock())
     assert rows(card) == [f"○ {verb:<6} it  waiting"]
     assert rows(Card("github__search", "it", Clock())) == ["○ github__search it  waiting"]
 
 
-def test_every_tool_has_a_name_for_people() -> None:
+def test_every_tool_has_a_display_name() -> None:
     assert {spec.name for spec in specs()} - set(VERBS) == set()
 
 
-def test_a_reading_call_is_one_row_and_unfolds_to_its_output() -> None:
+def test_read_call_is_one_row_and_expands_to_its_output() -> None:
     card = Card("grep", "a long pattern " * 8, Clock())
     card.change(CardUpdate(state="done", output="a.py:1\nb.py:2", summary="2 matches in 2 files"))
     assert rows(card) == ["✓ Search a long pattern a long patter…  2 matches in 2 files"]
@@ -150,7 +150,7 @@ def test_a_reading_call_is_one_row_and_unfolds_to_its_output() -> None:
     assert rows(failed) == ["✗ Read   x.py  failed · x.py does not exist"]
 
 
-def test_colours_of_output_are_kept_over_rows_and_other_sequences_removed() -> None:
+def test_output_colors_continue_across_rows_and_other_sequences_are_removed() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[1;31mFAILED\x1b[0m a\x1b]0;title\x07\x1b[2J\n\x1b[38;5;208mstill\n"))
     card.change(CardUpdate(append="orange\x1b[m plain\x1b[8mseen"))
@@ -164,14 +164,14 @@ def test_colours_of_output_are_kept_over_rows_and_other_sequences_removed() -> N
     assert "FAILED a" in card.source()
 
 
-def test_text_in_the_colour_of_its_ground_stays_legible() -> None:
+def test_text_in_its_background_color_stays_legible() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31;41mred\x1b[38;2;1;2;3;48;2;1;2;3mdark"))
     slots = [ink.slots for _, ink in card.rows(60)[1].spans[1:]]
     assert slots == [("output", "sgr-31"), ("output", "sgr-38;2;1;2;3")]
 
 
-def test_a_flood_of_sequences_costs_no_more_than_its_length() -> None:
+def test_output_full_of_sequences_takes_linear_time() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31mx\x1b[m" * 200_000))
     assert len(card.rows(60)) == 3

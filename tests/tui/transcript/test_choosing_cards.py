@@ -98,7 +98,7 @@ def test_typing_and_pasting_return_to_the_prompt_with_the_text() -> None:
     drive(test, ScriptedConversation([*READS, ended()]))
 
 
-def test_a_question_that_opens_takes_the_focus() -> None:
+def test_question_that_opens_takes_the_focus() -> None:
     gate = Gate()
     asked = ApprovalRequested(ToolApproval(call(), "Run it?", "ls"))
     conversation = ScriptedConversation([*READS, gate, asked, Gate()])
@@ -122,7 +122,7 @@ def test_a_question_that_opens_takes_the_focus() -> None:
     drive(test, conversation)
 
 
-def test_the_mark_survives_the_loss_of_the_terminals_focus_and_a_resize() -> None:
+def test_mark_survives_the_loss_of_the_terminals_focus_and_a_resize() -> None:
     async def test(run: Running) -> None:
         await begin(run)
         await run.pilot.press("k")
@@ -147,7 +147,7 @@ def test_without_a_card_a_hint_says_so() -> None:
     drive(test)
 
 
-def test_a_new_session_ends_choosing() -> None:
+def test_new_session_ends_choosing() -> None:
     async def test(run: Running) -> None:
         await begin(run)
         run.app.parts.transcript.clear()
@@ -157,7 +157,7 @@ def test_a_new_session_ends_choosing() -> None:
     drive(test, ScriptedConversation([*READS, ended()]))
 
 
-def test_a_click_still_unfolds_a_card_while_choosing() -> None:
+def test_click_still_unfolds_a_card_while_choosing() -> None:
     async def test(run: Running) -> None:
         await begin(run)
         row = next(index for index, line in enumerate(run.screen.split("\n")) if "one.py" in line)

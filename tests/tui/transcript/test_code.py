@@ -18,25 +18,25 @@ def slots(spans: list[Span]) -> set[str]:
     return {slot for _, paint in spans for slot in paint.slots}
 
 
-def test_code_has_the_colours_of_its_language() -> None:
+def test_code_has_the_colors_of_its_language() -> None:
     source = "```python\ndef f():\n    return 'x'  # why\n```"
     assert slots_of(source, "def") == ("code-block", "code-keyword")
     assert slots_of(source, "'x'") == ("code-block", "code-string")
     assert slots_of(source, "# why") == ("code-block", "code-comment")
 
 
-def test_an_unknown_language_stays_plain() -> None:
+def test_unknown_language_stays_plain() -> None:
     assert slots_of("```nosuchlanguage\nif x\n```", "if x") == ("code-block",)
 
 
-def test_code_that_grows_keeps_the_state_of_the_lexer_between_lines() -> None:
+def test_growing_code_keeps_the_lexer_state_between_lines() -> None:
     highlighter = Highlighter("python")
     rows = [row for line in DOCSTRING for row in highlighter.more([line])]
     assert slots(rows[2]) == {"code-block", "code-string"}
     assert rows == highlighter.whole(DOCSTRING)
 
 
-def test_a_line_gets_its_colours_when_it_is_complete() -> None:
+def test_line_gets_its_colors_when_it_is_complete() -> None:
     block = CodeBlock("python", 30)
     assert slots(list(block.grow(["x = 1", 'y = """'])[-1].spans)) == {"code-block"}
     assert slots(list(block.grow(["x = 1", 'y = """', "if inside", ""])[-2].spans[1:])) == {"code-block", "code-string"}
@@ -45,7 +45,7 @@ def test_a_line_gets_its_colours_when_it_is_complete() -> None:
 @pytest.mark.parametrize(
     "language", ["json", "yaml", "html", "bash", "perl", "c", "js", "ruby", "pycon", "diff", "http", "php", "console"]
 )
-def test_every_line_is_spelled_as_written_whatever_the_lexer_does(language: str) -> None:
+def test_every_line_keeps_its_text_with_any_lexer(language: str) -> None:
     lines = ["", "  <a b='c'>", "cat <<EOF", "{", '"k": [1, 2', "EOF", ">>> x", "/* a", "b */", "+x", "GET / HTTP/1.1"]
     highlighter = Highlighter(language)
     grown = [row for line in lines for row in highlighter.more([line])]
@@ -53,14 +53,14 @@ def test_every_line_is_spelled_as_written_whatever_the_lexer_does(language: str)
         assert ["".join(text for text, _ in row) for row in rows] == lines
 
 
-def test_a_finished_block_is_the_same_however_it_grew() -> None:
+def test_finished_block_does_not_depend_on_how_it_grew() -> None:
     grown = CodeBlock("python", 30)
     for count in range(1, len(DOCSTRING) + 1):
         grown.grow(DOCSTRING[:count])
     assert facts(grown.finish(DOCSTRING)) == facts(CodeBlock("python", 30).finish(DOCSTRING))
 
 
-def test_a_very_long_line_is_shown_without_colours() -> None:
+def test_very_long_line_is_shown_without_colors() -> None:
     line = "x = " + "1 + " * 1000
     assert Highlighter("python").whole([line]) == [[(line, ink("code-block"))]]
 

@@ -43,7 +43,7 @@ def test_rows_have_the_numbers_of_their_file() -> None:
     ]
 
 
-def test_only_the_words_that_differ_are_marked() -> None:
+def test_only_changed_words_are_marked() -> None:
     marked = [
         (text, ink.slots[-1])
         for line in render_diff(parse_diff(DIFF), 60)
@@ -58,43 +58,43 @@ def test_lines_with_nothing_in_common_have_no_marks() -> None:
     assert all(not row.changed for row in parse_diff(diff))
 
 
-def test_a_removed_line_that_looks_like_a_header_is_a_removed_line() -> None:
+def test_removed_line_that_looks_like_a_header_is_a_removed_line() -> None:
     diff = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,1 @@\n--- a comment\n kept\n"
     assert rows(diff) == ["1 - -- a comment", "1   kept"]
 
 
-def test_the_names_of_several_files_are_shown() -> None:
+def test_names_of_several_files_are_shown() -> None:
     two = DIFF + "--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+x\n"
     assert "src/x.py" in rows(two)
     assert rows(two)[-2:] == ["new.py", "  1 + x"]
 
 
-def test_a_note_about_a_missing_line_end_is_no_line() -> None:
+def test_note_about_a_missing_line_end_is_not_a_line() -> None:
     noted = "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n"
     assert rows(noted) == ["1 - a  no line break", "1 + b"]
 
 
-def test_a_deleted_a_new_and_a_moved_file_are_named_so() -> None:
+def test_deleted_new_and_moved_files_are_labeled() -> None:
     files = "--- a/x.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n--- /dev/null\n+++ b/y.py\n@@ -0,0 +1 @@\n+y\n"
     moved = "--- a/old.py\n+++ b/new.py\n@@ -1 +1 @@\n-z\n+zz\n"
     assert [row for row in rows(files + moved) if "." in row] == ["x.py (deleted)", "y.py", "old.py → new.py"]
 
 
-def test_the_blanks_around_changed_words_are_not_marked() -> None:
+def test_blanks_around_changed_words_are_not_marked() -> None:
     diff = "@@ -1 +1 @@\n-return first(value)\n+    return first(value, other)  # checked\n"
     for row in parse_diff(diff):
         marked = [row.text[start:end] for start, end in row.changed]
         assert marked == [text.strip() for text in marked]
 
 
-def test_code_is_highlighted_on_the_ground_of_its_change() -> None:
+def test_code_is_highlighted_on_the_background_of_its_change() -> None:
     lines = render_diff(parse_diff(DIFF), 60)
     strings = [ink.slots for line in lines for text, ink in line.spans if text == "'"]
     assert strings[0] == ("code-string", "diff-remove")
     assert ("code-string", "diff-add") in strings
 
 
-def test_a_string_over_several_lines_is_highlighted_as_one() -> None:
+def test_string_over_several_lines_is_highlighted_as_one() -> None:
     diff = '--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n text = """\n-def f\n+def g\n """\n'
     inks = [ink.slots[0] for line in render_diff(parse_diff(diff), 60) for text, ink in line.spans if "def" in text]
     assert inks == ["code-string", "code-string"]
@@ -117,7 +117,7 @@ LINES = st.lists(st.text(alphabet="ab -+@\\", max_size=6), max_size=8)
 
 
 @given(LINES, LINES)
-def test_both_sides_can_be_read_off_the_rows(old: list[str], new: list[str]) -> None:
+def test_rows_contain_both_sides(old: list[str], new: list[str]) -> None:
     diff = "\n".join(unified_diff(old, new, "a/f", "b/f", lineterm="", n=100))
     parsed = [row for row in parse_diff(diff) if row.kind not in ("file", "hunk")] if diff else []
     if old != new:
@@ -136,7 +136,7 @@ def halves(diff: str, width: int = WIDE) -> list[tuple[str, str]]:
     return shown
 
 
-def test_a_wide_screen_has_the_old_text_beside_the_new_one() -> None:
+def test_wide_screen_has_the_old_text_beside_the_new_one() -> None:
     assert halves(DIFF) == [
         ("  8   same", "  8   same"),
         ("  9 -     name = 'x'", "  9 +     name = 'y'"),
@@ -162,7 +162,7 @@ def test_both_columns_have_word_marks_syntax_and_their_ground_to_the_end() -> No
     assert line.fill.slots == ("diff-add",)
 
 
-def test_a_change_with_one_side_only_stays_in_one_column() -> None:
+def test_change_with_one_side_only_stays_in_one_column() -> None:
     for sign in "+-":
         diff = f"@@ -1,1 +1,1 @@\n same\n{sign}only one side\n"
         assert not any("│" in row for row in rows(diff, 200))

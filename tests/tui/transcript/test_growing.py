@@ -48,7 +48,7 @@ BLOCKS = {
 
 
 def live(text: str, piece: int, width: int = 60) -> list[list[Line]]:
-    """Return what is shown after each piece."""
+    """Return the rows shown after each chunk."""
     stream = MarkdownStream(width)
     frames = []
     for at in range(0, len(text), piece):
@@ -59,14 +59,14 @@ def live(text: str, piece: int, width: int = 60) -> list[list[Line]]:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_long_block_looks_the_same_while_it_is_written(name: str) -> None:
+def test_long_block_looks_the_same_while_it_is_written(name: str) -> None:
     text = BLOCKS[name]
     assert len(text) > 3 * STEP
     assert join(live(text, 97)[-1]) == join(lines_of(text.rstrip("\n"), 60))
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_its_finished_rows_are_those_of_the_text_at_once(name: str) -> None:
+def test_finished_rows_equal_the_rows_of_the_complete_text(name: str) -> None:
     stream = MarkdownStream(60)
     for at in range(0, len(BLOCKS[name]), 53):
         stream.feed(BLOCKS[name][at : at + 53])
@@ -76,7 +76,7 @@ def test_its_finished_rows_are_those_of_the_text_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_of_each_frame_only_the_end_is_new(name: str) -> None:
+def test_each_frame_renders_only_the_end(name: str) -> None:
     frames = live(BLOCKS[name], 200)
     fresh = []
     for before, after in pairwise(frames):
@@ -95,7 +95,7 @@ def test_block_that_is_not_a_paragraph_is_shown_whole() -> None:
     assert join(stream.lines) == join(lines_of(text, 60))
 
 
-def test_marks_that_are_never_closed_do_not_stop_a_block_from_being_divided() -> None:
+def test_block_with_unclosed_marks_is_still_divided() -> None:
     text = "a * b ` c [ " * 1_500
     frames = live(text, 240)
     before, after = frames[-2], frames[-1]
@@ -103,7 +103,7 @@ def test_marks_that_are_never_closed_do_not_stop_a_block_from_being_divided() ->
     assert len(after) - same < 5 * STEP // 60
 
 
-def test_the_context_of_a_line_is_what_it_is_inside_of() -> None:
+def test_context_of_a_line_is_its_enclosing_blocks() -> None:
     lines = ["1. one", "   - two", "     text", "   - three", "     ```py", "     code", "     more"]
     assert context_of(lines, 3) == ["1. one", ""]
     assert context_of(lines, 6) == ["1. one", "   - three", "     ```py"]

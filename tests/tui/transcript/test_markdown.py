@@ -9,12 +9,12 @@ from qcode.tui.transcript.markdown import MarkdownStream
 from tests.tui.transcript.rendering import lines_of, rows_of, slots_of
 
 
-def test_a_heading_loses_its_marks_and_gains_its_ink() -> None:
+def test_heading_is_styled_without_its_marks() -> None:
     assert rows_of("## Title") == ["Title"]
     assert slots_of("## Title", "Title") == ("heading", "heading-2")
 
 
-def test_setext_headings_and_rules_are_told_apart() -> None:
+def test_setext_headings_and_rules_are_distinguished() -> None:
     assert rows_of("Title\n---\n\n---", 10) == ["Title", "", "─" * 10]
 
 
@@ -22,30 +22,30 @@ def test_setext_headings_and_rules_are_told_apart() -> None:
     ("source", "slot"),
     [("**word**", "strong"), ("*word*", "emphasis"), ("~~word~~", "strike"), ("`word`", "code")],
 )
-def test_inline_marks_become_ink(source: str, slot: str) -> None:
+def test_inline_marks_become_styles(source: str, slot: str) -> None:
     assert rows_of(source) == ["word"]
     assert slots_of(source, "word") == (slot,)
 
 
-def test_inks_are_laid_over_one_another() -> None:
+def test_nested_styles_are_combined() -> None:
     assert slots_of("> **a *word***", "word") == ("quote", "strong", "emphasis")
 
 
-def test_a_paragraph_is_reflowed_and_hard_breaks_stay() -> None:
+def test_paragraph_is_reflowed_and_hard_breaks_stay() -> None:
     assert rows_of("one\ntwo  \nthree") == ["one two", "three"]
 
 
-def test_text_that_looks_like_markup_is_shown_as_it_is() -> None:
+def test_text_that_looks_like_markup_is_shown_unchanged() -> None:
     text = "[bold]x[/bold] [@click=app.quit]y[/] <b>z</b>"
     assert rows_of(text) == [text]
 
 
-def test_a_link_shows_where_it_really_leads() -> None:
+def test_link_shows_its_real_target() -> None:
     assert rows_of("see [the docs](https://example.com/a)") == ["see the docs (https://example.com/a)"]
     assert rows_of("[https://good.example](https://evil.example)") == ["https://good.example (https://evil.example)"]
 
 
-def test_a_link_that_is_its_own_text_is_shown_once() -> None:
+def test_link_with_its_target_as_text_is_shown_once() -> None:
     assert rows_of("<https://example.com> and [https://a.example/](https://a.example)") == [
         "https://example.com and https://a.example/"
     ]
@@ -64,15 +64,15 @@ def test_only_web_targets_can_be_opened(source: str, target: str) -> None:
     assert {ink.href for line in lines_of(source) for _, ink in line.spans} - {""} == ({target} if target else set())
 
 
-def test_an_image_is_named_and_never_fetched() -> None:
+def test_image_is_named_and_never_fetched() -> None:
     assert rows_of("![a cat](https://e.example/cat.png)") == ["[image: a cat] (https://e.example/cat.png)"]
 
 
-def test_a_reference_definition_stays_visible() -> None:
+def test_reference_definition_stays_visible() -> None:
     assert rows_of("[text][1]\n\n[1]: https://e.example") == ["[text][1]", "", "[1]: https://e.example"]
 
 
-def test_lists_nest_and_hang() -> None:
+def test_lists_nest_with_hanging_indents() -> None:
     source = "- a text that is long\n  - inner\n    1. first\n    2. second\n- b"
     assert rows_of(source, 16) == ["• a text that is", "  long", "  ◦ inner", "    1. first", "    2. second", "• b"]
 
@@ -85,30 +85,30 @@ def test_blank_lines_between_items_are_kept_as_written() -> None:
     assert rows_of("- a\n- b\n\n- c\n\n  more") == ["• a", "• b", "", "• c", "", "  more"]
 
 
-def test_numbers_go_on_where_the_source_repeats_them() -> None:
+def test_repeated_list_numbers_are_counted_on() -> None:
     assert rows_of("1. a\n1. b\n\n1. c") == ["1. a", "2. b", "", "3. c"]
 
 
-def test_numbers_of_the_source_are_kept_across_a_block_of_code() -> None:
+def test_list_numbers_are_kept_across_a_code_block() -> None:
     assert rows_of("1. a\n```\nx\n```\n2. b") == ["1. a", " x", "2. b"]
 
 
-def test_a_quote_has_a_bar_on_every_row() -> None:
+def test_quote_has_a_bar_on_every_row() -> None:
     assert rows_of("> one two\n>\n> > three", 12) == ["│ one two", "│", "│ │ three"]
 
 
-def test_an_item_with_no_room_beside_its_mark_stands_below_it() -> None:
+def test_item_without_room_beside_its_mark_is_below_it() -> None:
     assert rows_of("- a\n  - b\n    - c\n      - dd", 14)[-2:] == ["      ▪", "      dd"]
 
 
-def test_deep_nesting_stops_indenting_before_nothing_is_left() -> None:
+def test_deep_nesting_stops_indenting_before_the_width_is_used_up() -> None:
     bars = "│ " * 6
     assert rows_of(">" * 30 + " deep inside", 20) == [bars + "deep", bars + "inside"]
 
 
 @pytest.mark.parametrize("depth", [19, 20, 21, 39, 40, 41, 200])
 @pytest.mark.parametrize("mark", ["> ", "- "])
-def test_no_text_is_lost_however_deep_it_is(depth: int, mark: str) -> None:
+def test_no_text_is_lost_at_any_depth(depth: int, mark: str) -> None:
     assert "deep" in "\n".join(rows_of(mark * depth + "deep", 40))
 
 
@@ -116,7 +116,7 @@ def test_fenced_code_keeps_every_space_and_names_its_language() -> None:
     assert rows_of("```text\n  a\n\n    b  c\n```") == [" text", "   a", "", "     b  c"]
 
 
-def test_a_fence_inside_an_item_belongs_to_it() -> None:
+def test_fence_inside_an_item_belongs_to_it() -> None:
     assert rows_of("1. do\n\n   ```\n   # not a heading\n   ```\n2. next") == [
         "1. do",
         "",
@@ -125,11 +125,11 @@ def test_a_fence_inside_an_item_belongs_to_it() -> None:
     ]
 
 
-def test_an_unclosed_fence_is_code_to_the_end() -> None:
+def test_unclosed_fence_is_code_to_the_end() -> None:
     assert rows_of("```\na\n\n# b") == [" a", "", " # b"]
 
 
-def test_a_fence_is_closed_by_as_many_marks_only() -> None:
+def test_fence_is_closed_only_by_as_many_marks() -> None:
     assert rows_of("````\n```\n````\nafter") == [" ```", "after"]
 
 
@@ -137,12 +137,12 @@ def test_html_is_text_and_line_breaks_break() -> None:
     assert rows_of("<div>a</div>\nb<br>c") == ["<div>a</div> b", "c"]
 
 
-def test_entities_cannot_smuggle_in_what_the_cleaner_removes() -> None:
+def test_entities_cannot_add_characters_that_cleaning_removes() -> None:
     shown = "\n".join(rows_of("a&#x202e;b&#27;c&#x9b;d\n\n```x&#x202e;y\n```"))
     assert not any(character in shown for character in "\u202e\x1b\x9b")
 
 
-def test_escape_sequences_are_gone_also_inside_code() -> None:
+def test_escape_sequences_are_removed_inside_code_too() -> None:
     assert rows_of("a\x1b[31mb\n\n```\nc\x1b]0;title\x07d\n```") == ["ab", "", " cd"]
 
 
@@ -181,7 +181,7 @@ def test_prose_stays_narrow_on_a_wide_screen_and_code_does_not() -> None:
     assert max(map(len, code)) >= 180
 
 
-def test_a_long_paragraph_has_the_same_width_while_it_grows() -> None:
+def test_long_paragraph_has_the_same_width_while_it_grows() -> None:
     stream = MarkdownStream(200)
     for _ in range(2_000):
         stream.feed("word word ")

@@ -1,4 +1,4 @@
-"""Selecting with the mouse, and what is copied."""
+"""Selection with the mouse, and the copied text."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from textual.selection import SELECT_ALL, Selection
 from qcode.tui.transcript.cards import CardUpdate
 from qcode.tui.transcript.line import Line, ink
 from qcode.tui.transcript.pane import word_at
-from tests.tui.transcript.stage import Stage, fill, play, settle
+from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
 
 
-def test_a_drag_selects_what_is_under_it() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        stage.transcript.append_text("alpha beta gamma\n\ndelta epsilon\n")
-        await settle(stage, pilot)
-        await pilot.mouse_down(stage.transcript, offset=(6, 0))
-        await pilot.hover(stage.transcript, offset=(4, 2))
-        await pilot.mouse_up(stage.transcript, offset=(4, 2))
-        assert stage.screen.get_selected_text() == "beta gamma\n\ndelta"
+def test_drag_selects_the_text_under_it() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        app.transcript.append_text("alpha beta gamma\n\ndelta epsilon\n")
+        await settle(app, pilot)
+        await pilot.mouse_down(app.transcript, offset=(6, 0))
+        await pilot.hover(app.transcript, offset=(4, 2))
+        await pilot.mouse_up(app.transcript, offset=(4, 2))
+        assert app.screen.get_selected_text() == "beta gamma\n\ndelta"
 
     play(scene)
 
 
-def test_a_selection_is_painted_and_only_it() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_only_the_selection_is_highlighted() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("alpha **beta** gamma")
-        await settle(stage, pilot)
-        stage.screen.selections = {shown: Selection(Offset(3, 0), Offset(8, 0))}
+        await settle(app, pilot)
+        app.screen.selections = {shown: Selection(Offset(3, 0), Offset(8, 0))}
         await pilot.pause()
-        marked = stage.screen.get_component_rich_style("screen--selection").bgcolor
+        marked = app.screen.get_component_rich_style("screen--selection").bgcolor
         painted = [
             segment.text for segment in shown.render_line(0) if segment.style and segment.style.bgcolor == marked
         ]
@@ -44,63 +44,63 @@ def test_a_selection_is_painted_and_only_it() -> None:
     play(scene)
 
 
-def test_a_selection_in_scrolled_rows_is_that_of_the_text_not_of_the_screen() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        fill(stage.transcript, 40)
-        await settle(stage, pilot)
-        await pilot.mouse_down(stage.transcript, offset=(0, 11))
-        await pilot.hover(stage.transcript, offset=(20, 11))
-        await pilot.mouse_up(stage.transcript, offset=(20, 11))
-        assert stage.screen.get_selected_text() == "• end 39"
+def test_selection_in_scrolled_rows_belongs_to_the_text() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        fill(app.transcript, 40)
+        await settle(app, pilot)
+        await pilot.mouse_down(app.transcript, offset=(0, 11))
+        await pilot.hover(app.transcript, offset=(20, 11))
+        await pilot.mouse_up(app.transcript, offset=(20, 11))
+        assert app.screen.get_selected_text() == "• end 39"
 
     play(scene)
 
 
 def test_copied_text_has_neither_gutters_nor_wraps_nor_marks() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.add_user("please")
         shown.append_text("a text that is rather long and")
         shown.add_mark("continued 1/3")
         shown.append_text(" wraps somewhere here\n")
         await pilot.resize_terminal(24, 12)
-        await settle(stage, pilot)
+        await settle(app, pilot)
         selected = shown.get_selection(SELECT_ALL)
         assert selected == ("please\n\na text that is rather long and wraps somewhere here", "\n")
 
     play(scene)
 
 
-def test_two_clicks_select_a_word_and_three_a_line() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_double_click_selects_a_word_and_triple_click_a_line() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("open src/app.py, then\n\nother")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.click(shown, offset=(9, 0), times=2)
-        assert stage.screen.get_selected_text() == "src/app.py"
+        assert app.screen.get_selected_text() == "src/app.py"
         await pilot.click(shown, offset=(9, 0), times=3)
-        assert stage.screen.get_selected_text() == "open src/app.py, then"
+        assert app.screen.get_selected_text() == "open src/app.py, then"
 
     play(scene)
 
 
-async def _resize(stage: Stage, pilot: Pilot[None], width: int, height: int = 12) -> None:
+async def _resize(app: TranscriptApp, pilot: Pilot[None], width: int, height: int = 12) -> None:
     """Resize the terminal, and wait until the rows have the new width: the size arrives with some later message."""
-    before = stage.transcript.column.width
+    before = app.transcript.column.width
     await pilot.resize_terminal(width, height)
     async with asyncio.timeout(5):
-        while stage.transcript.column.width == before:
+        while app.transcript.column.width == before:
             await pilot.pause()
 
 
 @pytest.mark.parametrize("has_anchors", [True, False])
-def test_a_selection_survives_a_resize(has_anchors: bool) -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_selection_survives_a_resize(has_anchors: bool) -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         fill(shown, 3)
         shown.append_text(" ".join(f"word{number}," for number in range(30)) + "\n\n- first\n- second item\n")
         shown.settle()
-        await settle(stage, pilot)
+        await settle(app, pilot)
         rows = [line.text for line in shown.column.lines(0, shown.column.height)]
         first = next(index for index, row in enumerate(rows) if "word9" in row)
         last = next(index for index, row in enumerate(rows) if "second" in row)
@@ -108,32 +108,32 @@ def test_a_selection_survives_a_resize(has_anchors: bool) -> None:
         if has_anchors:
             shown.select(start, end)
         else:
-            stage.screen.selections = {shown: Selection(start, end)}
-        selected = stage.screen.get_selected_text()
+            app.screen.selections = {shown: Selection(start, end)}
+        selected = app.screen.get_selected_text()
         assert selected is not None
         assert selected.startswith("rd9, word10")
         assert selected.endswith("second it")
         for width in (30, 17, 90, 60):
-            await _resize(stage, pilot, width)
-            assert stage.screen.get_selected_text() == selected
+            await _resize(app, pilot, width)
+            assert app.screen.get_selected_text() == selected
         await pilot.resize_terminal(60, 5)
-        await settle(stage, pilot)
-        assert stage.screen.get_selected_text() == selected
+        await settle(app, pilot)
+        assert app.screen.get_selected_text() == selected
 
     play(scene)
 
 
-def test_a_drag_continues_after_a_resize() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_drag_continues_after_a_resize() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("one two three four five six seven eight nine ten eleven twelve")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.mouse_down(shown, offset=(4, 0))
         await pilot.hover(shown, offset=(8, 0))
-        await _resize(stage, pilot, 20)
+        await _resize(app, pilot, 20)
         await pilot.hover(shown, offset=(3, 2))
         await pilot.mouse_up(shown, offset=(3, 2))
-        selected = stage.screen.get_selected_text()
+        selected = app.screen.get_selected_text()
         assert selected is not None
         assert selected.startswith("two three four")
         assert len(selected) > len("two three four five")
@@ -141,148 +141,148 @@ def test_a_drag_continues_after_a_resize() -> None:
     play(scene)
 
 
-def test_a_resize_drops_a_selection_whose_text_gets_another_order() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_resize_drops_a_selection_whose_text_gets_another_order() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         cells = " | ".join("some words that have to wrap in a narrow table" for _ in range(2))
         shown.append_text(f"| a | b |\n|---|---|\n| {cells} |\n")
         shown.settle()
-        await settle(stage, pilot)
-        stage.screen.selections = {shown: Selection(Offset(8, 3), Offset(40, 3))}
-        await _resize(stage, pilot, 24)
-        assert stage.screen.get_selected_text() is None
+        await settle(app, pilot)
+        app.screen.selections = {shown: Selection(Offset(8, 3), Offset(40, 3))}
+        await _resize(app, pilot, 24)
+        assert app.screen.get_selected_text() is None
 
     play(scene)
 
 
-def test_a_word_ends_where_a_path_ends() -> None:
+def test_word_ends_where_a_path_ends() -> None:
     line = Line((("see ~/a-b/c.py: done.", ink()),))
     assert word_at(line, 6) == (4, 14)
     assert word_at(line, 3) == (3, 4)
     assert word_at(line, 17) == (16, 20)
 
 
-def test_a_selection_stays_on_its_text_while_more_comes_and_rows_above_move() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_selection_stays_on_its_text_while_rows_above_move() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_reasoning("one\ntwo\nthree")
         shown.append_text("alpha beta gamma\n\ndelta")
-        await settle(stage, pilot)
-        y = stage.view().index("alpha beta gamma")
+        await settle(app, pilot)
+        y = app.view().index("alpha beta gamma")
         await pilot.click(shown, offset=(7, y), times=2)
-        assert stage.screen.get_selected_text() == "beta"
+        assert app.screen.get_selected_text() == "beta"
         shown.toggle_folds()
         shown.toggle_folds()
-        await pilot.click(shown, offset=(7, stage.view().index("alpha beta gamma")), times=2)
+        await pilot.click(shown, offset=(7, app.view().index("alpha beta gamma")), times=2)
         shown.append_text(" and more\n" * 30)
-        await settle(stage, pilot)
-        assert stage.screen.get_selected_text() == "beta"
+        await settle(app, pilot)
+        assert app.screen.get_selected_text() == "beta"
 
     play(scene)
 
 
-def test_thinking_that_folds_above_a_selection_moves_it_along() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_thinking_collapsed_above_a_selection_moves_it() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.add_card("c", "tool", "x")
         shown.add_user("alpha beta gamma")
-        await settle(stage, pilot)
-        await pilot.click(shown, offset=(9, stage.view().index("> alpha beta gamma")), times=2)
-        assert stage.screen.get_selected_text() == "beta"
+        await settle(app, pilot)
+        await pilot.click(shown, offset=(9, app.view().index("> alpha beta gamma")), times=2)
+        assert app.screen.get_selected_text() == "beta"
         shown.update_card("c", CardUpdate(output="1\n2\n3\n4\n"))
-        await settle(stage, pilot)
-        assert stage.screen.get_selected_text() == "beta"
+        await settle(app, pilot)
+        assert app.screen.get_selected_text() == "beta"
 
     play(scene)
 
 
-def test_a_selection_whose_text_is_gone_is_dropped() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_selection_of_removed_text_is_dropped() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("alpha beta")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.click(shown, offset=(7, 0), times=2)
         shown.restore("something else")
-        await settle(stage, pilot)
-        assert stage.screen.get_selected_text() is None
+        await settle(app, pilot)
+        assert app.screen.get_selected_text() is None
 
     play(scene)
 
 
 def test_view_does_not_scroll_during_selection() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         fill(shown, 20)
-        await settle(stage, pilot)
-        before = stage.view()
+        await settle(app, pilot)
+        before = app.view()
         await pilot.mouse_down(shown, offset=(2, 5))
         await pilot.hover(shown, offset=(6, 5))
         fill(shown, 3)
-        await settle(stage, pilot)
-        assert stage.view() == before
+        await settle(app, pilot)
+        assert app.view() == before
         await pilot.mouse_up(shown, offset=(6, 5))
-        assert stage.screen.get_selected_text()
+        assert app.screen.get_selected_text()
         shown.scroll_end()
-        await settle(stage, pilot)
-        assert stage.view()[-1] == "• end 2"
+        await settle(app, pilot)
+        assert app.view()[-1] == "• end 2"
 
     play(scene)
 
 
-def test_dragging_past_the_edge_scrolls_and_selects_on() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_drag_past_the_edge_scrolls_and_extends_the_selection() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         fill(shown, 20)
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.mouse_down(shown, offset=(2, 11))
         await pilot.hover(shown, offset=(2, 0))
-        while (stage.screen.get_selected_text() or "").count("\n") < 20:
+        while (app.screen.get_selected_text() or "").count("\n") < 20:
             await pilot.pause(0.02)
         await pilot.mouse_up(shown, offset=(2, 0))
-        text = stage.screen.get_selected_text() or ""
+        text = app.screen.get_selected_text() or ""
         assert text.endswith("• e")
-        stopped = stage.top
+        stopped = app.top
         await pilot.pause()
-        assert stage.top == stopped
+        assert app.top == stopped
         assert shown._puller is None
 
     play(scene)
 
 
-def test_three_clicks_take_the_whole_written_line_over_its_wraps() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_triple_click_selects_the_complete_line_across_wraps() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.add_user("one two three four five six seven eight nine ten eleven twelve thirteen")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.click(shown, offset=(4, 1), times=3)
-        selected = stage.screen.get_selected_text()
+        selected = app.screen.get_selected_text()
         assert selected == "one two three four five six seven eight nine ten eleven twelve thirteen"
 
     play(scene, (30, 12))
 
 
-def test_wide_characters_are_selected_where_they_are_seen() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_wide_characters_are_selected_at_their_columns() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("漢字 text")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.mouse_down(shown, offset=(3, 0))
         await pilot.hover(shown, offset=(6, 0))
         await pilot.mouse_up(shown, offset=(6, 0))
-        assert stage.screen.get_selected_text() == "字 te"
+        assert app.screen.get_selected_text() == "字 te"
 
     play(scene)
 
 
-def test_a_block_of_code_is_copied_as_it_was_written() -> None:
+def test_code_block_is_copied_as_written() -> None:
     source = "all:\n\tcc -o x \\\n\t  x.c  # " + "long " * 20 + "end\n\nclean:\n\trm -f x"
 
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text(f"```make\n{source}\n```\n")
         shown.settle()
-        await settle(stage, pilot)
-        assert all("\t" not in row for row in stage.view())
+        await settle(app, pilot)
+        assert all("\t" not in row for row in app.view())
         selected = shown.get_selection(SELECT_ALL)
         assert selected is not None
         assert selected[0] == source
@@ -290,14 +290,14 @@ def test_a_block_of_code_is_copied_as_it_was_written() -> None:
     play(scene, (40, 30))
 
 
-def test_a_click_on_a_link_is_told_and_one_beside_it_is_not() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_click_on_a_link_is_reported_and_one_beside_it_is_not() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("see [docs](https://e.example/x) now")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.click(shown, offset=(1, 0))
         await pilot.click(shown, offset=(5, 0))
         await pilot.pause()
-        assert stage.links == ["https://e.example/x"]
+        assert app.links == ["https://e.example/x"]
 
     play(scene)

@@ -62,7 +62,7 @@ def test_any_split_settles_to_the_same_rows(text: str, cuts: list[int], width: i
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MARKDOWN, WIDTHS)
-def test_any_text_fits_and_carries_nothing_a_terminal_would_act_on(text: str, width: int) -> None:
+def test_any_text_fits_and_contains_no_terminal_sequence(text: str, width: int) -> None:
     for line in lines_of(text, width):
         assert line.width <= width
         assert not set(line.text) & set("\x1b\x9b\u202e\n\t\r\x07\u2028")
@@ -70,7 +70,7 @@ def test_any_text_fits_and_carries_nothing_a_terminal_would_act_on(text: str, wi
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MARKDOWN, CUTS, st.data())
-def test_marks_stand_between_rows_and_change_none(text: str, cuts: list[int], data: st.DataObject) -> None:
+def test_marks_are_between_rows_and_change_none(text: str, cuts: list[int], data: st.DataObject) -> None:
     pieces = split(text, cuts)
     marked = data.draw(st.sets(st.integers(0, max(0, len(pieces) - 1)), max_size=3))
     live, rewrapped = ReplyEntry(), ReplyEntry()
@@ -110,7 +110,7 @@ def test_rows_of_a_long_open_fence_are_kept_while_it_grows() -> None:
     assert all(line is other for line, other in zip(stream.lines[1:50], before[1:50], strict=True))
 
 
-def test_the_beginning_of_a_mark_is_not_shown_before_it_is_one() -> None:
+def test_start_of_a_possible_mark_is_held_back() -> None:
     stream = MarkdownStream(40)
     shown = []
     for piece in ("text\n", "``", "`", "py\n", "x = 1\n"):
@@ -120,7 +120,7 @@ def test_the_beginning_of_a_mark_is_not_shown_before_it_is_one() -> None:
     assert shown == ["text", "text", "text", "text\n py", "text\n py\n x = 1"]
 
 
-def test_a_mark_inside_a_paragraph_does_not_break_it() -> None:
+def test_mark_inside_a_paragraph_does_not_break_it() -> None:
     stream = MarkdownStream(20)
     stream.feed("one two three four fi")
     stream.mark("continued 1/3")
@@ -130,7 +130,7 @@ def test_a_mark_inside_a_paragraph_does_not_break_it() -> None:
     assert join(stream.lines).split("\n") == ["one two three four", "five six seven", "── continued 1/3 ───", "eighth"]
 
 
-def test_a_mark_inside_code_does_not_end_it() -> None:
+def test_mark_inside_code_does_not_end_it() -> None:
     stream = MarkdownStream(24)
     stream.feed("```\na = 1\nb =")
     stream.mark("continued 1/3")

@@ -19,14 +19,14 @@ def test_columns_are_aligned_by_cells_not_characters() -> None:
     ]
 
 
-def test_the_widest_column_wraps_first() -> None:
+def test_widest_column_wraps_first() -> None:
     assert rows_of(TABLE, 32)[3:] == [
         "日本  │    22 │  a longer text",
         "      │       │  for this cell",
     ]
 
 
-def test_a_table_that_is_too_wide_becomes_records() -> None:
+def test_table_that_is_too_wide_becomes_records() -> None:
     assert rows_of(TABLE, 20) == [
         "Name: alpha",
         "Count: 1",
@@ -40,7 +40,7 @@ def test_a_table_that_is_too_wide_becomes_records() -> None:
     ]
 
 
-def test_a_row_may_have_too_few_or_too_many_cells() -> None:
+def test_row_may_have_too_few_or_too_many_cells() -> None:
     assert rows_of("| a | b |\n|---|---|\n| 1 |\n| 1 | 2 | 3 |") == ["a │ b", "──┼──", "1 │", "1 │ 2"]
 
 
@@ -50,7 +50,7 @@ def test_cells_have_inline_marks_and_line_breaks() -> None:
     assert slots_of(source, "y") == ("code",)
 
 
-def test_fit_takes_from_the_widest_and_keeps_the_sum() -> None:
+def test_fit_shrinks_the_widest_column_and_keeps_the_sum() -> None:
     assert fit([4, 30, 20], 40) == [4, 15, 15]
     assert fit([4, 5], 40) == [4, 5]
     assert fit([20, 20, 20], 20) is None

@@ -1,4 +1,4 @@
-"""The transcript in an app: what is shown, where the view stands, what a theme changes."""
+"""The transcript in an app: its rows, its scroll position, and theme changes."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from textual.strip import Strip
 from textual.theme import Theme
 
 from qcode.tui.transcript.cards import CardUpdate
-from tests.tui.transcript.stage import Stage, fill, play, settle
+from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
 
 
-def test_everything_said_is_shown_in_order() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_all_messages_are_shown_in_order() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.add_welcome(["qcode", "a folder"])
         shown.add_user("do **this**\nand [that]")
         shown.append_reasoning("hm")
-        stage.now += 3
+        app.now += 3
         shown.append_text("Some **bold** text")
         shown.settle()
         shown.add_card("1", "shell", "ls")
         shown.add_notice("warning", "careful")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         expected = ["qcode · a folder", "", "> do **this**", "  and [that]", "", "∴ thought for 3 s", ""]
         expected += ["Some bold text", "", "○ Run    ls  waiting", "", "! careful"]
         assert shown.plain_text().split("\n") == expected
-        assert [row for row in stage.view() if row] == [row for row in expected if row]
+        assert [row for row in app.view() if row] == [row for row in expected if row]
 
     play(scene, (60, 20))
 
 
-def test_the_lines_of_the_welcome_go_on_below_their_text() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+def test_lines_of_the_welcome_wrap_below_their_text() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         note = "Model   a model with a long name of many words"
-        stage.transcript.add_welcome(["qcode", note, "        and more of the same to say about it", "· a tip"])
-        await settle(stage, pilot)
-        assert stage.transcript.plain_text().split("\n") == [
+        app.transcript.add_welcome(["qcode", note, "        and more of the same to say about it", "· a tip"])
+        await settle(app, pilot)
+        assert app.transcript.plain_text().split("\n") == [
             "qcode",
             "Model   a model with a long",
             "        name of many words",
@@ -47,111 +47,111 @@ def test_the_lines_of_the_welcome_go_on_below_their_text() -> None:
             "        it",
             "· a tip",
         ]
-        stage.screen.text_select_all()
-        assert f"\n{note}\n" in (stage.screen.get_selected_text() or "")
+        app.screen.text_select_all()
+        assert f"\n{note}\n" in (app.screen.get_selected_text() or "")
 
     play(scene, (28, 20))
 
 
-def test_text_added_before_there_is_a_screen_is_shown_on_it() -> None:
+def test_text_added_before_the_first_paint_is_shown() -> None:
     async def run() -> None:
-        stage = Stage()
-        stage.transcript.add_user("early")
-        assert stage.transcript.plain_text() == "> early"
-        async with stage.run_test(size=(40, 8)) as pilot:
-            await settle(stage, pilot)
-            assert stage.view()[0] == "> early"
+        app = TranscriptApp()
+        app.transcript.add_user("early")
+        assert app.transcript.plain_text() == "> early"
+        async with app.run_test(size=(40, 8)) as pilot:
+            await settle(app, pilot)
+            assert app.view()[0] == "> early"
 
     asyncio.run(run())
 
 
 def test_changes_appear_by_themselves_within_a_frame() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         for piece in ("one ", "two ", "three"):
-            stage.transcript.append_text(piece)
+            app.transcript.append_text(piece)
             await pilot.pause()
-        while stage.view()[0] != "one two three":
+        while app.view()[0] != "one two three":
             await pilot.pause()
-        assert stage.transcript.plain_text() == "one two three"
+        assert app.transcript.plain_text() == "one two three"
 
     play(scene)
 
 
-def test_end_stays_in_view_until_user_scrolls_up() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_end_stays_in_view_until_the_user_scrolls_up() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         fill(shown, 20)
-        await settle(stage, pilot)
-        assert stage.view()[-1] == "• end 19"
+        await settle(app, pilot)
+        assert app.view()[-1] == "• end 19"
         shown.scroll_page_up()
         await pilot.pause()
-        assert not stage.is_anchored()
-        before = stage.view()
+        assert not app.is_anchored()
+        before = app.view()
         for piece in ("more\n\n", "and more\n\n", "- a\n- b\n") * 4:
             shown.append_text(piece)
-            await settle(stage, pilot)
-            assert stage.view() == before
+            await settle(app, pilot)
+            assert app.view() == before
         shown.settle()
         shown.add_user("another")
-        await settle(stage, pilot)
-        assert stage.view() == before
+        await settle(app, pilot)
+        assert app.view() == before
         shown.scroll_end()
-        await settle(stage, pilot)
-        assert stage.is_anchored()
-        assert stage.view()[-1] == "> another"
+        await settle(app, pilot)
+        assert app.is_anchored()
+        assert app.view()[-1] == "> another"
         shown.append_text("the end")
-        await settle(stage, pilot)
-        assert stage.view()[-1] == "the end"
+        await settle(app, pilot)
+        assert app.view()[-1] == "the end"
 
     play(scene)
 
 
-def test_scrolling_to_the_end_by_hand_anchors_again() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_manual_scroll_to_the_end_anchors_again() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         fill(shown, 10)
-        await settle(stage, pilot)
+        await settle(app, pilot)
         shown.scroll_up()
         await pilot.pause()
-        assert not stage.is_anchored()
+        assert not app.is_anchored()
         shown.scroll_down()
         await pilot.pause()
-        assert stage.is_anchored()
+        assert app.is_anchored()
 
     play(scene)
 
 
 def test_keys_scroll_by_pages_and_to_both_ends() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         fill(shown, 50)
-        await settle(stage, pilot)
+        await settle(app, pilot)
         shown.focus()
         await pilot.press("home")
-        assert stage.view()[0] == "• reply 0"
+        assert app.view()[0] == "• reply 0"
         await pilot.press("pagedown")
-        assert stage.view()[0] == "• reply 3"
+        assert app.view()[0] == "• reply 3"
         await pilot.press("end")
-        assert stage.view()[-1] == "• end 49"
+        assert app.view()[-1] == "• end 49"
         await pilot.press("pageup", "pagedown")
-        assert stage.is_anchored()
+        assert app.is_anchored()
 
     play(scene)
 
 
-def test_paging_up_through_rows_that_were_only_guessed_misses_none() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_page_up_through_estimated_rows_misses_none() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         for number in range(60):
             shown.append_text(f"- n{number} " + "word " * (number % 7 * 20) + "\n\n# h\n\n\n\ntext\n")
             shown.settle()
-        await settle(stage, pilot)
-        seen: list[str] = stage.view()
-        while stage.top > 0:
-            above = stage.view()
+        await settle(app, pilot)
+        seen: list[str] = app.view()
+        while app.top > 0:
+            above = app.view()
             shown.scroll_page_up()
             await pilot.pause()
-            rows = stage.view()
+            rows = app.view()
             overlap = next(count for count in range(13) if rows[len(rows) - count :] == above[:count] or count == 12)
             seen = rows[: len(rows) - overlap] + seen if overlap < 12 else rows + seen
         assert "\n".join(seen).split() == shown.plain_text().split()
@@ -160,50 +160,50 @@ def test_paging_up_through_rows_that_were_only_guessed_misses_none() -> None:
 
 
 @pytest.mark.parametrize("size", [(30, 12), (90, 12), (60, 7), (24, 30)])
-def test_a_resize_keeps_the_text_at_the_top_of_the_view(size: tuple[int, int]) -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_resize_keeps_the_text_at_the_top_of_the_view(size: tuple[int, int]) -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         for number in range(12):
             shown.append_text(" ".join(f"w{number}x{index}" for index in range(200)))
             shown.settle()
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.pause()
-        shown.scroll_to(y=stage.end - 60)
+        shown.scroll_to(y=app.end - 60)
         await pilot.pause()
-        before = stage.view()
+        before = app.view()
         first = before[0].split()[0]
         assert not first.endswith("x0")
         for width, height in (size, (50, 9), size):
             await pilot.resize_terminal(width, height)
-            await settle(stage, pilot)
-            assert first in stage.view()[0].split()
+            await settle(app, pilot)
+            assert first in app.view()[0].split()
         await pilot.resize_terminal(60, 12)
-        await settle(stage, pilot)
-        assert stage.view() == before
+        await settle(app, pilot)
+        assert app.view() == before
 
     play(scene)
 
 
-def test_a_resize_at_the_end_stays_at_the_end() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        fill(stage.transcript, 30)
-        await settle(stage, pilot)
+def test_resize_at_the_end_stays_at_the_end() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        fill(app.transcript, 30)
+        await settle(app, pilot)
         for size in ((20, 5), (70, 30), (40, 8)):
             await pilot.resize_terminal(*size)
-            await settle(stage, pilot)
-            assert stage.view()[-1] == "• end 29"
-            assert stage.is_anchored()
+            await settle(app, pilot)
+            assert app.view()[-1] == "• end 29"
+            assert app.is_anchored()
 
     play(scene)
 
 
-def test_a_live_reply_survives_a_resize() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_live_reply_survives_a_resize() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("```py\nx = 1\ny =")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         await pilot.resize_terminal(30, 12)
-        await settle(stage, pilot)
+        await settle(app, pilot)
         shown.append_text(" 2\n```\nafter")
         shown.settle()
         assert shown.plain_text().split("\n") == [" py", " x = 1", " y = 2", "after"]
@@ -212,27 +212,27 @@ def test_a_live_reply_survives_a_resize() -> None:
 
 
 def test_clear_leaves_nothing() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        fill(stage.transcript, 30)
-        stage.transcript.scroll_home()
-        await settle(stage, pilot)
-        stage.transcript.clear()
-        await settle(stage, pilot)
-        assert stage.transcript.plain_text() == ""
-        assert set(stage.view()) == {""}
-        assert stage.is_anchored()
-        stage.transcript.append_text("new")
-        await settle(stage, pilot)
-        assert stage.view()[0] == "new"
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        fill(app.transcript, 30)
+        app.transcript.scroll_home()
+        await settle(app, pilot)
+        app.transcript.clear()
+        await settle(app, pilot)
+        assert app.transcript.plain_text() == ""
+        assert set(app.view()) == {""}
+        assert app.is_anchored()
+        app.transcript.append_text("new")
+        await settle(app, pilot)
+        assert app.view()[0] == "new"
 
     play(scene)
 
 
-def test_a_theme_change_recolours_and_moves_nothing() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_theme_change_recolors_and_moves_nothing() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("# Title\n\n" + "text\n\n" * 20)
-        await settle(stage, pilot)
+        await settle(app, pilot)
         shown.scroll_home()
         await pilot.pause()
 
@@ -241,115 +241,113 @@ def test_a_theme_change_recolours_and_moves_nothing() -> None:
                 segment.style.color for segment in shown.render_line(0) if segment.style and segment.text == "Title"
             )
 
-        rows, before = stage.view(), colour()
-        stage.register_theme(Theme("other", primary="#ff0000", background="#ffffff", dark=False))
-        stage.theme = "other"
-        await settle(stage, pilot)
-        assert stage.view() == rows
+        rows, before = app.view(), colour()
+        app.register_theme(Theme("other", primary="#ff0000", background="#ffffff", dark=False))
+        app.theme = "other"
+        await settle(app, pilot)
+        assert app.view() == rows
         assert colour() != before
 
     play(scene)
 
 
 def test_no_timer_runs_while_nothing_happens() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("x")
         shown.settle()
         shown.add_card("1", "shell", "ls")
         shown.update_card("1", CardUpdate(state="running"))
-        await settle(stage, pilot)
-        assert stage.is_ticking()
+        await settle(app, pilot)
+        assert app.is_ticking()
         shown.update_card("1", CardUpdate(state="done"))
-        await settle(stage, pilot)
-        while stage.is_due():
+        await settle(app, pilot)
+        while app.is_due():
             await pilot.pause()
-        assert not stage.is_ticking()
+        assert not app.is_ticking()
 
     play(scene)
 
 
-def test_a_repaint_between_frames_shows_the_frame_before() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_repaint_between_frames_shows_the_previous_frame() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("some text")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         shown.append_text(" and more")
-        assert stage.view()[0] == "some text"
-        await settle(stage, pilot)
-        assert stage.view()[0] == "some text and more"
+        assert app.view()[0] == "some text"
+        await settle(app, pilot)
+        assert app.view()[0] == "some text and more"
 
     play(scene)
 
 
-def test_asking_for_the_text_does_not_keep_it_off_the_screen() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_reading_the_text_does_not_prevent_its_display() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.append_text("one")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         shown.append_text(" two")
         assert shown.plain_text() == "one two"
-        await settle(stage, pilot)
-        assert "one\xa0two" in stage.export_screenshot().replace("&#160;", "\xa0")
+        await settle(app, pilot)
+        assert "one\xa0two" in app.export_screenshot().replace("&#160;", "\xa0")
 
     play(scene)
 
 
-def test_a_repaint_right_after_a_restart_shows_the_old_text() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_repaint_right_after_a_restart_shows_the_old_text() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.add_user("go")
         shown.append_reasoning("hm")
         shown.append_text("one\n\ntwo")
-        await settle(stage, pilot)
+        await settle(app, pilot)
         shown.restart("again")
-        assert stage.view()[3:6] == ["", "one", ""]
+        assert app.view()[3:6] == ["", "one", ""]
         shown.restore("one\n\ntwo")
-        assert stage.view()[:5] == ["> go", "", "one", "", "two"]
+        assert app.view()[:5] == ["> go", "", "one", "", "two"]
 
     play(scene)
 
 
 def test_no_character_is_under_the_scroll_bar() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         text = "".join(chr(ord("a") + number % 26) for number in range(400))
-        stage.transcript.add_user(text)
-        await settle(stage, pilot)
-        seen = [
-            "".join(segment.text for segment in strip).rstrip() for strip in stage.screen._compositor.render_strips()
-        ]
+        app.transcript.add_user(text)
+        await settle(app, pilot)
+        seen = ["".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()]
         letters = "".join(character for row in seen for character in row if character.isalpha())
         assert letters == text
 
     play(scene, (40, 30))
 
 
-def test_the_welcome_collapses_to_one_row_with_the_first_message() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        shown = stage.transcript
+def test_welcome_collapses_to_one_row_with_the_first_message() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        shown = app.transcript
         shown.add_welcome(("qcode 1.0", "Model   demo/demo", "Folder  ~/x", "", "· a tip"))
         assert len(shown.plain_text().split("\n")) == 5
         shown.add_notice("info", "still there")
         assert "a tip" in shown.plain_text()
         shown.add_user("go")
-        await settle(stage, pilot)
-        assert stage.view()[0] == "qcode 1.0 · demo/demo"
+        await settle(app, pilot)
+        assert app.view()[0] == "qcode 1.0 · demo/demo"
         assert "a tip" not in shown.plain_text()
 
     play(scene)
 
 
-def test_a_message_of_the_user_is_a_band_across_the_width() -> None:
-    async def scene(stage: Stage, pilot: Pilot[None]) -> None:
-        stage.transcript.add_user("go\non")
-        stage.transcript.append_text("yes")
-        await settle(stage, pilot)
-        grounds = [{segment.style.bgcolor for segment in strip if segment.style} for strip in strips(stage, 4)]
+def test_user_message_is_a_band_across_the_width() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        app.transcript.add_user("go\non")
+        app.transcript.append_text("yes")
+        await settle(app, pilot)
+        grounds = [{segment.style.bgcolor for segment in strip if segment.style} for strip in strips(app, 4)]
         band, text = grounds[0], grounds[3]
         assert len(band) == len(text) == 1
         assert grounds[1] == band != text
 
-    def strips(stage: Stage, count: int) -> list[Strip]:
-        return [stage.transcript.render_line(row) for row in range(count)]
+    def strips(app: TranscriptApp, count: int) -> list[Strip]:
+        return [app.transcript.render_line(row) for row in range(count)]
 
     play(scene)

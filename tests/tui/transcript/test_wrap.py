@@ -13,11 +13,11 @@ def rows(text: str, width: int) -> list[str]:
     return [text[start:end] for start, end, _ in break_text(text, width)]
 
 
-def test_text_breaks_at_words_and_the_space_is_swallowed() -> None:
+def test_text_breaks_at_words_and_drops_the_space() -> None:
     assert rows("one two three", 8) == ["one two", "three"]
 
 
-def test_a_word_longer_than_the_row_is_cut() -> None:
+def test_word_longer_than_the_row_is_cut() -> None:
     assert rows("a " + "x" * 12, 5) == ["a", "xxxxx", "xxxxx", "xx"]
 
 
@@ -25,7 +25,7 @@ def test_wide_characters_break_between_each_other_and_count_twice() -> None:
     assert rows("日本語のテキスト", 7) == ["日本語", "のテキ", "スト"]
 
 
-def test_closing_punctuation_stays_with_what_it_closes() -> None:
+def test_closing_punctuation_stays_with_its_text() -> None:
     assert rows("日本語。日本", 6) == ["日本", "語。日", "本"]
 
 
@@ -39,12 +39,12 @@ def test_leading_spaces_are_kept() -> None:
     assert rows("    indented text here", 14) == ["    indented", "text here"]
 
 
-def test_code_is_cut_at_the_width_and_nothing_is_swallowed() -> None:
+def test_code_is_cut_at_the_width_and_drops_nothing() -> None:
     text = "if x:  return y  "
     assert "".join(text[start:end] for start, end, _ in break_cells(text, 6)) == text
 
 
-def test_wrapped_rows_copy_back_to_the_text_they_came_from() -> None:
+def test_wrapped_rows_copy_as_their_original_text() -> None:
     text = "The quick  brown fox\njumps over averyveryverylongword indeed"
     assert extract(wrap([(text, ink())], 9)) == text
 
@@ -56,7 +56,7 @@ def test_crop_leaves_room_for_its_ellipsis() -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cs"]), max_size=80), st.integers(4, 30))
-def test_no_row_is_wider_than_asked_for_and_no_word_is_lost(text: str, width: int) -> None:
+def test_no_row_exceeds_the_width_and_no_word_is_lost(text: str, width: int) -> None:
     pieces = rows(text, width)
     assert all(cell_len(piece) <= width for piece in pieces)
     assert "".join(pieces).replace(" ", "") == text.replace(" ", "")

@@ -104,7 +104,7 @@ def test_change_from_outside_is_undone_like_a_command() -> None:
     assert undone.text == "draft"
 
 
-def test_undo_in_insert_mode_takes_back_what_was_typed_and_typing_continues() -> None:
+def test_undo_in_insert_mode_reverts_typed_text_and_typing_continues() -> None:
     vim = Vim()
     vim.reset("", 0)
     assert vim.undo("typed", 5, is_redo=False).text == ""

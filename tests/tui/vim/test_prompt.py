@@ -291,7 +291,7 @@ def test_paste_is_inserted_in_every_mode_and_undone() -> None:
     drive_vim(test)
 
 
-def test_ctrl_z_undoes_in_insert_mode_what_was_typed() -> None:
+def test_ctrl_z_in_insert_mode_undoes_typed_text() -> None:
     async def test(run: Running) -> None:
         await normal(run, "one")
         await press(run, "A", *" two")

@@ -1,4 +1,4 @@
-"""A cut write whose arguments are asked for to their end: `tool_call_repair = "resume"`."""
+"""A truncated write whose remaining arguments are requested: `tool_call_repair = "resume"`."""
 
 from __future__ import annotations
 
