@@ -173,7 +173,7 @@ def test_app_plans_and_writes_instructions_with_approval(cli: CliRunner) -> None
         terminal.wait_for("2 Yes, and accept edits")
         assert not (cli.work / "hello.py").exists()
         terminal.wait_for(Answering(terminal, "as planned: hello.py", "a"))
-        assert "accept-edits" in terminal.text
+        assert "accept edits · Shift+Tab" in terminal.text
         assert (cli.work / "hello.py").exists()
         terminal.press("/init\r")
         terminal.wait_for("Create AGENTS.md")

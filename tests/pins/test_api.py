@@ -22,7 +22,7 @@ STUB = Path(qcode.__file__).with_suffix(".pyi")
 def test_names_signatures_and_fields_stay(pytestconfig: pytest.Config) -> None:
     """New names may come, and new fields with a default."""
     found = [line for name in qcode.__all__ for line in _described(name)]
-    if pytestconfig.getoption(OPTION):
+    if pytestconfig.getoption(OPTION, default=False):
         STORED.write_text("".join(f"{line}\n" for line in found))
     stored = STORED.read_text().splitlines()
     assert [line for line in stored if line not in found] == [], "programs that use these would break"

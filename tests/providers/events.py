@@ -107,7 +107,8 @@ def encode(protocol: str, request: ModelRequest) -> JsonObject:
 
 def plain(event: ReplyEvent) -> Json:
     """Return `[type, field, ...]`, without trailing None values."""
-    fields = [_plain_value(getattr(event, field.name)) for field in dataclasses.fields(event)]
+    shown = [field.name for field in dataclasses.fields(event) if field.name != "is_from_text"]  # no codec sets it
+    fields = [_plain_value(getattr(event, name)) for name in shown]
     while fields and fields[-1] is None:
         fields.pop()
     listed: Json = json.loads(json.dumps([type(event).__name__, *fields]))
