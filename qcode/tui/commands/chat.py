@@ -175,7 +175,7 @@ CHAT: tuple[Command, ...] = (
     ),
     Command(
         "mode",
-        "Switch the permission mode",
+        "Change permission mode",
         "Show the permission modes, or switch to one.",
         _mode,
         ("mode",),

@@ -39,7 +39,7 @@ VIEW: tuple[Command, ...] = (
     ),
     Command(
         "copy",
-        "Copy a reply or code block",
+        "Copy a reply or code",
         "Choose a reply or a code block and copy it.",
         lambda context, _: context.view.copy_reply(),
         ("copy",),
@@ -112,7 +112,7 @@ VIEW: tuple[Command, ...] = (
     ),
     Command(
         "previous-message",
-        "Previous message of yours",
+        "Your previous message",
         "Go to your previous message.",
         lambda context, _: context.screen.jump(-1),
         keys=("alt+up",),
@@ -120,7 +120,7 @@ VIEW: tuple[Command, ...] = (
     ),
     Command(
         "next-message",
-        "Next message of yours",
+        "Your next message",
         "Go to your next message, or to the end.",
         lambda context, _: context.screen.jump(1),
         keys=("alt+down",),

@@ -24,10 +24,7 @@ class PalettePicker(Picker):
     """Picks a command by its id."""
 
     ENTER = "run"
-    COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("", 2, is_number=False),
-        Column("", 1, is_number=False),
-    )
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", 1, is_number=False),)
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
         rows = [command_row(command, context) for command in context.commands if command.id not in _LEFT_OUT]
@@ -50,11 +47,11 @@ class ArgumentPicker(Picker):
 
 
 def command_row(command: Command, context: CommandContext) -> PickerRow:
-    """Return a row: title, name, keys and description."""
+    """Return a row: title, its keys or else its name, and description."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))
-    return PickerRow(command.id, command.title, command.help, cells=(typed, keys), also=also)
+    return PickerRow(command.id, command.title, command.help, cells=(keys or typed,), also=also)
 
 
 class ThemePicker(Picker):
