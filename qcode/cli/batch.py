@@ -26,7 +26,7 @@ from qcode.agent.agent import Agent, Opening
 from qcode.agent.options import Options, RunContext
 from qcode.agent.outcomes import exit_code, signal_code
 from qcode.agent.programs.turns import File, Prompt
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.config import state_file
 from qcode.headless.lines import encode, line_without_turn, result_line
 from qcode.headless.stderr import StderrWriter
@@ -71,8 +71,10 @@ class Task:
 def run_batch(rest: Sequence[str]) -> int:
     """Run the tasks that have no result yet; return 0 if all tasks succeeded, 1 if not, 130 or 143 after a signal."""
     options, words, given = parse_subcommand("batch", rest, _USE)
-    if len(words) != 1 or "out" not in given:
-        raise CommandLineError(_USE)
+    if len(words) != 1:
+        raise invalid_arguments(words, _USE)
+    if "out" not in given:
+        raise CommandLineError(f"--out is missing; {_USE}")
     tasks = read_tasks(Path(words[0]), Path.cwd() if options.cwd is None else Path(options.cwd).absolute())
     with results_file(given["out"]) as (stream, finished):
         left = [task for task in tasks if task.id not in finished]

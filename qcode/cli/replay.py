@@ -17,7 +17,7 @@ from qcode.agent.agent import Agent
 from qcode.agent.models.recording import Recorded, ReplayProvider, departures
 from qcode.agent.outcomes import decision_without_user, exit_code
 from qcode.agent.sessions.records import block_from_json
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
 from qcode.cli.terminal import put, say, working_folder
 from qcode.protocol.approvals import TurnOptions
@@ -34,7 +34,7 @@ def run_replay(rest: Sequence[str]) -> int:
     """Return the exit code of the last turn; with `--diff` 0 if nothing departs, otherwise 1."""
     options, words, given = parse_subcommand("replay", rest, _USE)
     if len(words) != 1:
-        raise CommandLineError(_USE)
+        raise invalid_arguments(words, _USE)
     path = Path(words[0]).expanduser().absolute()
     recorded = Recorded.read(path)
     provider = "replay-timed" if "timed" in given else "replay"

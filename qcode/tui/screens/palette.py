@@ -47,7 +47,7 @@ class ArgumentPicker(Picker):
 
 
 def command_row(command: Command, context: CommandContext) -> PickerRow:
-    """Return a row: title, its keys or else its name, and description."""
+    """Return a row: title, its keys or its name, and description."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
     also = " ".join((*(f"/{name}" for name in command.names), command.id))
