@@ -278,7 +278,9 @@ _MARKS = (
     "<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "TOOL_CALLS", "<｜tool▁call", "<｜DSML｜",
     "<minimax:tool_call>", "<|tool_call",
 )  # fmt: skip
-_FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE)
+_FENCE_BEGUN = re.compile(
+    r"`{1,16}+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE
+)
 _FIRST = re.compile(r"[<\[T`]")
 _MAX_MARK = 48
 
