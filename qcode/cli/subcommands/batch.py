@@ -1,7 +1,8 @@
 """`qcode batch`: runs the prompts of a file, several at a time, and writes one result a line.
 
-A batch that was stopped is continued by the same command: tasks that have
-a result are skipped. `SharedLimits` makes all jobs wait where a host refuses one of them for a while.
+A batch that was stopped is continued by the same command: tasks that have a result are skipped. `SharedLimits` makes
+all jobs wait where a host refuses one of them for a while. `qcode.cli.subcommands.cluster` runs the tasks on other
+machines.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from qcode.agent.agent import Agent, Opening
 from qcode.agent.options import Options, RunContext
@@ -39,7 +40,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text, duration_text
 from qcode.values import dataclass
 
-_USE = "use: qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]"
+_USE = "use: qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N] [--ray ADDRESS]"
 DEFAULT_JOBS = 4
 _TASK_OPTIONS: dict[str, type | tuple[type, ...]] = {
     "model": str,
@@ -78,9 +79,19 @@ def run_batch(rest: Sequence[str]) -> int:
     tasks = read_tasks(Path(words[0]), Path.cwd() if options.cwd is None else Path(options.cwd).absolute())
     with results_file(given["out"]) as (stream, finished):
         left = [task for task in tasks if task.id not in finished]
-        batch = Batch(replace(options, output_format="json"), stream, total=len(tasks))
+        options = replace(options, output_format="json")
+        batch = Batch(_workplace(options, given.get("ray")), stream, total=len(tasks))
         batch.count(finished[task.id] for task in tasks if task.id in finished)
         return asyncio.run(batch.run(left, given.get("jobs", DEFAULT_JOBS)))
+
+
+def _workplace(options: Options, address: str | None) -> Workplace:
+    """Return what runs the tasks: this process, or the Ray cluster at `address`."""
+    if address is None:
+        return ThisProcess(options)
+    from qcode.cli.subcommands.cluster import Cluster
+
+    return Cluster(address, options)
 
 
 def read_tasks(path: Path, folder: Path) -> list[Task]:
@@ -174,14 +185,25 @@ def _finished(path: Path) -> dict[str, JsonObject]:
     return found
 
 
+class Workplace(Protocol):
+    """Where tasks run."""
+
+    async def result(self, task: Task) -> JsonObject:
+        """Run a task and return its line. Raise no failure of the task."""
+        ...
+
+    async def pause_left(self) -> float:
+        """Return the seconds until requests may be sent again."""
+        ...
+
+
 class Batch:
     """Runs tasks and appends their results to `stream`. `total` is the number of all tasks, the finished ones too."""
 
-    def __init__(self, options: Options, stream: BinaryIO, *, total: int) -> None:
-        self._options = options
+    def __init__(self, workplace: Workplace, stream: BinaryIO, *, total: int) -> None:
+        self._workplace = workplace
         self._stream = stream
         self._stderr = StderrWriter(sys.stderr.buffer, is_terminal=sys.stderr.isatty())
-        self._limits = SharedLimits()
         self._total = total
         self._done = self._failed = self._running = 0
         self._input = self._output = 0
@@ -223,45 +245,12 @@ class Batch:
             task = waiting.popleft()
             self._running += 1
             try:
-                result = await self._result(task)
+                result = await self._workplace.result(task)
             finally:
                 self._running -= 1
             self.count([result])
             self._stream.write(encode(result))
             self._stream.flush()
-
-    async def _result(self, task: Task) -> JsonObject:
-        """Run a task and return its line."""
-        about: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
-        try:
-            if not task.cwd.is_dir():
-                raise InputError(f"{task.cwd} is not a folder")
-            options = replace(self._options, cwd=task.cwd, **cast("dict[str, Any]", task.options))
-            async with Opening(partial(self._open, options)) as agent:
-                return {**about, "model": agent.conversation.model, **await self._answer(agent, task)}
-        except QcodeError as failure:
-            return {**about, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
-        except Exception as fault:  # noqa: BLE001 - a fault of one task must not end the others
-            error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}: {fault}")
-            return {**about, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
-
-    def _open(self, options: Options) -> Agent:
-        return Agent.begin(RunContext.read(options, dict(os.environ)), wrap=self._limits.shared)
-
-    async def _answer(self, agent: Agent, task: Task) -> JsonObject:
-        prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
-        began = time.monotonic()
-        async with agent.stream(prompt, append_only=False) as turn:
-            async for _ in turn:
-                pass
-        line = result_line(
-            turn.ended,
-            agent.conversation.session_id,
-            agent.context.schema,
-            duration_ms=round((time.monotonic() - began) * 1000),
-            metrics=agent.conversation.metrics.as_json(),
-        )
-        return {"exit_code": int(exit_code(turn.ended)), **line}
 
     @contextlib.contextmanager
     def _watching(self, workers: Sequence[asyncio.Future[None]]) -> Iterator[None]:
@@ -285,7 +274,8 @@ class Batch:
     async def _tick(self, began: float) -> None:
         while True:
             failed = f" · {self._failed} failed" if self._failed else ""
-            paused = f" · waiting for a limit, {self._limits.left_s:.0f} s" if self._limits.left_s >= 1 else ""
+            pause = await self._workplace.pause_left()
+            paused = f" · waiting for a limit, {pause:.0f} s" if pause >= 1 else ""
             text = f"{self._done} of {self._total} · {self._running} running{failed} · ${self._cost:.2f}{paused}"
             await self._stderr.show_status(f"{text} · {duration_text(time.monotonic() - began)}")
             await asyncio.sleep(0.5)
@@ -308,38 +298,83 @@ def _is_fault(ended: object) -> bool:
 
 
 class SharedLimits:
-    """The rate limits that several agents share: once one is refused, all wait before their next request."""
+    """The rate limits that several jobs share: once one is refused, all wait before their next request.
+
+    Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.cluster`).
+    """
 
     def __init__(self) -> None:
         self._ends = 0.0
         self._in_a_row = 0
 
-    @property
-    def left_s(self) -> float:
-        """The seconds until requests may be sent again."""
+    async def left(self) -> float:
+        """Return the seconds until requests may be sent again."""
         return max(0.0, self._ends - time.monotonic())
 
-    def shared(self, provider: Provider) -> Provider:
-        """Return the provider as one that keeps to the limits."""
-        return _SharingProvider(provider, self)
-
-    async def wait(self) -> None:
-        while (left := self.left_s) > 0:  # noqa: ASYNC110  # the time may be extended meanwhile
-            await asyncio.sleep(left)
-
-    def refused(self, error: ProviderError) -> None:
+    async def refused(self, retry_after: float | None) -> None:
         """Begin or extend the pause, by the time that the host names, or by a longer one each time."""
-        if error.kind not in (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED) or not error.may_retry:
-            return
-        pause = error.retry_after or MIN_PAUSE_S * 2**self._in_a_row
+        pause = retry_after or MIN_PAUSE_S * 2**self._in_a_row
         self._in_a_row = min(self._in_a_row + 1, 5)
         self._ends = max(self._ends, time.monotonic() + min(pause, MAX_PAUSE_S))
 
-    def answered(self) -> None:
+    async def answered(self) -> None:
         self._in_a_row = 0
 
 
+class ThisProcess:
+    """Runs tasks in this process. `options` are those of the command line."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._limits = SharedLimits()
+
+    async def result(self, task: Task) -> JsonObject:
+        return await task_result(task, self._options, self._limits)
+
+    async def pause_left(self) -> float:
+        return await self._limits.left()
+
+
+async def task_result(task: Task, options: Options, limits: SharedLimits) -> JsonObject:
+    """Run a task and return its line, also if it fails."""
+    about: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
+    try:
+        if not task.cwd.is_dir():
+            raise InputError(f"{task.cwd} is not a folder")
+        options = replace(options, cwd=task.cwd, **cast("dict[str, Any]", task.options))
+        async with Opening(partial(_open, options, limits)) as agent:
+            return {**about, "model": agent.conversation.model, **await _answer(agent, task)}
+    except QcodeError as failure:
+        return {**about, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
+    except Exception as fault:  # noqa: BLE001 - a fault of one task must not end the others
+        error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}: {fault}")
+        return {**about, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
+
+
+def _open(options: Options, limits: SharedLimits) -> Agent:
+    context = RunContext.read(options, dict(os.environ))
+    return Agent.begin(context, wrap=lambda provider: _SharingProvider(provider, limits))
+
+
+async def _answer(agent: Agent, task: Task) -> JsonObject:
+    prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
+    began = time.monotonic()
+    async with agent.stream(prompt, append_only=False) as turn:
+        async for _ in turn:
+            pass
+    line = result_line(
+        turn.ended,
+        agent.conversation.session_id,
+        agent.context.schema,
+        duration_ms=round((time.monotonic() - began) * 1000),
+        metrics=agent.conversation.metrics.as_json(),
+    )
+    return {"exit_code": int(exit_code(turn.ended)), **line}
+
+
 class _SharingProvider:
+    """A provider that keeps to limits it shares with others."""
+
     def __init__(self, provider: Provider, limits: SharedLimits) -> None:
         self.name = provider.name
         self.host = provider.host
@@ -347,13 +382,18 @@ class _SharingProvider:
         self._limits = limits
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        await self._limits.wait()
+        while (left := await self._limits.left()) > 0:  # noqa: ASYNC110  # another job may extend the pause meanwhile
+            await asyncio.sleep(left)
+        is_first = True
         try:
             async for event in self._provider.stream(request):
-                self._limits.answered()
+                if is_first:
+                    is_first = False
+                    await self._limits.answered()
                 yield event
         except ProviderError as error:
-            self._limits.refused(error)
+            if error.kind in (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED) and error.may_retry:
+                await self._limits.refused(error.retry_after)
             raise
 
     async def model_names(self) -> tuple[str, ...]:
