@@ -33,10 +33,10 @@ _qcode() {
       case $prev in
         --reasoning-effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        --out|--jobs|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
+        --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
         *)
           case $cur in
-            -*) found="--out --jobs -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session" ;;
+            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session" ;;
           esac ;;
       esac
       ;;
