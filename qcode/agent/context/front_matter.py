@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from qcode.text.clean import one_line, single_spaced
 from qcode.values import dataclass
@@ -26,7 +26,6 @@ _MAX_DEPTH = 16
 _FENCE = "---"
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
-MarkT = TypeVar("MarkT")
 Value: TypeAlias = "str | Scalar | list[Value] | dict[str, Value]"
 
 
@@ -150,7 +149,7 @@ def read_front_matter(data: bytes | str, shown: str) -> FrontMatter:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Split at commas and blanks that stand outside parentheses; an unclosed one reaches to the end."""
+    """Split at commas and blanks outside parentheses; an unclosed one reaches to the end."""
     return tuple(re.findall(r"[^\s,(]+(?:\([^()]*(?:\)|$))?", text))
 
 
@@ -266,9 +265,9 @@ class _Composer:
                 return found
             name = self._key(key, found)
             event = self._next()
-            start = _place(event.start_mark).index
+            start = self._start
             value = self._value(event, 1)
-            found[name] = Field(value, _place(key.start_mark).line + 2, self._text[start : self._end].strip())
+            found[name] = Field(value, _line(key), self._text[start : self._end].strip())
 
     def _value(self, event: Event, depth: int) -> Value:
         yaml = self._yaml
@@ -303,7 +302,9 @@ class _Composer:
 
     def _next(self) -> Event:
         event: Event = self._loader.get_event()
-        self._end = _place(event.end_mark).index
+        assert event.start_mark is not None
+        assert event.end_mark is not None
+        self._start, self._end = event.start_mark.index, event.end_mark.index
         if getattr(event, "anchor", None) is not None:
             what = "aliases (*name)" if isinstance(event, self._yaml.AliasEvent) else "anchors (&name)"
             self._refuse(event, f"YAML {what} are not supported; quote the value if it is text")
@@ -312,12 +313,13 @@ class _Composer:
         return event
 
     def _refuse(self, event: Event, what: str) -> NoReturn:
-        raise _error(self._shown, _place(event.start_mark).line + 2, what)
+        raise _error(self._shown, _line(event), what)
 
 
-def _place(mark: MarkT | None) -> MarkT:
-    assert mark is not None  # every event of a parsed text has its marks
-    return mark
+def _line(event: Event) -> int:
+    """Return the line of an event in the file, which has one line before the YAML."""
+    assert event.start_mark is not None  # every event of a parsed text has its marks
+    return event.start_mark.line + 2
 
 
 def _yaml_error(error: Exception, header: str, shown: str) -> FrontMatterError:
