@@ -186,7 +186,7 @@ def _finished(path: Path) -> dict[str, JsonObject]:
 
 
 class Workplace(Protocol):
-    """Where tasks run."""
+    """A place that runs tasks: this process, or a cluster."""
 
     async def result(self, task: Task) -> JsonObject:
         """Run a task and return its line. Raise no failure of the task."""

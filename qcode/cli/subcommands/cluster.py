@@ -1,7 +1,7 @@
 """The tasks of `qcode batch --ray ADDRESS` on a Ray cluster: each task is a Ray task, and needs a CPU of the cluster.
 
 Apart from `batch`, because it imports Ray (the extra `ray`). Every node needs this version of qcode, the folders of the
-tasks under the same paths, and keys of its own: neither keys nor environment variables leave this machine. Only this
+tasks under the same paths, and keys: neither keys nor environment variables leave this machine. Only this
 process writes results, so that a task which ran twice has one.
 """
 
