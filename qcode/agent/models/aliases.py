@@ -1,6 +1,6 @@
 """Short names of models: `sonnet`, `opus`, `haiku`, `flash`, `gpt`, as people and Claude Code's SDKs write them.
 
-Apart from `selection`, because it loads only for a name that is no model. A name stands for the newest model of its
+Apart from `selection`, because it loads only for a name without a provider. A name stands for the newest model of its
 family at the first host with a credential.
 """
 
@@ -35,7 +35,7 @@ class NoCredentialError(ValueError):
 
 
 def resolve_alias(name: str, has_credential: Callable[[str], bool]) -> str | None:
-    """Return `provider/model` for a short name, None if it is none; raise `NoCredentialError`.
+    """Return `provider/model` for a short name, None for any other name; raise `NoCredentialError`.
 
     `has_credential` tells whether a provider, by its name, can be used.
     """
