@@ -108,12 +108,12 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     from qcode.providers import catalog
 
     try:
-        found = resolve_alias(name, lambda host: keys is None or _has_access(specs[host], settings, keys))
+        short = resolve_alias(name, lambda host: keys is None or _has_access(specs[host], settings, keys))
     except NoCredentialError as error:
         if settings.small_model and name.lower() == "haiku":
             return named(settings.small_model, settings, note)
         raise CredentialError(f"{error}; {_nearest_usable(specs, settings, keys)}") from None
-    found = found or catalog.resolve(name, specs)
+    found = short or catalog.resolve(name, specs)
     if isinstance(found, str):
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)

@@ -98,5 +98,5 @@ def test_rules_are_split_at_commas_and_blanks_outside_brackets() -> None:
 @given(st.sampled_from(["Bash", "Read", "Edit", "WebFetch", "mcp__a", "Foo"]), st.text(max_size=30))
 def test_every_converted_rule_is_valid(tool: str, body: str) -> None:
     for effect in ("allow", "ask", "deny"):
-        found = convert(f"{tool}({body})", effect)  # type: ignore[arg-type]  # the loop variable is a plain str
+        found = convert(f"{tool}({body})", effect)
         assert all(map(is_rule, found.rules))
