@@ -16,7 +16,7 @@ import pytest
 
 from qcode.agent.options import Options
 from qcode.cli.main import main
-from qcode.cli.subcommands import batch
+from qcode.cli.subcommands import batch, tasks
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Faults, Refusal, Turn
 
@@ -165,19 +165,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_refusal_of_one_job_pauses_all(clock: list[float]) -> None:
     async def go() -> None:
-        limits = batch.SharedLimits()
+        limits = tasks.SharedLimits()
         assert await limits.left() == 0
         await limits.refused(7)
         assert await limits.left() == 7
         clock[0] += 5
         await limits.refused(None)
-        assert await limits.left() == batch.MIN_PAUSE_S * 2
+        assert await limits.left() == tasks.MIN_PAUSE_S * 2
         await limits.refused(9_999)
-        assert await limits.left() == batch.MAX_PAUSE_S
+        assert await limits.left() == tasks.MAX_PAUSE_S
         clock[0] += 100
         await limits.answered()
         await limits.refused(None)
-        assert await limits.left() == batch.MIN_PAUSE_S
+        assert await limits.left() == tasks.MIN_PAUSE_S
 
     asyncio.run(go())
 
@@ -196,10 +196,10 @@ def test_only_a_limit_pauses_the_other_jobs(work: Path) -> None:
     write_tasks(work, {"id": "a", "prompt": "x"})
     (work / "config.toml").write_text("[network]\nmax_retries = 0\n")
     with FakeServer("openai", (Turn(refusal=Refusal(500, "broken")),)) as server:
-        limits = batch.SharedLimits()
+        limits = tasks.SharedLimits()
         options = Options(model="openai/m", base_url=server.base_url, settings="config.toml")
-        task = batch.Task("a", "x", work, (), {})
-        assert asyncio.run(batch.task_result(task, options, limits))["exit_code"] == 75
+        one = tasks.Task("a", "x", work, (), {})
+        assert asyncio.run(tasks.task_result(one, options, limits))["exit_code"] == 75
         assert asyncio.run(limits.left()) == 0
 
 
