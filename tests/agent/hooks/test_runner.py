@@ -1,4 +1,4 @@
-"""Running hooks: real programs and functions, their limits, and what is left of them."""
+"""Running hooks: real programs and functions, their limits, and the end of everything they started."""
 
 from __future__ import annotations
 
