@@ -114,7 +114,7 @@ class PendingCalls:
         self._permissions = permissions
         self._judged: dict[str, ResolvedCall] = {}
         self._open: dict[str, CallApproval] = {}
-        self._revisions: dict[str, tuple[ToolApproval, str]] = {}
+        self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}
         self._warnings: list[str] = []
 
     async def judge(self, policy: Policy, asked: AskApproval) -> ApprovalAnswered | CallApproval:
@@ -178,7 +178,7 @@ class PendingCalls:
         )
 
     async def _judge_revised(
-        self, policy: Policy, approval: ToolApproval, text: str
+        self, policy: Policy, approval: ToolApproval, revise: Revise
     ) -> ApprovalAnswered | CallApproval:
         """Return the approval of a call that the user edited; with a warning the old one, if it cannot run like that.
 
@@ -189,7 +189,9 @@ class PendingCalls:
             self._permissions.note(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
         try:
-            arguments = revised_arguments(toolbox.spec(before.name), before.arguments, text)
+            arguments = revise.arguments
+            if arguments is None:
+                arguments = revised_arguments(toolbox.spec(before.name), before.arguments, revise.text)
             targets = await asyncio.to_thread(toolbox.targets, before.name, arguments)
             verdict = await asyncio.to_thread(policy.judge, toolbox.spec(before.name), arguments)
             preview = await toolbox.preview(before.name, arguments)
@@ -228,8 +230,8 @@ class PendingCalls:
             case ToolApproval(), Allow(scope=scope):
                 self._note_allowed(approval, _offered(approval, scope))
                 return self._allowed(approval)
-            case ToolApproval(draft=Draft()), Revise(text=text):
-                self._revisions[call_id] = (approval, text)
+            case ToolApproval(draft=Draft()), Revise():
+                self._revisions[call_id] = (approval, decision)
                 return AskApproval(approval.call, {})
             case RepeatedCall(), Allow():
                 self._permissions.note(approval.call, "allowed")

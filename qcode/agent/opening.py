@@ -19,11 +19,11 @@ from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
 from qcode.agent.models.client import Clients
 from qcode.agent.models.selection import Selection
-from qcode.agent.options import LATEST, RunContext
+from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
-from qcode.agent.sessions.store import SessionStore
+from qcode.agent.sessions.store import SessionStore, new_session_id
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
 from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
@@ -63,7 +63,9 @@ class AgentParts:
         self.context = context
         self._secrets = _header_secrets(context.settings)
         self._tracing: Tracing | None = None
-        self.store = SessionStore(context.paths.state_dir, context.root, redact=self.redact)
+        self.store = SessionStore(
+            context.paths.state_dir, context.root, new_id=session_ids(context.options), redact=self.redact
+        )
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
@@ -214,6 +216,8 @@ class AgentParts:
             if wanted is None:
                 notices = ("no session to resume in this folder; starting a new one",)
         if wanted is None:
+            if options.session_id is not None and options.session_id in self.store.ids():
+                raise InputError(f"session {options.session_id} exists already; resume it with -r")
             return self.store.create(model, folder, is_kept=not options.no_session), (), notices
         if options.no_session:
             loaded = self.store.load(wanted)
@@ -299,6 +303,12 @@ def _git_overrides() -> dict[str, str]:
     from qcode.safety.git_repository import overrides  # loads with the first command
 
     return overrides()
+
+
+def session_ids(options: Options) -> Callable[[datetime], str]:
+    """Return the ids of new sessions: that of `--session-id` first."""
+    given = [] if options.session_id is None else [options.session_id]
+    return lambda now: given.pop() if given else new_session_id(now)
 
 
 def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:

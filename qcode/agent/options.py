@@ -99,6 +99,11 @@ class Options:
     output_format: OutputFormat = "text"
     input_format: InputFormat = "text"
     include_partial_messages: bool = False
+    permission_prompt_tool: str | None = None
+    """`stdio`: a host decides approvals, over the control protocol."""
+    replay_user_messages: bool = False
+    session_id: str | None = None
+    """The id of a new session, which is a UUID."""
     theme: str | None = None
     completion: str | None = None
 
@@ -344,6 +349,11 @@ def _check_flags(options: Options) -> None:
         raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
     if options.wait_for_limit is not None and not options.wait_for_limit >= 0:
         raise UsageError("--wait-for-limit must be a number of seconds")
+    if options.session_id is not None:
+        if not _UUID.fullmatch(options.session_id):
+            raise UsageError(f'--session-id must be a UUID, not "{options.session_id[:80]}"')
+        if options.resume is not None and not options.fork_session:
+            raise UsageError("--session-id names a new session: it needs --fork-session with -c or -r")
     _check_tool_names("--tools", options.builtin_tools or ())
     _check_tool_names("--disallowed-tools", [rule for rule in options.disallowed_tools if not is_rule(rule)])
     for flag, rules in (("--allowed-tools", options.allowed_tools), ("--disallowed-tools", options.disallowed_tools)):
@@ -360,6 +370,7 @@ def _check_flags(options: Options) -> None:
         raise UsageError(str(error)) from None
 
 
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
 """The smallest values."""
 

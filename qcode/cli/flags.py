@@ -112,6 +112,12 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "the answer is JSON that is valid under this schema, or the exit code is 1",
             is_for_pipe=True,
         ),
+        Flag(
+            "--replay-user-messages",
+            "on",
+            "stream-json input: write each accepted line back, with its uuid",
+            is_for_pipe=True,
+        ),
         Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr"),
     ),
     "Model": (
@@ -181,6 +187,13 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             'the only tools to offer, such as read,grep; "" for none',
             field="builtin_tools",
         ),
+        Flag(
+            "--permission-prompt-tool NAME",
+            "choice",
+            "{choices}: the program that controls the run decides approvals",
+            choices=("stdio",),
+            is_for_pipe=True,
+        ),
         Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once"),
         Flag("--yolo", "on", "the same as --permission-mode bypass", field=""),
         Flag("--exit-tools FILE", "path", "JSON list of tools whose calls are reported as signals and never run"),
@@ -195,6 +208,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-c, --continue", "on", "resume the latest session of this folder", field=""),
         Flag("-r, --resume [ID]", "optional", "resume a session; without ID, choose one (in the app)", field=""),
         Flag("--fork-session", "on", "with -c or -r: continue in a copy"),
+        Flag("--session-id UUID", "text", "id of the new session"),
         Flag("--no-session", "on", "keep nothing on disk"),
     ),
     "Other": (
