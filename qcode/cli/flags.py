@@ -300,6 +300,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         flags=(
             Flag("--out FILE", "path"),
             Flag("--jobs N", "positive"),
+            Flag("--ray ADDRESS", "text"),
             *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
             *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
         )
@@ -353,7 +354,8 @@ Usage:
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result a line;
-                                  takes the flags of Model, Output limits, Limits and Permissions
+                                  takes the flags of Model, Output limits, Limits and Permissions; --ray ADDRESS runs
+                                  them on a Ray cluster
   qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show

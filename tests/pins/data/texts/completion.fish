@@ -57,6 +57,7 @@ complete -c qcode -n '__fish_seen_subcommand_from auth' -l no-check
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l json
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l out -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l jobs -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l ray -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -s m -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l model -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l base-url -r

@@ -35,10 +35,10 @@ _qcode() {
         --reasoning-effort) found="none minimal low medium high max" ;;
         --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        --out|--jobs|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
+        --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
         *)
           case $cur in
-            -*) found="--out --jobs -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session --no-session-persistence" ;;
+            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session --no-session-persistence" ;;
           esac ;;
       esac
       ;;
