@@ -1,6 +1,6 @@
 """Claude Code's settings, and the values of its flags, as options of qcode.
 
-Of a settings file `permissions` and `model` count; the rest is listed. Also here: files of flags that are pipes, such
+A settings file gives its `permissions` and `model`; the rest is listed. Also here: files of flags that are pipes, such
 as `--settings <(...)`, which can be read only once. See code.claude.com/docs/en/settings.
 """
 
