@@ -433,6 +433,8 @@ def _check_flags(options: Options) -> None:
         raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
     if options.wait_for_limit is not None and not options.wait_for_limit >= 0:
         raise UsageError("--wait-for-limit must be a number of seconds")
+    if options.permission_prompt_tool not in (None, "stdio"):
+        raise UsageError("--permission-prompt-tool must be stdio: a tool cannot decide approvals")
     if options.session_id is not None:
         if not _UUID.fullmatch(options.session_id):
             raise UsageError(f'--session-id must be a UUID, not "{options.session_id[:80]}"')

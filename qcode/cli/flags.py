@@ -210,9 +210,8 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag(
             "--permission-prompt-tool NAME",
-            "choice",
-            "{choices}: the program that controls the run decides approvals",
-            choices=("stdio",),
+            "text",
+            "stdio: the program that controls the run decides approvals",
             is_for_pipe=True,
         ),
         Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once"),

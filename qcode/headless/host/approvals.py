@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from qcode.agent.claude.rules import MODES, qcode_rules
+from qcode.agent.claude.rules import MODES, convert
 from qcode.agent.claude.tool_names import UntranslatableError, from_claude
 from qcode.agent.outcomes import decision_without_user
 from qcode.headless.host.lines import MAX_LINE_CHARS, Names
@@ -67,7 +67,6 @@ class HostApprovals:
         self, wire: HostWire, names: Callable[[], Names], permissions: Permissions, control: Control, *, is_asking: bool
     ) -> None:
         self.is_asking = is_asking
-        self.never_asks = False
         self._wire = wire
         self._names = names
         self._permissions = permissions
@@ -76,7 +75,7 @@ class HostApprovals:
 
     async def decide(self, approval: CallApproval) -> Decision:
         """Return the decision of the host. There is no time limit."""
-        if isinstance(approval, ImpossibleCall) or not self.is_asking or self.never_asks:
+        if isinstance(approval, ImpossibleCall) or not self.is_asking:
             decision = decision_without_user(approval)
             is_restricted = isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted
             return Deny(f"{decision.message}{_UNTRUSTED}") if isinstance(decision, Deny) and is_restricted else decision
@@ -175,8 +174,7 @@ class HostApprovals:
                     self._control.set_mode(mode)
                 case {"type": "addRules", "behavior": "deny" | "ask" as effect, "rules": list(rules)}:
                     for text in (_rule_text(rule) for rule in rules):
-                        ours, _ = qcode_rules(effect, [text])
-                        for rule in ours:
+                        for rule in convert(text, effect).rules:
                             added = self._permissions.add(effect, rule)
                             if is_kept:
                                 self._permissions.keep(added.number)

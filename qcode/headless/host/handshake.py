@@ -1,6 +1,6 @@
 """The `initialize` request: the options that it sets, and the answer to it. Pure, apart from `answer_to`.
 
-A host may set prompts, a schema and servers of its own. It can neither trust a folder nor set keys, endpoints or rules.
+A host may set prompts, a schema, and servers. It can neither trust a folder nor set keys, endpoints or rules.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Handshake:
 
     @property
     def notice(self) -> str:
-        """What has no effect, in one line; empty if everything has."""
+        """The fields without effect, in one line; empty if there are none."""
         if not self.ignored:
             return ""
         return f"fields of the initialize request without effect here: {shown_line(', '.join(self.ignored), 300)}"

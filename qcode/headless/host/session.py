@@ -83,7 +83,7 @@ class HostSession(Exchange):
             self,
             is_asking=options.permission_prompt_tool is not None,
         )
-        self._can_bypass = options.permission_mode == "bypass"
+        self._can_bypass = options.permission_mode == "bypass" or options.allow_dangerously_skip_permissions
         self._replays = options.replay_user_messages
         self._is_greeted = False
 
@@ -95,7 +95,7 @@ class HostSession(Exchange):
     @property
     def mode(self) -> str:
         """The permission mode in Claude Code's words."""
-        return NEVER_ASKS if self.approvals.never_asks else CLAUDE_MODES[self._conversation.mode]
+        return NEVER_ASKS if self._conversation.policy.never_asks else CLAUDE_MODES[self._conversation.mode]
 
     # Output
 
@@ -235,7 +235,7 @@ class HostSession(Exchange):
             raise ValueError(f'unknown permission mode "{shown_line(mode, 40)}"; there are {", ".join(MODES)}')
         if ours == "bypass" and not self._can_bypass:
             raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
-        self.approvals.never_asks = mode == NEVER_ASKS
+        self.agent.permissions.set_never_asks(mode == NEVER_ASKS)
         self._conversation.set_mode(ours)
         self.wire.send_soon({**status_line(None, self.mode), **self._ids()})
 
@@ -335,7 +335,7 @@ def _uuid(given: UserMessage) -> str:
 
 
 class HostRun(Run):
-    """A turn for a host. `uuids` are those of the lines that it answers; a composed prompt is no command."""
+    """A turn for a host. `uuids` are those of the lines that it answers. `is_composed`: the prompt is sent as it is."""
 
     def __init__(
         self, output: RunOutput, session: HostSession, uuids: tuple[str, ...], *, is_composed: bool = False

@@ -1,4 +1,4 @@
-"""Runs qcode for a real SDK, or as a host of our own that reads and writes each line."""
+"""Runs qcode for a real SDK, or as a host that reads and writes each line."""
 
 from __future__ import annotations
 
@@ -90,9 +90,11 @@ class Host:
 
     def end(self) -> int:
         """Close the input and return the exit code."""
-        out, _ = self.process.communicate(timeout=30)
-        self.seen += [json.loads(line) for line in out.splitlines()]
-        return self.process.returncode
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.seen += [json.loads(line) for line in self.process.stdout]
+        return self.process.wait(timeout=30)
 
 
 FLAGS = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")

@@ -1,4 +1,4 @@
-"""What the model says in each scenario of the SDKs."""
+"""The replies of the model in each scenario of the SDKs."""
 
 from __future__ import annotations
 

@@ -109,11 +109,12 @@ def test_lines_of_no_use_are_ignored_and_a_bad_message_gets_an_error_result(tmp_
 
 
 def test_interrupt_ends_the_turn_and_waiting_messages_stay(tmp_path: Path) -> None:
-    with hosting(tmp_path, [working(), Turn(text="second"), Turn(text="third")]) as host:
+    script = [working(), Turn(text="second"), Turn(text="third")]
+    with hosting(tmp_path, script, "--include-partial-messages") as host:
         host.greet()
         host.ask("first")
         host.ask("second", uuid="u2")
-        host.server.wait_until(lambda seen: seen.stalls == 1)
+        host.until(lambda line: "Working" in json.dumps(line))
         assert host.control("interrupt")["response"] == {"still_queued": ["u2"]}
         cancelled, answered = host.result(), host.result()
         host.end()
@@ -370,7 +371,8 @@ def test_limits_have_the_subtypes_of_claude_code(tmp_path: Path) -> None:
 
 
 def test_line_has_at_most_a_million_characters_and_the_model_gets_the_whole(tmp_path: Path) -> None:
-    writes = [Call("write", json.dumps({"path": name, "content": "x" * 600_000})) for name in ("b.txt", "c.txt")]
+    content = " ".join(map(str, range(100_000)))
+    writes = [Call("write", json.dumps({"path": name, "content": content})) for name in ("b.txt", "c.txt")]
     with hosting(tmp_path, [Turn(calls=writes), Turn(text="Done.")], "--permission-mode", "accept-edits") as host:
         host.greet()
         host.ask()
@@ -379,7 +381,7 @@ def test_line_has_at_most_a_million_characters_and_the_model_gets_the_whole(tmp_
     lines = [line for line in host.seen if line["type"] == "assistant"]
     assert "more characters are left out of this line" in lines[0]["message"]["content"][0]["input"]["content"]
     assert max(len(json.dumps(line, ensure_ascii=False)) for line in host.seen) <= 1_000_000
-    assert len((tmp_path / "work" / "c.txt").read_text()) == 600_000
+    assert (tmp_path / "work" / "c.txt").read_text() == content
 
 
 def test_existing_session_id_is_refused(tmp_path: Path) -> None:
