@@ -246,6 +246,7 @@ _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "optional": {"nargs": "?", "type": _as_text},
     "text": {"type": _as_text},
     "choice": {},
+    "texts": {"type": _as_text, "action": "append"},
     "path": {"type": Path},
     "paths": {"type": Path, "action": "append"},
     "rules": {"action": "append"},

@@ -13,7 +13,7 @@ VERSION = f"qcode {__version__}"
 KEY_TAKERS = ("PROVIDER",)
 """A placeholder for an action that takes a provider; the completion scripts replace it with the names."""
 
-_VALUES = ("text", "path", "paths", "rules", "positive", "natural", "money", "choice")
+_VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "choice")
 _COLUMN = 34
 
 
@@ -21,7 +21,7 @@ class Flag:
     """A flag: its names, its value, the option it sets, and its line of the help.
 
     `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` for a switch,
-    one of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
+    one of `_VALUES` for a flag with a value (`texts`, `paths` and `rules` repeat), `optional` if a value may follow,
     `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
     `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
     `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
@@ -248,7 +248,15 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "config": Subcommand({"path": (), "show": ()}),
     "doctor": Subcommand(),
-    "mcp": Subcommand({"list": (), "show": (), "approve": ()}, _shared("--cwd", "--mcp-config", "--trust")),
+    "mcp": Subcommand(
+        {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
+        (
+            *_shared("--cwd", "--mcp-config", "--trust"),
+            Flag("--env NAME=VALUE", "texts"),
+            Flag("--header NAME:VALUE", "texts"),
+            Flag("--transport KIND", "choice", choices=("http", "sse")),
+        ),
+    ),
     "models": Subcommand({"forget": ()}),
     "permissions": Subcommand(
         {"list": (), "check": ("shell", "read", "write", "fetch")},
@@ -305,6 +313,8 @@ Usage:
   qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
   qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
                                   and --mcp-config FILE; starts none
+  qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers of your own configuration; add takes
+                                  --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,

@@ -89,23 +89,29 @@ def build() -> MCPServer:
 
 
 class HttpToolServer:
-    """The same over HTTP on loopback, in a thread. `asked` are the headers of every request so far."""
+    """The same over HTTP on loopback, in a thread. `asked` are the headers of every request so far.
 
-    def __init__(self, *, is_json: bool = False, refuses: int = 0) -> None:
+    `refuses` is the status of every response, or of those to POST requests of a server that has only `sse`.
+    """
+
+    def __init__(self, *, is_json: bool = False, refuses: int = 0, sse: bool = False) -> None:
         self._is_json = is_json
         self._refuses = refuses
+        self._sse = sse
         self.asked: list[dict[str, str]] = []
         self.url = ""
 
     def __enter__(self) -> HttpToolServer:
         import uvicorn
 
-        app = build().streamable_http_app(json_response=self._is_json)
+        server = build()
+        app = server.sse_app(sse_path="/mcp") if self._sse else server.streamable_http_app(json_response=self._is_json)
 
         async def noting(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
                 self.asked.append({name.decode(): value.decode() for name, value in scope["headers"]})
-                if self._refuses:
+                is_older = self._sse and (scope["method"] != "POST" or scope["path"] != "/mcp")
+                if self._refuses and not is_older:
                     await send({"type": "http.response.start", "status": self._refuses, "headers": []})
                     await send({"type": "http.response.body", "body": b""})
                     return

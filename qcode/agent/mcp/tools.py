@@ -51,11 +51,12 @@ _JOINERS = "\u200c\u200d"
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool exactly as a server listed it."""
+    """A tool exactly as a server listed it; `problem` is the reason if its definition is not valid."""
 
     name: str
     description: str
     schema: Mapping[str, Json]
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ def offered(server: str, listed: Sequence[ListedTool], wanted: Collection[str] =
     for one in taken:
         name = tool_name(server, one.name)
         schema, problem = _parameters(one.schema)
+        problem = one.problem or problem
         if names[name] > 1:
             problem = f"{names[name]} tools of this server would be called {name}"
         description = _described(server, one.description)
@@ -238,8 +240,21 @@ class _ContentReader:
                     self._take_resource(block)
 
     def says(self, value: object) -> bool:
-        """Return whether a text block already has this value as JSON, as servers send it to text-only clients."""
-        return any(_json_of(text) == value for text in self.texts)
+        """Return whether the text blocks already have this value, as servers send it to text-only clients.
+
+        SDKs wrap a value that is not an object as `{"result": value}`, and send a list as one block for each item.
+        """
+        parsed = [_json_of(text) for text in self.texts]
+        if any(one == value for one in parsed):
+            return True
+        if not (isinstance(value, dict) and value.keys() == {"result"}):
+            return False
+        inner = value["result"]
+        items = inner if isinstance(inner, list) else [inner]
+        has_items = len(items) == len(self.texts) and all(
+            item in (text, one) for item, text, one in zip(items, self.texts, parsed, strict=True)
+        )
+        return has_items or any(inner in (text, one) for text, one in zip(self.texts, parsed, strict=True))
 
     def _take_resource(self, block: object) -> None:
         import mcp_types as types
