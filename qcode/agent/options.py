@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
 
+CONFIGURED_MODELS = ("", "default", "inherit")
+"""Names of the model that the configuration selects."""
 LATEST = "latest"
 CHOOSE = "choose"
 """The session to resume is to be chosen by the user: `-r` without an id."""
@@ -134,7 +136,7 @@ class Options:
     def flags(self) -> dict[str, object]:
         """Return the settings that were given as flags, by their dotted name in the configuration."""
         given: dict[str, object] = {
-            "model": self.model_name or None,
+            "model": None if self.model_name in CONFIGURED_MODELS else self.model_name,
             "fallback": list(self.fallback_model) or None,
             "network.wait_for_limit": None if self.wait_for_limit is None else "always",
             "output.max_tokens": self.max_output_tokens,

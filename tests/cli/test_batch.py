@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from qcode.cli import batch
 from qcode.cli.main import main
+from qcode.cli.subcommands import batch
 from qcode.protocol.errors import ErrorKind, ProviderError
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Faults, Refusal, Turn

@@ -1,6 +1,6 @@
 """`qcode batch`: runs the prompts of a file, several at a time, and writes one result a line.
 
-Apart from `config`, because it opens agents. A batch that was stopped is continued by the same command: tasks that have
+A batch that was stopped is continued by the same command: tasks that have
 a result are skipped. `SharedLimits` makes all jobs wait where a host refuses one of them for a while.
 """
 
