@@ -313,7 +313,7 @@ Usage:
   qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
   qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
                                   and --mcp-config FILE; starts none
-  qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers of your own configuration; add takes
+  qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
                                   --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why

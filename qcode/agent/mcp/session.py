@@ -150,7 +150,7 @@ def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package
 
 
 def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package loads late
-    """Return whether the connection ended; a server can send the same code with a message of its own."""
+    """Return whether the connection ended; a server can send the same code with another message."""
     import mcp_types as types
 
     return bool(error.code == types.CONNECTION_CLOSED and error.message == "Connection closed")
