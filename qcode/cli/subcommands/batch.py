@@ -26,6 +26,7 @@ from qcode.agent.agent import Agent, Opening
 from qcode.agent.options import Options, RunContext
 from qcode.agent.outcomes import exit_code, signal_code
 from qcode.agent.programs.turns import File, Prompt
+from qcode.agent.reports import ModelSpending
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.config import state_file
 from qcode.headless.lines import encode, line_without_turn, result_line
@@ -251,15 +252,17 @@ class Batch:
     async def _answer(self, agent: Agent, task: Task) -> JsonObject:
         prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
         began = time.monotonic()
+        spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known().output_limit)
         async with agent.stream(prompt, append_only=False) as turn:
-            async for _ in turn:
-                pass
+            async for event in turn:
+                spending.handle(event)
         line = result_line(
             turn.ended,
             agent.conversation.session_id,
             agent.context.schema,
             duration_ms=round((time.monotonic() - began) * 1000),
             metrics=agent.conversation.metrics.as_json(),
+            models=spending.as_json(),
         )
         return {"exit_code": int(exit_code(turn.ended)), **line}
 
