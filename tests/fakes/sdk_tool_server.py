@@ -16,9 +16,20 @@ from typing import Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import CallToolResult, EmbeddedResource, TextContent, TextResourceContents
+from mcp_types import (
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    EmbeddedResource,
+    InputRequiredResult,
+    TextContent,
+    TextResourceContents,
+)
 
 from tests.fakes.tool_server import CONTROLS, PNG, mark
+
+FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
 def build() -> MCPServer:
@@ -77,6 +88,20 @@ def build() -> MCPServer:
             mark("cancelled")
             raise
         return "done"
+
+    @server.tool()
+    def ask(ctx: Context[Any]) -> str | InputRequiredResult:
+        """Asks for a name"""
+        found = (ctx.input_responses or {}).get("who")
+        if not isinstance(found, ElicitResult):
+            form = ElicitRequestFormParams(message="Who are you?", requested_schema=FORM)
+            return InputRequiredResult(input_requests={"who": ElicitRequest(params=form)}, request_state="state 1")
+        return f"{found.action} {(found.content or {}).get('name')} {ctx.request_state}"
+
+    @server.tool()
+    def ask_forever() -> InputRequiredResult:
+        """Never has enough"""
+        return InputRequiredResult(request_state="again")
 
     @server.tool()
     def crash() -> str:

@@ -9,8 +9,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.session import (
     MAX_REASON,
@@ -20,8 +22,8 @@ from qcode.agent.mcp.session import (
     error_text,
     explain,
     failures,
+    inputs_of,
     is_closed,
-    is_timeout,
     list_all,
     load,
     open_session,
@@ -29,13 +31,22 @@ from qcode.agent.mcp.session import (
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_sse, connect_stdio, program_path
 from qcode.config.settings import McpServer
-from qcode.text.clean import single_spaced
+from qcode.protocol.approvals import Choice
+from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
 from qcode.tools.processes import passed_on
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from mcp import ClientSession
-    from mcp_types import CallToolResult
+    from mcp import ClientSession, MCPError
+    from mcp_types import (
+        CallToolResult,
+        ElicitRequestFormParams,
+        ElicitRequestURLParams,
+        ElicitResult,
+        GetPromptResult,
+        ReadResourceResult,
+    )
 
 _BETWEEN_LISTS_S = 1.0
 _AFTER_CANCEL_S = 0.3
@@ -44,6 +55,37 @@ _SSE_STATUSES = (400, 404, 405)
 _SHORT_S = 10.0
 _MAX_SHORT = 3
 _MAX_PER_HOUR = 5
+_MAX_ROUNDS = 10
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
+
+
+Answers: TypeAlias = dict[str, Any]
+"""The arguments of a request that is sent again: `input_responses` and `request_state`."""
+
+Send: TypeAlias = "Callable[[ClientSession, Answers], Awaitable[object]]"
+
+
+@dataclass(slots=True)
+class RunningRequest:
+    """A request under way. `ask` asks the user, None if nobody can answer; `notes` are lines for its result."""
+
+    output: Callable[[str], None] = lambda text: None
+    ask: Ask | None = None
+    notes: list[str] = field(default_factory=list)
+    timer: asyncio.Timeout | None = None
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Stop the time limit."""
+        timer, clock = self.timer, asyncio.get_running_loop().time
+        left = None if timer is None or timer.when() is None else (timer.when() or 0) - clock()
+        if timer is not None and left is not None:
+            timer.reschedule(None)
+        try:
+            yield
+        finally:
+            if timer is not None and left is not None and not timer.expired():
+                timer.reschedule(clock() + max(0.0, left))
 
 
 class ServerConnection:
@@ -72,6 +114,8 @@ class ServerConnection:
         self._rejected: Rejected = []
         self._uses_sse = spec.config.transport == "sse"
         self._late: set[asyncio.Task[Any]] = set()
+        self._running: list[RunningRequest] = []
+        self._asking = asyncio.Lock()
 
     async def run(self) -> None:
         """Run the server until cancelled; raise `ServerError` once it cannot be used any more."""
@@ -100,11 +144,9 @@ class ServerConnection:
             if was_ready:
                 self._on_lost(why)
 
-    async def call(
-        self, tool: str, arguments: JsonObject, timeout_s: float, on_progress: Callable[[str], None]
-    ) -> CallToolResult:
+    async def call(self, tool: str, arguments: JsonObject, timeout_s: float, running: RunningRequest) -> CallToolResult:
         """Call a tool; raise `ServerError`. Cancelling notifies the server and does not wait for it."""
-        task = asyncio.ensure_future(self._call(tool, arguments, timeout_s, on_progress))
+        task = asyncio.ensure_future(self._call(tool, arguments, timeout_s, running))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -116,37 +158,58 @@ class ServerConnection:
             raise
 
     async def _call(
-        self, tool: str, arguments: JsonObject, timeout_s: float, on_progress: Callable[[str], None]
+        self, tool: str, arguments: JsonObject, timeout_s: float, running: RunningRequest
     ) -> CallToolResult:
         import mcp_types as types
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            on_progress(f"{progress:g}{f'/{total:g}' if total else ''}{f' {message}' if message else ''}\n")
+            running.output(f"{progress:g}{f'/{total:g}' if total else ''}{f' {message}' if message else ''}\n")
 
-        async def send(session: ClientSession) -> object:
+        async def send(session: ClientSession, answers: Answers) -> object:
             return await session.call_tool(
-                tool, arguments, timeout_s, progressed, allow_input_required=True, allow_claimed=True
+                tool, arguments, None, progressed, allow_input_required=True, allow_claimed=True, **answers
             )
 
-        result = await self._request("tools/call", timeout_s, send)
+        result = await self.request(send, timeout_s, running)
         if not isinstance(result, types.CallToolResult):
-            raise ServerError("the tool requests user input, which is not supported")
+            raise ServerError("the server sent a result of an unknown kind")
         return result
 
-    async def _request(
-        self, method: str, timeout_s: float, send: Callable[[ClientSession], Awaitable[object]]
-    ) -> object:
-        """Send a request and return its result; raise `ServerError`."""
+    async def get_prompt(self, name: str, arguments: dict[str, str], running: RunningRequest) -> GetPromptResult:
+        """Return the messages of a prompt; raise `ServerError`."""
+
+        async def send(session: ClientSession, answers: Answers) -> object:
+            return await session.get_prompt(name, arguments, allow_input_required=True, **answers)
+
+        result: Any = await self.request(send, self._spec.config.timeout_s, running)
+        return cast("GetPromptResult", result)
+
+    async def read_resource(self, uri: str, running: RunningRequest) -> ReadResourceResult:
+        """Return the contents of a resource; raise `ServerError`."""
+
+        async def send(session: ClientSession, answers: Answers) -> object:
+            return await session.read_resource(uri, allow_input_required=True, **answers)
+
+        result: Any = await self.request(send, self._spec.config.timeout_s, running)
+        return cast("ReadResourceResult", result)
+
+    async def request(self, send: Send, timeout_s: float, running: RunningRequest) -> object:
+        """Send a request, again with answers while the server requires input; raise `ServerError`.
+
+        The time that the user takes for an answer does not count.
+        """
         from mcp import MCPError
 
         session = self._session
         if session is None:
             raise ServerError("it is not running")
+        self._running.append(running)
         try:
-            return await send(session)
+            async with asyncio.timeout(timeout_s) as running.timer:
+                return await self._answered(session, send, running)
+        except TimeoutError:
+            raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
-            if is_timeout(error, method):
-                raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
             if is_closed(error):
                 raise ServerError("the server ended during the call") from None
             if error.message == "Session terminated":
@@ -154,6 +217,76 @@ class ServerConnection:
             raise ServerError(f"the server answered with an error: {error_text(error)}") from None
         except failures() as error:
             raise ServerError(explain(error)) from None
+        finally:
+            self._running.remove(running)
+
+    async def _answered(
+        self,
+        session: ClientSession,
+        send: Callable[[ClientSession, Answers], Awaitable[object]],
+        running: RunningRequest,
+    ) -> object:
+        """Return the final result: input that it requires is asked for, and sent back with its unchanged state."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        answers: Answers = {}
+        pause_s, was_visited = _MIN_PAUSE_S, False
+        for _ in range(_MAX_ROUNDS + 1):
+            try:
+                result = await send(session, answers)
+            except MCPError as error:
+                if error.code != types.URL_ELICITATION_REQUIRED or was_visited:
+                    raise
+                was_visited = True
+                await self._visit_all(error, running)
+                continue
+            if not isinstance(result, types.InputRequiredResult):
+                return result
+            answers = {"request_state": result.request_state}
+            if result.input_requests:
+                answers["input_responses"] = await inputs_of(session, result.input_requests)
+                pause_s = _MIN_PAUSE_S
+            else:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+        raise ServerError(f"the server asked for input more than {_MAX_ROUNDS} times")
+
+    async def _visit_all(self, error: MCPError, running: RunningRequest) -> None:
+        """Ask the user to open the addresses that the server requires; raise `ServerError` unless all are accepted."""
+        import mcp_types as types
+
+        for params in types.ElicitationRequiredErrorData.model_validate(error.error.data).elicitations:
+            if (await self._elicit_for(running, params)).action != "accept":
+                raise ServerError(f"the server requires a page to be opened, which was declined: {error_text(error)}")
+        if running.ask is not None:
+            await running.ask("Continue once you have finished on that page.", "", (Choice("Done"),))
+
+    async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
+        """Ask on behalf of the latest request that can ask: a server does not say which one it is for."""
+        able = [running for running in self._running if running.ask is not None]
+        return await self._elicit_for((able or self._running or [RunningRequest()])[-1], params)
+
+    async def _elicit_for(
+        self, running: RunningRequest, params: ElicitRequestFormParams | ElicitRequestURLParams
+    ) -> ElicitResult:
+        """Ask the user; the limit of the request pauses meanwhile."""
+        import mcp_types as types
+
+        if running.ask is None:
+            said = visible(single_spaced(params.message, MAX_REASON))
+            running.notes.append(f'[The server asked the user: "{said}". Nobody can answer here, so it was cancelled.]')
+            return types.ElicitResult(action="cancel")
+        async with self._asking, running.paused():
+            try:
+                if isinstance(params, types.ElicitRequestURLParams):
+                    return types.ElicitResult(action=await visit(params.message, params.url, running.ask))
+                schema = params.requested_schema
+                action, values = await fill_form(self._spec.name, params.message, schema, running.ask)
+            except ValueError as problem:
+                running.notes.append(f"[The server asked for input, which was declined: {problem}.]")
+                return types.ElicitResult(action="decline")
+        return types.ElicitResult(action=action, content=dict(values) if action == "accept" else None)
 
     @asynccontextmanager
     async def _connected(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
@@ -166,7 +299,7 @@ class ServerConnection:
             try:
                 async with asyncio.timeout(config.startup_timeout_s):
                     streams = await stack.enter_async_context(self._transport(config))
-                    session = open_session(streams, self._context.cwd, self._rejected, self._changed.set)
+                    session = open_session(streams, self._context.cwd, self._rejected, self._changed.set, self._elicit)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not is_second)
                     listed = await list_all(session, self._rejected)

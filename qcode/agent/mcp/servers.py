@@ -15,7 +15,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.agent.mcp.connection import ServerConnection
+from qcode.agent.mcp.connection import RunningRequest, ServerConnection
+from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.session import MAX_REASON, Listing
@@ -240,20 +241,28 @@ class Servers:
         return Preview(f"Run the tool {visible(shown)} of the server {visible(server)}?", detail)
 
     async def run(
-        self, name: str, arguments: JsonObject, output: Callable[[str], None], limit: int, folder: Callable[[], Path]
+        self,
+        name: str,
+        arguments: JsonObject,
+        output: Callable[[str], None],
+        limit: int,
+        folder: Callable[[], Path],
+        ask: Ask | None = None,
     ) -> ToolOutcome:
-        """Run a call. Errors become results; cancellation raises at once."""
+        """Run a call. Errors become results; cancellation raises at once. `ask` asks the user for the server."""
         server_name, _ = split_name(name)
         found = self._find(name)
         if found is None:
             return _failed(f"the tool {name} is not available now", f"{server_name}: not available")
         server, tool = found
         assert server.connection is not None
+        running = RunningRequest(output, ask)
         try:
-            result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, output)
+            result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, running)
         except ServerError as error:
-            return _failed(bounded_text(f"the server {server_name}: {error}", limit, folder), f"{server_name}: failed")
-        return await asyncio.to_thread(outcome_of, result, limit, folder)
+            text = "\n".join((f"the server {server_name}: {error}", *running.notes))
+            return _failed(bounded_text(text, limit, folder), f"{server_name}: failed")
+        return await asyncio.to_thread(outcome_of, result, limit, folder, running.notes)
 
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""

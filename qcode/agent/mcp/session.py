@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import ClientSession
     from mcp.client._transport import TransportStreams
+    from mcp_types import InputRequests, InputResponses
 
     Elicit: TypeAlias = Callable[
         ["types.ElicitRequestFormParams | types.ElicitRequestURLParams"], Awaitable["types.ElicitResult"]
@@ -156,13 +157,6 @@ def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package
     return bool(error.code == types.CONNECTION_CLOSED and error.message == "Connection closed")
 
 
-def is_timeout(error: Any, method: str) -> bool:  # noqa: ANN401  # an MCPError, whose package loads late
-    """Return whether the own time limit of a request ended it; a server can send the same code."""
-    import mcp_types as types
-
-    return bool(error.code == types.REQUEST_TIMEOUT and error.message == f"Request {method!r} timed out")
-
-
 Rejected: TypeAlias = list[tuple[str, str]]
 """The names of entries that were left out of the lists of a server, and the reasons."""
 
@@ -172,9 +166,9 @@ def open_session(
     cwd: Path,
     rejected: Rejected,
     on_change: Callable[[], None],
-    elicit: Elicit | None = None,
+    elicit: Elicit,
 ) -> ClientSession:
-    """Return a session that reports the workspace as its only root, and announces elicitation if `elicit` is given."""
+    """Return a session that reports the workspace as its only root; `elicit` asks the user."""
     import mcp_types as types
     from mcp import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -197,27 +191,36 @@ def open_session(
         return types.ListRootsResult(roots=[root])
 
     async def elicited(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
-        assert elicit is not None
         return await elicit(params)
 
-    changes = (
-        types.ToolListChangedNotification,
-        types.PromptListChangedNotification,
-        types.ResourceListChangedNotification,
-    )
-
     async def heard(message: object) -> None:
-        if isinstance(message, changes):
+        if str(getattr(message, "method", "")).endswith("/list_changed"):
             on_change()
 
     session = Session(
         list_roots_callback=roots,
-        elicitation_callback=elicited if elicit is not None else None,
+        elicitation_callback=elicited,
         message_handler=heard,
         client_info=types.Implementation(name="qcode", version=__version__),
         dispatcher=Dispatcher(*streams),
     )
     return session
+
+
+async def inputs_of(session: ClientSession, requests: InputRequests) -> InputResponses:
+    """Return the answers to the requests of a result that requires input, asked for one after the other."""
+    import mcp_types as types
+    from mcp import MCPError
+    from mcp.client.context import ClientRequestContext
+
+    found: InputResponses = {}
+    for key, request in requests.items():
+        context = ClientRequestContext(session=session, request_id=key)
+        answer = await session.dispatch_input_request(context, request)
+        if isinstance(answer, types.ErrorData):
+            raise MCPError.from_error_data(answer)
+        found[key] = answer
+    return found
 
 
 def _sift(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,7 @@
 
 Names become `server__tool` in a form that every provider accepts; descriptions and schemas are limited in size, so that
 no tool can make a provider reject a whole request. A tool that cannot be offered has a `problem`. Text and images of a
-result are sent to the model; other content is described or stored.
+result are sent to the model; other content is stored in a file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import json
+import mimetypes
 import re
 import unicodedata
 from collections import Counter
@@ -29,7 +30,7 @@ from qcode.tools.output import bounded_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, ContentBlock
+    from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
 
 MAX_DESCRIPTION = 2_048
 MAX_SCHEMA = 16_384
@@ -195,16 +196,21 @@ def _depth(value: Json) -> int:
 MAX_IMAGES = 8
 
 
-def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -> ToolOutcome:
-    """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`."""
-    reader = _ContentReader()
+def outcome_of(
+    result: CallToolResult, limit: int, folder: Callable[[], Path], notes: Sequence[str] = ()
+) -> ToolOutcome:
+    """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`.
+
+    `notes` are lines of qcode behind it.
+    """
+    reader = ContentReader(folder)
     reader.take_all(result.content)
     if result.structured_content is not None and not reader.says(result.structured_content):
         reader.texts.append(json.dumps(result.structured_content, ensure_ascii=False, indent=1))
     text = "\n".join(reader.texts)
     if not text and not reader.images:
         text = "(the tool failed and said nothing)" if result.is_error else "(no output)"
-    bounded = bounded_text(text, limit, folder)
+    bounded = "\n".join((bounded_text(text, limit, folder), *notes))
     return ToolOutcome(bounded, result.is_error, _summary(text, len(reader.images)), images=tuple(reader.images))
 
 
@@ -215,10 +221,11 @@ def _summary(text: str, images: int) -> str:
     return ", ".join(words)
 
 
-class _ContentReader:
-    """Converts the content blocks of a result, in order."""
+class ContentReader:
+    """Converts the content blocks of a result, in order. Audio and other binary data is stored in `folder`."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
         self.texts: list[str] = []
         self.images: list[Image] = []
 
@@ -232,12 +239,12 @@ class _ContentReader:
                 case types.ImageContent():
                     self._take_binary("image", block.data, block.mime_type)
                 case types.AudioContent():
-                    self.texts.append(f"[audio ({block.mime_type}), which is not shown]")
+                    self._take_binary("audio", block.data, block.mime_type)
                 case types.ResourceLink():
                     about = f": {block.description}" if block.description else ""
                     self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){about}]")
                 case types.EmbeddedResource():
-                    self._take_resource(block)
+                    self.take_resource(block.resource)
 
     def says(self, value: object) -> bool:
         """Return whether the text blocks already have this value, as servers send it to text-only clients.
@@ -256,18 +263,16 @@ class _ContentReader:
         )
         return has_items or any(inner in (text, one) for text, one in zip(self.texts, parsed, strict=True))
 
-    def _take_resource(self, block: object) -> None:
+    def take_resource(self, found: TextResourceContents | BlobResourceContents) -> None:
         import mcp_types as types
 
-        assert isinstance(block, types.EmbeddedResource)
-        found = block.resource
         if isinstance(found, types.TextResourceContents):
             self.texts.append(f"[resource {found.uri}]\n{found.text}")
         else:
             self._take_binary(f"resource {found.uri}", found.blob, found.mime_type or "unknown type")
 
     def _take_binary(self, what: str, data: str, media_type: str) -> None:
-        """Add an image; only name other binary data. The type is detected from the bytes, not taken from the server."""
+        """Add an image, store other data. The type is detected from the bytes, not taken from the server."""
         try:
             raw = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
@@ -275,7 +280,7 @@ class _ContentReader:
             return
         kind = image_type(raw)
         if not kind:
-            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, which is not shown]")
+            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, saved as {self._saved(raw, media_type)}]")
         elif len(self.images) == MAX_IMAGES:
             self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
@@ -286,6 +291,12 @@ class _ContentReader:
                 return
             self.images.append(found.image)
             self.texts.append(f"[{what}: {found.described}]")
+
+    def _saved(self, raw: bytes, media_type: str) -> Path:
+        ending = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
+        path = self._folder() / f"{hashlib.sha256(raw).hexdigest()[:16]}{ending}"
+        path.write_bytes(raw)
+        return path
 
 
 def _json_of(text: str) -> object:

@@ -156,7 +156,7 @@ def test_invalid_tool_is_disabled_with_its_reason_and_the_others_work(folders: S
 
     async def body() -> None:
         async with open_servers(folders.servers(folders.spec())) as servers:
-            assert names(servers) == ["fake__add", "fake__crash"]
+            assert names(servers) == ["fake__add", "fake__ask", "fake__crash"]
             assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content == "2"
             said = texts(servers)
             assert "the tool bad of fake is disabled: its definition is not valid (tools.0.inputSchema.type: " in said
@@ -216,7 +216,7 @@ def test_refresh_that_fails_keeps_the_lists_of_before(folders: ServerFolders) ->
             (folders.state / "announces").write_text("yes")
             assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content == "2"
             await until(lambda: "cannot be refreshed" in servers.statuses()[0].log)
-            assert names(servers) == ["fake__add", "fake__crash"]
+            assert names(servers) == ["fake__add", "fake__ask", "fake__crash"]
             assert servers.statuses()[0].state == "ready"
 
     asyncio.run(body())
