@@ -66,7 +66,8 @@ FORM = {
 def test_question_of_a_server_is_asked_in_the_turn(decision: Decision, says: str, tmp_path: Path) -> None:
     folders = ServerFolders(tmp_path)
     servers = folders.servers(folders.spec())
-    conversation, _ = talk(folders, servers, call_reply("fake__ask", {"params": FORM}), text_reply("Done."))
+    provider = ScriptedProvider([call_reply("fake__ask", {"params": FORM}), text_reply("Done.")])
+    conversation = open_conversation(folders.base, provider, servers=servers, is_attended=True).conversation
     asked: list[Question] = []
 
     async def body() -> list[TurnEvent]:
