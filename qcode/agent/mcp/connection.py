@@ -67,7 +67,7 @@ Send: TypeAlias = "Callable[[ClientSession, Answers], Awaitable[object]]"
 
 @dataclass(slots=True)
 class RunningRequest:
-    """A request under way. `ask` asks the user, None if nobody can answer; `notes` are lines for its result."""
+    """A request under way. `ask` asks the user, None if no user can answer; `notes` are lines for its result."""
 
     output: Callable[[str], None] = lambda text: None
     ask: Ask | None = None
@@ -275,7 +275,7 @@ class ServerConnection:
 
         if running.ask is None:
             said = visible(single_spaced(params.message, MAX_REASON))
-            running.notes.append(f'[The server asked the user: "{said}". Nobody can answer here, so it was cancelled.]')
+            running.notes.append(f'[The server asked the user: "{said}". No user can answer, so it was cancelled.]')
             return types.ElicitResult(action="cancel")
         async with self._asking, running.paused():
             try:

@@ -179,7 +179,7 @@ def test_server_asks_during_a_call_and_the_limit_pauses(folders: ServerFolders) 
             )
             alone = await said(FORM)
             assert alone.startswith('{"action": "cancel"}\n[The server asked the user: "Who are you?"')
-            assert alone.endswith("Nobody can answer here, so it was cancelled.]")
+            assert alone.endswith("No user can answer, so it was cancelled.]")
 
     asyncio.run(body())
 
@@ -189,7 +189,7 @@ def test_result_that_requires_input_is_requested_again_with_the_answer(folders: 
         async with open_servers(folders.servers(folders.sdk_spec())) as servers:
             assert (await call(servers, "fake__ask", ask=Asked("Jo"))).content == "accept Jo state 1"
             assert (await call(servers, "fake__ask", ask=Asked(None))).content == "cancel None state 1"
-            assert "Nobody can answer here" in (await call(servers, "fake__ask")).content
+            assert "No user can answer" in (await call(servers, "fake__ask")).content
             endless = await call(servers, "fake__ask_forever")
             assert endless.content == "the server fake: the server asked for input more than 10 times"
 
