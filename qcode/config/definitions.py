@@ -317,7 +317,9 @@ _SSE = ("sse",)
 _MAX_SERVERS = 100
 
 
-def read_mcp_file(file: Path, *, is_project: bool) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+def read_mcp_file(
+    file: Path, *, is_project: bool, text: str | None = None
+) -> tuple[dict[str, McpServer], tuple[str, ...]]:
     """Return the servers defined in a file, by name, and a line for each entry that cannot be used.
 
     A project needs no such file. Raise `ConfigError` with one line for a file that cannot be used; no line repeats a
@@ -329,7 +331,7 @@ def read_mcp_file(file: Path, *, is_project: bool) -> tuple[dict[str, McpServer]
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
         return {name: replace(server, file=str(file)) for name, server in servers_of(layer).items()}, ()
-    text = read_toml_text(file, is_needed=not is_project)
+    text = read_toml_text(file, is_needed=not is_project) if text is None else text
     return _json_servers(file, text, is_project) if text is not None else ({}, ())
 
 

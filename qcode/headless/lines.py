@@ -281,6 +281,8 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
             return {"subtype": "web_search", "queries": list(event.queries), "sources": sources}
         case ev.Notice():
             return {"subtype": "notice", "level": event.level, "text": event.text}
+        case ev.HookEnded():
+            return _hook(event)
         case ev.StopReasonObserved():
             return {
                 "subtype": "stop_reason_observed",
@@ -293,6 +295,19 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
             }
         case _:
             return None
+
+
+def _hook(event: ev.HookEnded) -> JsonObject:
+    return {
+        "subtype": "hook",
+        "hook_event_name": event.hook,
+        "command": event.command,
+        "tool_use_id": event.tool_use_id or None,
+        "exit_code": event.exit_code,
+        "duration_ms": round(event.seconds * 1000),
+        "decision": event.decision,
+        "error": event.failure or None,
+    }
 
 
 def usage_json(usage: Usage) -> JsonObject:
