@@ -227,7 +227,11 @@ class Agent:
 
         conversation, context = self.conversation, self.context
         return TrustService(
-            context.root, context.paths.state_dir, lambda: conversation.policy.is_trusted, conversation.trust_folder
+            context.root,
+            context.paths.state_dir,
+            lambda: conversation.policy.is_trusted,
+            conversation.trust_folder,
+            context.folder,
         )
 
     @cached_property

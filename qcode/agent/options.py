@@ -290,7 +290,7 @@ class RunContext:
         else:
             from qcode.agent.trust import TrustStore  # the answer to an editor's first message does not wait for it
 
-            is_trusted = options.trust or TrustStore(paths.state_dir).is_trusted(root)
+            is_trusted = options.trust or TrustStore(paths.state_dir, folder).is_trusted(root)
         settings = load(
             paths,
             env,

@@ -87,7 +87,9 @@ def _facts(options: Options | None) -> InitFacts:
 
 def _begin(options: Options, folder: Path) -> _Begun:
     context = run_context(options, folder, is_attended=False)
-    if not context.is_trusted and (note := note_for_pipes(context.root, context.paths.state_dir, sys.argv[1:])):
+    if not context.is_trusted and (
+        note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
+    ):
         say(note)
     for warning in context.settings.warnings:
         say(warning)
