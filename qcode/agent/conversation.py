@@ -133,6 +133,7 @@ class Conversation:
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
         self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
+        toolbox.transcript = lambda: self._transcript.messages
         self._begin(session, tuple(messages))
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:

@@ -85,6 +85,7 @@ class Options:
     Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's
     configuration still do.
     """
+    no_skills: bool = False
     mcp_config: Sequence[PathText] = ()
     json_schema: str | None = None
     debug_log: PathText | None = None

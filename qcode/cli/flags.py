@@ -201,6 +201,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-C, --cwd DIR", "path", "work in DIR"),
         Flag("--settings FILE", "path", "a further config file (TOML)"),
         Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)"),
+        Flag("--no-skills", "on", "read and offer no skills"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
         Flag("--record FILE", "path", "record the replies of the model, without keys, for -m replay/FILE"),
@@ -231,7 +232,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         flags=(
             Flag("--login", "on"),
             *(flag for title in _OF_EDITORS for flag in SECTIONS[title]),
-            *_shared("--settings", "--mcp-config", "--debug-log", "--no-session", "--verbose"),
+            *_shared("--settings", "--mcp-config", "--no-skills", "--debug-log", "--no-session", "--verbose"),
         )
     ),
     "auth": Subcommand(
@@ -243,7 +244,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--out FILE", "path"),
             Flag("--jobs N", "positive"),
             *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
-            *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
+            *_shared("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
         )
     ),
     "config": Subcommand({"path": (), "show": ()}),
@@ -277,6 +278,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--json", "on"),
         ),
     ),
+    "skills": Subcommand({"list": (), "show": (), "check": ()}, _shared("--cwd", "--trust")),
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
     "themes": Subcommand(),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
@@ -305,6 +307,7 @@ Usage:
   qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
   qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
                                   and --mcp-config FILE; starts none
+  qcode skills list|show NAME|check [DIR]    the skills that apply here; check: problems by the rules of the format
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
