@@ -92,13 +92,7 @@ def read_skill_file(file: Path, shown: str) -> FrontMatter:
 def read_skill(file: Path, shown: str, place: str, *, is_from_project: bool) -> Skill:
     """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read."""
     matter = read_skill_file(file, shown)
-    if not matter.is_present:
-        raise FrontMatterError(one_line(f"{shown}:1: no front matter: the file must begin with a --- line"))
-    description = matter.text("description")
-    if description is None:
-        raise matter.error(
-            "description", "`description` is missing or empty; say what the skill does and when to use it"
-        )
+    description = _description(matter)
     warnings: list[str] = []
 
     def lenient(read: Callable[[], _T], otherwise: _T) -> _T:
@@ -141,6 +135,17 @@ def read_skill(file: Path, shown: str, place: str, *, is_from_project: bool) -> 
         size=len(matter.body.encode("utf-8", "replace")),
         warnings=tuple(warnings),
     )
+
+
+def _description(matter: FrontMatter) -> str:
+    if not matter.is_present:
+        raise matter.error("", "no front matter: the file must begin with a --- line")
+    description = matter.text("description")
+    if description is None:
+        raise matter.error(
+            "description", "`description` is missing or empty; say what the skill does and when to use it"
+        )
+    return description
 
 
 def _handle(name: str | None, folder: str) -> str:
