@@ -282,7 +282,7 @@ class Agent:
         from qcode.config.definitions import load_custom_commands
 
         context = self.context
-        found = load_custom_commands(context.user_folder, context.root, is_trusted=context.is_trusted, taken=taken)
+        found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
         if self.skills is None:
             return found
         skills = {skill.handle.lower(): skill for skill in self.skills.for_user}

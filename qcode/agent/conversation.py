@@ -112,7 +112,7 @@ class Conversation:
         self._own: ModelClient | None = None
         self._toolbox = toolbox
         self._store = store
-        self._kinds = kinds
+        self.kinds = kinds
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self.turn: Turn | None = None
@@ -508,7 +508,7 @@ class Conversation:
                 self.permissions,
                 self._approved,
             )
-            self._agents = Agents(tool, self._kinds, parent, self._clients)
+            self._agents = Agents(tool, self.kinds, parent, self._clients)
         return self._agents
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:

@@ -316,7 +316,7 @@ _HTTP = ("http", "streamable-http", "streamableHttp", "streamable_http")
 _MAX_SERVERS = 100
 
 
-def read_mcp_file(file: Path, *, is_project: bool) -> dict[str, McpServer]:
+def read_mcp_file(file: Path, *, is_project: bool, text: str | None = None) -> dict[str, McpServer]:
     """Return the servers defined in a file, by name; none if a project has no such file.
 
     Raise `ConfigError` with one line for a file or an entry that cannot be used; it never repeats a value.
@@ -327,7 +327,7 @@ def read_mcp_file(file: Path, *, is_project: bool) -> dict[str, McpServer]:
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
     else:
-        text = read_toml_text(file, is_needed=not is_project)
+        text = read_toml_text(file, is_needed=not is_project) if text is None else text
         layer = _json_layer(file, text, is_project) if text is not None else Layer()
     return {name: replace(server, file=str(file)) for name, server in servers_of(layer).items()}
 

@@ -142,7 +142,7 @@ CLIENT = "client"
 
 def named_servers(
     settings: Settings,
-    files: Sequence[Path],
+    files: Sequence[str | Path],
     root: Path,
     *,
     is_trusted: bool,
@@ -157,11 +157,11 @@ def named_servers(
     found = {name: _of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
         try:
-            servers = read_mcp_file(file, is_project=False)
+            servers = _of_flag(file)
         except ConfigError as error:
             raise QcodeError(f"--mcp-config: {error}", ExitCode.BAD_CONFIG) from None
-        scope = f"file {file.resolve()}"
-        found |= {name: ServerSpec(name, config, scope, str(file)) for name, config in servers.items()}
+        scope, origin = (OF_TEXT, OF_TEXT) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
+        found |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
     complaints: list[str] = []
     for name, config in of_client.items():
         if name in found:
@@ -198,6 +198,21 @@ def may_be_secret(name: str) -> bool:
 def _of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
     key = f"mcp_servers.{name}.{'url' if config.url else 'command'}"
     return ServerSpec(name, config, _scope(root) if config.is_from_project else OWN, str(settings.origin(key)))
+
+
+OF_TEXT = "--mcp-config"
+"""The scope and origin of servers that are written on the command line."""
+
+
+def _is_text(given: str | Path) -> bool:
+    return str(given).startswith("{")
+
+
+def _of_flag(given: str | Path) -> dict[str, McpServer]:
+    """Return the servers of a file, or of a JSON text."""
+    if _is_text(given):
+        return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(given))
+    return read_mcp_file(Path(given), is_project=False)
 
 
 def _of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:

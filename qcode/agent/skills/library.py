@@ -217,7 +217,7 @@ def found_skills(context: RunContext) -> FoundSkills:
             Path(home) if home.startswith("/") else None,
             context.folder,
             context.root,
-            is_trusted=context.is_trusted,
+            is_trusted=context.reads_project,
             is_foreign=settings.foreign,
             named=settings.paths,
         )

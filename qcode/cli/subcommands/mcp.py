@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.mcp.identity import ServerContext
@@ -49,7 +48,7 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerCont
     paths = ConfigPaths.from_env(os.environ)
     trusts = options.trust or TrustStore(paths.state_dir).is_trusted(root)
     settings = load(paths, os.environ, {}, root, trusts)
-    named = named_servers(settings, tuple(map(Path, options.mcp_config)), root, is_trusted=trusts)
+    named = named_servers(settings, options.mcp_config, root, is_trusted=trusts)
     for complaint in named.complaints:
         say(complaint)
     if not trusts:
