@@ -147,7 +147,7 @@ class Skills:
         return loaded.text, TurnOptions(model, foreign=loaded.foreign, shown=f"/{skill.handle} {arguments}".rstrip())
 
     def _task(self, skill: Skill) -> tuple[PromptPart, ...]:
-        """Return what the model is told before a skill that runs in a sub-agent."""
+        """Return the instruction before a skill that runs in a sub-agent."""
         if not self.forks(skill):
             return ()
         how = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
@@ -251,7 +251,7 @@ class _Output:
 
 
 def _joined(parts: Sequence[PromptPart | _Output], *, is_from_project: bool = True) -> LoadedSkill:
-    """Return the parts as one text. What the user typed is their own, and so is the file of their own skill."""
+    """Return the parts as one text. Typed text is the user's, and so is the file of a skill of theirs."""
     spans: list[tuple[int, int]] = []
     start = 0
     for part in parts:

@@ -70,7 +70,7 @@ class Skill:
 
 
 def skill_file(folder: Path) -> Path | None:
-    """Return the `SKILL.md` of a folder, None if it is no skill."""
+    """Return the `SKILL.md` of a folder, None if it has none."""
     return next((folder / name for name in FILE_NAMES if os.path.lexists(folder / name)), None)
 
 

@@ -42,7 +42,7 @@ class SkillTool:
                     "name": {"type": "string", "enum": [one.handle for one in offered]},
                     "arguments": {
                         "type": "string",
-                        "description": "What the skill is applied to, if it takes arguments.",
+                        "description": "The object of the skill, such as a file, if it takes arguments.",
                     },
                 },
                 "required": ["name"],

@@ -59,7 +59,7 @@ class Places:
 
 
 class Played:
-    """What happened: the requests the model got and the results of its calls."""
+    """The requests that the model got, and the results of its calls."""
 
     def __init__(self, agent: Agent, model: Any) -> None:
         self.agent = agent
