@@ -1,4 +1,4 @@
-"""Skills at a real terminal and in a pipe: what is sent, what asks, and the subcommand."""
+"""Skills at a real terminal and in a pipe: the prompt, the questions, and the subcommand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of skills in the system prompt, and what is left out over its budget."""
+"""The list of skills in the system prompt, and the descriptions that exceed its budget."""
 
 from __future__ import annotations
 

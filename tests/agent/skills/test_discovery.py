@@ -1,4 +1,4 @@
-"""Which folders have skills, in which order, and what is left out."""
+"""The folders of skills, their order, and the files that are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills in a session: what the model gets, what it may do with it, and what a project's skills may not."""
+"""Skills in a session: the text that the model gets, its rights, and the limits of a project's skills."""
 
 from __future__ import annotations
 
