@@ -29,7 +29,7 @@ from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SMALL
 from qcode.tools.workspace import printable
 from qcode.values import dataclass
 
-STATE_NAME = "skills.json"
+STATE_NAME = "skill_uses.json"
 MAX_FILES = 50
 
 _MAX_NAMED = 5
