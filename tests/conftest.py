@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.e2e.running import NO_KEYRING
 from tests.fakes.demo import hurry
+from tests.fakes.disk import skip_fsync
 
 # The first text Hypothesis makes in a fresh checkout takes seconds, for it builds its table of characters then, and two
 # busy cores are slow at any time. Neither says anything about the program.
@@ -81,4 +82,10 @@ def tmp_path(
 @pytest.fixture(scope="session", autouse=True)
 def demo_without_pauses() -> Iterator[None]:
     with hurry():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def writes_without_waiting() -> Iterator[None]:
+    with skip_fsync():
         yield

@@ -29,8 +29,8 @@ _TIME_TO_LEAVE_S = 2.0
 class Terminal:
     """qcode on a screen of `columns` by `rows`. Only reads wait; nothing sleeps.
 
-    If the runner is warm, qcode is a fork of an interpreter that has loaded the app. An empty value in `env` removes the
-    variable. `about_folder` is the answer to the trust question; None if the question is not expected.
+    If the runner is warm, qcode is a fork of an interpreter that has loaded the app. An empty value in `env` removes
+    the variable. `about_folder` is the answer to the trust question; None if the question is not expected.
     """
 
     def __init__(

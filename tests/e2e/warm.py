@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.fakes.demo import hurry
+from tests.fakes.disk import skip_fsync
 
 ROOT = Path(__file__).parents[2]
 _MAX_BYTES = 2**20
@@ -186,6 +187,7 @@ def _load(has_app: bool) -> None:
         importlib.import_module(name)
     if not has_app:
         hurry().__enter__()
+    skip_fsync().__enter__()
     # A child that looked for garbage here would copy all of it.
     gc.collect()
     gc.freeze()
