@@ -112,7 +112,7 @@ class Conversation:
         self._own: ModelClient | None = None
         self._toolbox = toolbox
         self._store = store
-        self._kinds = kinds
+        self.kinds = kinds
         self._driver: Driver | None = None
         self._agents: Agents | None = None
         self.turn: Turn | None = None
@@ -448,8 +448,10 @@ class Conversation:
         judged = self._calls.take(call, arguments)
         if judged.name == AGENT and self._toolbox.agent is not None:
             return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
-        with self.background.running(call.call_id, judged.name) as background_requested:
-            return await self._calls.run(self.policy, judged, output, self.client.model.name, background_requested)
+        show = self._driver.show if self._driver is not None and self._context.is_attended else None
+        ask = None if show is None else partial(self._calls.ask_for_server, show, call)
+        with self.background.running(call.call_id, judged.name) as moved:
+            return await self._calls.run(self.policy, judged, output, self.client.model.name, moved, ask)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)
@@ -507,7 +509,7 @@ class Conversation:
                 self.permissions,
                 self._approved,
             )
-            self._agents = Agents(tool, self._kinds, parent, self._clients)
+            self._agents = Agents(tool, self.kinds, parent, self._clients)
         return self._agents
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:

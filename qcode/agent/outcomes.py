@@ -27,6 +27,8 @@ from qcode.protocol.approvals import (
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
 from qcode.protocol.events import (
     ApiCalls,
+    HookEnded,
+    HookStarted,
     LimitReached,
     ModelFellBack,
     Notice,
@@ -375,6 +377,17 @@ def answer_shortfall(ended: TurnEnded) -> str:
             return "it was cancelled."
         case Outcome.ERROR:
             return single_spaced(ended.error.message) if ended.error is not None else "it failed."
+
+
+def hook_text(event: HookStarted) -> str:
+    """Return the current activity while a slow hook runs."""
+    return f"running the {event.hook} hook {event.command}"
+
+
+def hook_ended_text(event: HookEnded) -> str:
+    """Return in one line what a hook decided, or why it failed."""
+    result = f"failed: {event.failure}" if event.failure else event.decision
+    return f"{event.hook} hook {event.command}: {result} ({duration_text(event.seconds)})"
 
 
 class AnswerSoFar:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from decimal import Decimal
 
@@ -23,15 +23,17 @@ from qcode.protocol.events import (
     ApiCalls,
     AttemptRecord,
     ContinuationAttempt,
+    ModelFellBack,
     ReplyFinished,
     StopReasonObserved,
     TurnEnded,
     TurnEvent,
     TurnStarted,
+    UsageUpdated,
 )
 from qcode.protocol.messages import Message, ToolResult, typed_text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import StopReason
+from qcode.protocol.reply import StopReason, WebSearched
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price, Usage, cache_hit_rate, cost_of
 from qcode.text.clean import cut
@@ -130,6 +132,87 @@ def context_report(
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
     discarded = ended.discarded_output_tokens
     return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded)
+
+
+class ModelSpending:
+    """The usage of one turn by model (`provider/model`). `handle` gets every event.
+
+    A sub-agent counts for the model of the conversation. `output_limit` returns the limit of the model in use.
+    """
+
+    def __init__(self, model: str, output_limit: Callable[[], int | None]) -> None:
+        self._model = model
+        self._output_limit = output_limit
+        self._seen = Usage()
+        self._paid = Decimal(0)
+        self._rows: dict[str, _Spent] = {}
+
+    def handle(self, event: TurnEvent) -> None:
+        match event:
+            case UsageUpdated():
+                self._spent().window = event.context_window
+                self._add(event.usage, event.cost)
+            case TurnEnded():
+                self._add(event.usage, event.cost)
+            case WebSearched(queries=queries):
+                self._spent().searches += max(1, len(queries))
+            case ModelFellBack(to_model=model):
+                self._model = model
+            case _:
+                pass
+
+    def _spent(self) -> _Spent:
+        return self._rows.setdefault(self._model, _Spent())
+
+    def _add(self, usage: Usage, cost: Decimal | None) -> None:
+        """Count what was used since the last report."""
+        if usage == Usage() and self._model not in self._rows:
+            return
+        spent = self._spent()
+        spent.usage = spent.usage + _since(usage, self._seen)
+        spent.cost = None if cost is None or spent.cost is None else spent.cost + cost - self._paid
+        spent.output_limit = self._output_limit()
+        self._seen, self._paid = usage, cost or Decimal(0)
+
+    def as_json(self) -> JsonObject:
+        """Return the usage in the form of Claude Code; a number that is not known is 0, an unknown cost null."""
+        return {model: spent.as_json() for model, spent in self._rows.items()}
+
+
+@dataclass(slots=True)
+class _Spent:
+    usage: Usage = field(default_factory=Usage)
+    cost: Decimal | None = Decimal(0)
+    searches: int = 0
+    window: int = 0
+    output_limit: int | None = None
+
+    def as_json(self) -> JsonObject:
+        usage = self.usage
+        read, written = usage.cache_read or 0, usage.cache_write or 0
+        return {
+            "inputTokens": max(0, (usage.input or 0) - read - written),
+            "outputTokens": usage.output or 0,
+            "cacheReadInputTokens": read,
+            "cacheCreationInputTokens": written,
+            "webSearchRequests": self.searches,
+            "costUSD": None if self.cost is None else float(self.cost),
+            "contextWindow": self.window or DEFAULT_CONTEXT_WINDOW,
+            "maxOutputTokens": self.output_limit or ESCALATED_MAX_TOKENS,
+        }
+
+
+def _since(now: Usage, before: Usage) -> Usage:
+    def less(new: int | None, old: int | None) -> int | None:
+        return None if new is None else max(0, new - (old or 0))
+
+    return Usage(
+        less(now.input, before.input),
+        less(now.output, before.output),
+        less(now.cache_read, before.cache_read),
+        less(now.cache_write, before.cache_write),
+        less(now.reasoning, before.reasoning),
+    )
 
 
 def earlier_usage(entries: Iterable[HistoryEntry], model: str, price: Price | None) -> list[TurnUsage]:

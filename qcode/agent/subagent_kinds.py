@@ -6,7 +6,7 @@ Separate from `subagents`, which needs a turn and a client: the agent lists kind
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,9 @@ MAX_STEPS = 60
 class SubagentKind:
     """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
 
-    `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty. `model` is
-    the default for its calls: `same`, or `small` if there is one. `output` overrides keys of `[output]`.
+    `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty, and never
+    those in `without`; `server__` stands for all tools of a server. `model` is the default for its calls: `same`, or
+    `small` if there is one. `max_turns` limits its replies. `output` overrides keys of `[output]`.
     """
 
     name: str
@@ -36,18 +37,27 @@ class SubagentKind:
     tools: frozenset[str] = frozenset()
     model: str = SAME
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    without: frozenset[str] = frozenset()
+    max_turns: int = MAX_STEPS
 
     def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools of the conversation that it is offered, without those that ask the user or end the run."""
         return tuple(
             spec
             for spec in specs
-            if spec.is_for_sub_agents and not spec.is_one_way and (not self.tools or spec.name in self.tools)
+            if spec.is_for_sub_agents
+            and not spec.is_one_way
+            and (not self.tools or _is_among(spec.name, self.tools))
+            and not _is_among(spec.name, self.without)
         )
 
     def limited(self, policy: Policy) -> Policy:
         """Return its policy, given that of the conversation: the same, or stricter."""
         return policy.limited_by(policy.with_mode("plan")) if self.only_reads else policy
+
+
+def _is_among(name: str, names: frozenset[str]) -> bool:
+    return name in names or any(one.endswith("__") and name.startswith(one) for one in names)
 
 
 _COMMON = (
@@ -63,9 +73,14 @@ _COMMON = (
 
 
 def own_kind(one: CustomAgent) -> SubagentKind:
-    """Return a kind that the user defined; its prompt is appended to the prompt of every sub-agent."""
-    role = f"{_COMMON}\n\n{one.prompt.strip()}"
-    return SubagentKind(one.name, one.description, role, one.only_reads, frozenset(one.tools), one.model, one.output)
+    """Return a kind that the user defined."""
+    kind = SubagentKind(one.name, one.description, one.prompt, one.only_reads, frozenset(one.tools), one.model)
+    return with_common_prompt(replace(kind, output=one.output))
+
+
+def with_common_prompt(kind: SubagentKind) -> SubagentKind:
+    """Return a kind whose role follows the prompt of every sub-agent."""
+    return replace(kind, role=f"{_COMMON}\n\n{kind.role.strip()}")
 
 
 KINDS: tuple[SubagentKind, ...] = (

@@ -20,7 +20,7 @@ from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.outcomes import answer_shortfall
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
-from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind
+from qcode.agent.subagent_kinds import SubagentKind
 from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import (
     Append,
@@ -175,7 +175,7 @@ class AgentRun:
             system=client.prompts.agent(client.name, kind.role),
             tools=specs,
             retries=client.retries.unasked,
-            max_turns=MAX_STEPS,
+            max_turns=kind.max_turns,
             compaction=CompactionSettings(None),
             fallback=None,
             check=None,

@@ -6,10 +6,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from qcode.agent.context.project import find_project_root
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
-from qcode.cli.terminal import ask, say
+from qcode.agent.trust import TrustStore
+from qcode.cli.terminal import ask, say, working_folder
 from qcode.cli.trust import is_trusted
+from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
+from qcode.config.settings import Settings
 from qcode.protocol.errors import UsageError
 from qcode.text.clean import single_spaced
 
@@ -32,6 +36,12 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
         judge_trust=judge_trust,
         on_wait=_ask_for_patience if is_attended else None,
     )
+
+
+def folder_settings(paths: ConfigPaths, folder: str | Path | None = None) -> Settings:
+    """Read the settings of a folder for a subcommand, without questions; a project's only if it is trusted."""
+    root = find_project_root(working_folder(folder))
+    return load(paths, os.environ, {}, root, is_trusted=TrustStore(paths.state_dir).is_trusted(root))
 
 
 def _check_theme(name: str) -> None:

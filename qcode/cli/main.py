@@ -72,7 +72,7 @@ def _dispatch(given: list[str]) -> int:
     if given == ["--login"]:
         return _log_in()
     if given and given[0] in SUBCOMMANDS:
-        from qcode.cli.config import run_subcommand
+        from qcode.cli.subcommands import run_subcommand
 
         return run_subcommand(given[0], given[1:])
     try:
@@ -106,7 +106,7 @@ def _serve_editor(rest: Sequence[str]) -> int:
 
 def _log_in() -> int:
     """Ask for a provider and its key on the terminal, and store the key: an editor lets the user add one so."""
-    from qcode.cli.config import run_subcommand
+    from qcode.cli.subcommands import run_subcommand
 
     return run_subcommand("auth", ["login"])
 

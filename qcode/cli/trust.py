@@ -16,6 +16,7 @@ from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
 from qcode.cli.arguments import invalid_arguments
 from qcode.cli.terminal import Left, ask, put, say, working_folder
+from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
 
@@ -68,9 +69,9 @@ Do you trust it as it is now?
 _CHOICE = "1, 2, 3 or q [3]: "
 
 
-def run_trust(rest: Sequence[str], state_dir: Path) -> int:
+def run_trust(rest: Sequence[str]) -> int:
     """Show, accept, forget or list, and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    store = TrustStore(state_dir)
+    store = TrustStore(ConfigPaths.from_env(os.environ).state_dir)
     match list(rest):
         case [] | ["show"]:
             folder = working_folder(None)

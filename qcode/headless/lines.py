@@ -1,19 +1,22 @@
-"""Turn events as JSON values, one function per line type. Pure. The formats are a contract that scripts rely on.
+"""The `init` and `result` lines, blocks, and the fields of `system` lines. The formats are a contract with scripts.
 
-Content blocks and `usage` follow Anthropic's Messages API, because parsers of such streams already exist.
+Content blocks and `usage` follow Anthropic's Messages API, because parsers of such streams already exist. The lines of
+a turn are in `stream`.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from qcode.agent.outcomes import reported_error, subtype, utc_text
+from qcode.agent.outcomes import reported_error, shortfall, subtype, utc_text
 from qcode.protocol import events as ev
-from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApiCalls, Denial, Signal, TurnEnded, TurnEvent
-from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
+from qcode.protocol.messages import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.reply import Limit, Outcome, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
@@ -42,6 +45,22 @@ class InitFacts:
     tools: tuple[str, ...]
     permission_mode: str
     version: str
+    mcp_servers: tuple[tuple[str, str], ...] = ()
+    """Name and status of each tool server."""
+    commands: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+
+
+CLAUDE_MODES: Mapping[str, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
+"""Permission modes with another name in Claude Code."""
+
+
+def line_id() -> str:
+    """Return a new id for a line or a message."""
+    bits = secrets.randbits(128) & ~(0xF000 << 64) & ~(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48)
+    text = f"{bits:032x}"  # the module `uuid` takes longer to load than a short run should
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def init_line(facts: InitFacts) -> JsonObject:
@@ -54,35 +73,16 @@ def init_line(facts: InitFacts) -> JsonObject:
         "tools": list(facts.tools),
         "permission_mode": facts.permission_mode,
         "version": facts.version,
+        "permissionMode": CLAUDE_MODES.get(facts.permission_mode, facts.permission_mode),
+        "apiKeySource": "none",
+        "mcp_servers": [{"name": name, "status": status} for name, status in facts.mcp_servers],
+        "slash_commands": list(facts.commands),
+        "agents": list(facts.agents),
+        "skills": list(facts.skills),
+        "plugins": [],
+        "output_style": "default",
+        "uuid": line_id(),
     }
-
-
-def event_line(event: TurnEvent, session_id: str, *, has_deltas: bool = False) -> JsonObject | None:
-    """Return the line for an event, or None for an event that is not part of stream-json."""
-    match event:
-        case ev.ReplyFinished(message=Message() as message) | ev.ResultsCommitted(message=message):
-            return _message_line(message, session_id)
-        case ev.SteeringAdded(text=text):
-            return _message_line(Message("user", (Text(text),)), session_id)
-        case ev.AgentEvent():
-            return _agent_line(event, session_id, has_deltas=has_deltas)
-        case TextDelta() | ReasoningDelta() if has_deltas:
-            return _delta_line(event)
-        case _:
-            return _system_line(event)
-
-
-def _agent_line(event: ev.AgentEvent, session_id: str, *, has_deltas: bool) -> JsonObject | None:
-    """Return the line for an event of a sub-agent: the line of the event, with the call that started the sub-agent."""
-    line: JsonObject | None
-    match event.event:
-        case ev.TurnStarted(prompt=prompt):
-            line = _message_line(Message("user", (Text(prompt),)), session_id)
-        case ev.Retry() | ev.PartialRestored():
-            line = None  # these refer to deltas, which are not sent for sub-agents
-        case inner:
-            line = event_line(inner, session_id, has_deltas=has_deltas)
-    return None if line is None else {**line, "parent_tool_use_id": event.call_id}
 
 
 def result_line(
@@ -93,8 +93,15 @@ def result_line(
     duration_ms: int = 0,
     api_ms: int = 0,
     metrics: JsonObject | None = None,
+    models: JsonObject | None = None,
+    note: str = "",
+    is_in_tools: bool = False,
 ) -> JsonObject:
-    """Return the `result` object: the complete json output, and the last line of stream-json."""
+    """Return the `result` object: the complete json output, and the last line of stream-json.
+
+    `models` is the usage by model, `note` what the last reply said of itself. `is_in_tools`: a call was running when
+    the turn ended.
+    """
     kind, error = subtype(ended), reported_error(ended)
     structured = structured_answer(ended, schema)
     return {
@@ -110,19 +117,45 @@ def result_line(
         "duration_ms": duration_ms,
         "duration_api_ms": api_ms,
         "total_cost_usd": None if ended.cost is None else float(ended.cost),
-        "usage": _usage(ended.usage),
+        "usage": usage_json(ended.usage),
         "api_calls": _api_calls(ended.api_calls),
         "discarded_output_tokens": ended.discarded_output_tokens,
         "permission_denials": [_denial(denial) for denial in ended.denials],
-        "signals": [
-            {"tool_name": sent.name, "arguments": signal_arguments(sent), "emitted_at": sent.emitted_at}
-            for sent in ended.signals
-        ],
+        "signals": [_signal(sent) for sent in ended.signals],
         "metrics": metrics or {},
-        "structured_output": structured.value if structured else None,
+        **({} if schema is None else {"structured_output": structured.value if structured else None}),
         "error": None if error is None else _error(error),
+        "errors": [] if kind == "success" else [shortfall(ended, note)],
+        "terminal_reason": terminal_reason(ended, is_in_tools=is_in_tools),
+        "api_error_status": None if error is None else error.status,
+        "modelUsage": models or {},
+        "uuid": line_id(),
         **({"resets_at": _time(error)} if error is not None and error.resets_at else {}),
     }
+
+
+def terminal_reason(ended: TurnEnded, *, is_in_tools: bool) -> str:
+    """Return why the turn ended, in the words of Claude Code."""
+    match ended.outcome:
+        case Outcome.CANCELLED:
+            return "aborted_tools" if is_in_tools else "aborted_streaming"
+        case Outcome.MAX_TURN_REQUESTS:
+            return "budget_exhausted" if ended.limit is Limit.COST else "max_turns"
+        case Outcome.ERROR:
+            kind = ended.error.kind if ended.error is not None else ""
+            return _TERMINAL_REASONS.get(kind, "api_error")
+        case _:
+            return "completed"
+
+
+_TERMINAL_REASONS: Mapping[str, str] = {
+    ErrorKind.STRUCTURED_OUTPUT: "structured_output_retry_exhausted",
+    ErrorKind.CONTEXT_OVERFLOW: "prompt_too_long",
+}
+
+
+def _signal(sent: Signal) -> JsonObject:
+    return {"tool_name": sent.name, "arguments": signal_arguments(sent), "emitted_at": sent.emitted_at}
 
 
 def signal_arguments(sent: Signal) -> Json:
@@ -153,23 +186,15 @@ def line_without_turn(error: ErrorInfo | None, session_id: str) -> JsonObject:
     return result_line(ended, session_id)
 
 
-def _message_line(message: Message, session_id: str) -> JsonObject:
-    content: list[Json] = [_block(block) for block in message.blocks]
-    return {
-        "type": message.role,
-        "message": {"role": message.role, "content": content},
-        "session_id": session_id,
-    }
-
-
-def _block(block: Block) -> JsonObject:
+def content_block(block: Block) -> JsonObject:
+    """Return a block as Anthropic's API does; the signature of thinking is of use only here, and is left empty."""
     match block:
         case Text(text=text):
             return {"type": "text", "text": text}
         case Reasoning(text=text):
-            return {"type": "thinking", "thinking": text}
+            return {"type": "thinking", "thinking": text, "signature": ""}
         case ToolCall():
-            return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _arguments(block)}
+            return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": call_input(block)}
         case ToolResult():
             return {
                 "type": "tool_result",
@@ -184,23 +209,13 @@ def _block(block: Block) -> JsonObject:
 def _result_content(result: ToolResult) -> Json:
     if not result.images:
         return result.content
-    return [{"type": "text", "text": result.content}, *(_block(image) for image in result.images)]
+    return [{"type": "text", "text": result.content}, *(content_block(image) for image in result.images)]
 
 
-def _delta_line(event: TextDelta | ReasoningDelta) -> JsonObject:
-    delta: JsonObject
-    if isinstance(event, TextDelta):
-        delta = {"type": "text_delta", "text": event.text}
-    else:
-        delta = {"type": "thinking_delta", "thinking": event.text}
-    return {"type": "stream_event", "event": {"type": "content_block_delta", "index": event.block, "delta": delta}}
-
-
-def _system_line(event: TurnEvent) -> JsonObject | None:
+def report_body(event: TurnEvent) -> JsonObject | None:
+    """Return the fields of the `system` line for an event, None if it has no such line."""
     body = _recovery_body(event)
-    if body is None:
-        body = _report_body(event)
-    return None if body is None else {"type": "system", **body}
+    return _report_body(event) if body is None else body
 
 
 def _recovery_body(event: TurnEvent) -> JsonObject | None:
@@ -266,6 +281,8 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
             return {"subtype": "web_search", "queries": list(event.queries), "sources": sources}
         case ev.Notice():
             return {"subtype": "notice", "level": event.level, "text": event.text}
+        case ev.HookEnded():
+            return _hook(event)
         case ev.StopReasonObserved():
             return {
                 "subtype": "stop_reason_observed",
@@ -280,7 +297,20 @@ def _report_body(event: TurnEvent) -> JsonObject | None:
             return None
 
 
-def _usage(usage: Usage) -> JsonObject:
+def _hook(event: ev.HookEnded) -> JsonObject:
+    return {
+        "subtype": "hook",
+        "hook_event_name": event.hook,
+        "command": event.command,
+        "tool_use_id": event.tool_use_id or None,
+        "exit_code": event.exit_code,
+        "duration_ms": round(event.seconds * 1000),
+        "decision": event.decision,
+        "error": event.failure or None,
+    }
+
+
+def usage_json(usage: Usage) -> JsonObject:
     """Return usage with Anthropic's names: `input_tokens` excludes the two cache fields; null means not reported."""
     cached = (usage.cache_read or 0) + (usage.cache_write or 0)
     return {
@@ -306,7 +336,7 @@ def _api_calls(calls: ApiCalls) -> JsonObject:
 
 def _denial(denial: Denial) -> JsonObject:
     call = denial.call
-    return {"tool_name": call.name, "tool_use_id": call.call_id, "tool_input": _arguments(call)}
+    return {"tool_name": call.name, "tool_use_id": call.call_id, "tool_input": call_input(call)}
 
 
 def _error(error: ErrorInfo) -> JsonObject:
@@ -323,7 +353,8 @@ def _time(error: ErrorInfo) -> str | None:
     return None if error.resets_at is None else utc_text(error.resets_at)
 
 
-def _arguments(call: ToolCall) -> JsonObject:
+def call_input(call: ToolCall) -> JsonObject:
+    """Return the arguments of a call, as `raw` if they are not an object or JSON cannot represent them."""
     value = parse_object(call.arguments or "{}")
     return {"raw": call.arguments} if value is None else _representable(value)
 

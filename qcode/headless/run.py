@@ -25,7 +25,6 @@ from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user,
 from qcode.headless.lines import (
     InitFacts,
     encode,
-    event_line,
     init_line,
     result_line,
     signal_arguments,
@@ -46,6 +45,8 @@ from qcode.protocol.events import (
     ApprovalRequested,
     Denial,
     ReplyFinished,
+    ToolFinished,
+    ToolStarted,
     TurnEnded,
     TurnEvent,
     TurnStarted,
@@ -61,6 +62,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.options import OutputFormat
+    from qcode.headless.stream import StreamLines
 
 RESULT_TIMEOUT_S = 0.25
 """Seconds for a reader to accept the result of an interrupted turn."""
@@ -139,19 +141,26 @@ class RunOutput:
         agent, conversation = self.agent, self.agent.conversation
         await agent.toolbox.wait_for_servers()
         if self.format == "stream-json":
-            tools = tuple(tool.name for tool in conversation.tools)
-            facts = InitFacts(
-                conversation.session_id,
-                str(agent.context.folder),
-                conversation.model,
-                tools,
-                conversation.mode,
-                __version__,
-            )
-            await self.put(encode(init_line(facts)))
+            await self.put(encode(init_line(self.init_facts())))
         if self.is_verbose:
             note = f" ({agent.selection.note})" if agent.selection.note else ""
             await self.stderr.write_line(f"model {conversation.model}{note}, permission mode {conversation.mode}")
+
+    def init_facts(self) -> InitFacts:
+        """Return the facts about the run as they are now."""
+        agent, conversation = self.agent, self.agent.conversation
+        statuses = agent.servers.statuses() if agent.servers is not None else ()
+        return InitFacts(
+            conversation.session_id,
+            str(agent.context.folder),
+            conversation.model,
+            tuple(tool.name for tool in conversation.tools),
+            conversation.mode,
+            __version__,
+            tuple((status.name, status.state) for status in statuses),
+            tuple(command.name for command in agent.custom_commands().commands),
+            tuple(kind.name for kind in conversation.kinds) if agent.toolbox.agent is not None else (),
+        )
 
     async def put(self, data: bytes) -> None:
         await self.stderr.clear_status()
@@ -174,10 +183,15 @@ class Run:
         self._format = output.format
         self._pipe = output.pipe
         self._stderr = output.stderr
+        from qcode.agent.reports import ModelSpending  # loads the engine, as the conversation has
+
         self._answer = AnswerSoFar()
+        self._spending = ModelSpending(self._conversation.model, lambda: self._conversation.client.known().output_limit)
+        self._lines = self._stream_lines()
         self._meter = Meter(output.clock)
         self._progress = Progress()
         self._denied: list[ToolCall] = []
+        self._running: set[str] = set()
         self._note = ""
         self._noticed: set[str] = set()
         self._replies = 0
@@ -188,6 +202,15 @@ class Run:
         self._introduces = introduces
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
+
+    def _stream_lines(self) -> StreamLines | None:
+        """Return the lines of the turn, None in a format without them."""
+        if self._format != "stream-json":
+            return None
+        from qcode.headless.stream import StreamLines
+
+        has_deltas = self._output.agent.context.options.include_partial_messages
+        return StreamLines(self._conversation.session_id, self._conversation.model, has_deltas=has_deltas)
 
     def ask(self) -> None:
         """Cancel the turn; a turn that has not begun yet is cancelled once it has."""
@@ -251,12 +274,14 @@ class Run:
         self._answer.handle(event)
         self._meter.handle(event)
         self._progress.handle(event)
-        if self._format == "stream-json":
-            has_deltas = self._output.agent.context.options.include_partial_messages
-            line = event_line(event, self._conversation.session_id, has_deltas=has_deltas)
-            if line is not None:
-                await self._output.put(encode(line))
+        self._spending.handle(event)
+        if self._lines is not None and (lines := self._lines.lines(event)):
+            await self._output.put(b"".join(map(encode, lines)))
         match event:
+            case ToolStarted(call=call):
+                self._running.add(call.call_id)
+            case ToolFinished(call=call):
+                self._running.discard(call.call_id)
             case TurnStarted() if self._is_cancelled:
                 self._conversation.cancel()
             case ApprovalRequested(approval=approval):
@@ -329,6 +354,9 @@ class Run:
                 duration_ms=meter.duration_ms,
                 api_ms=meter.api_ms,
                 metrics=self._conversation.metrics.as_json(),
+                models=self._spending.as_json(),
+                note=self._note,
+                is_in_tools=bool(self._running),
             )
             return encode(line)
         structured = structured_answer(ended, schema)

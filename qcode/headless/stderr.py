@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import BinaryIO
 
-from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
+from qcode.agent.outcomes import fallback_text, hook_ended_text, hook_text, limit_wait_text, retry_text
 from qcode.protocol import events as ev
 from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
@@ -118,6 +118,8 @@ class Progress:
                 self.status = f"{why}, {retry_countdown(attempt, ceil(seconds))}"
             case ev.LimitReached():
                 self.status = limit_wait_text(event)
+            case ev.HookStarted():
+                self.status = hook_text(event)
             case _:
                 pass
 
@@ -141,6 +143,8 @@ def verbose_message(event: TurnEvent) -> str:
             return "the new attempt failed: the earlier text is kept"
         case ev.Waiting():
             return f"{event.why}, {retry_countdown(event.attempt, ceil(event.seconds))}"
+        case ev.HookEnded():
+            return hook_ended_text(event)
         case ev.ToolFinished():
             detail = event.outcome.summary
             return f"{event.call.name}: {event.state}" + (f", {detail}" if detail else "")

@@ -231,6 +231,31 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class HookStarted:
+    """A hook has been running for some seconds. `hook` is its event, `command` its command line for display."""
+
+    hook: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class HookEnded:
+    """A hook ran. `exit_code` is None for a function, and for a command that did not start or end in time.
+
+    `tool_use_id` is the call it was about, empty if none. `decision` is its answer as far as it counts; `stop` ends the
+    turn. `failure` is why it failed, in one line, empty if it did not.
+    """
+
+    hook: str
+    command: str
+    tool_use_id: str
+    exit_code: int | None
+    seconds: float
+    decision: Literal["none", "allow", "ask", "deny", "stop"]
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StopReasonObserved:
     provider: str
     model: str
@@ -373,6 +398,8 @@ TurnEvent: TypeAlias = (
     | CompactionStarted
     | Compacted
     | Notice
+    | HookStarted
+    | HookEnded
     | StopReasonObserved
     | OutputEscalated
     | ContinuationAttempt

@@ -317,8 +317,13 @@ def patch_paths(text: str) -> tuple[str, ...]:
 
 def parse_patch(text: str) -> tuple[Section, ...]:
     """Return the sections of a patch, at least one. Raise `PatchError` if `text` is not a patch."""
+    return tuple(section for section, _ in patch_sections(text))
+
+
+def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
+    """Return the sections of a patch with the lines of each as text. Raise `PatchError` if `text` is not a patch."""
     lines = _inside(text)
-    sections: list[Section] = []
+    sections: list[tuple[Section, str]] = []
     at = 0
     while at < len(lines):
         found = _SECTION.fullmatch(lines[at])
@@ -331,7 +336,7 @@ def parse_patch(text: str) -> tuple[Section, ...]:
                 f"path, not {lines[at][:80]!r}"
             )
         end = next((index for index in range(at + 1, len(lines)) if _SECTION.fullmatch(lines[index])), len(lines))
-        sections.append(_section(found[1], found[2], lines[at + 1 : end], at + 3))
+        sections.append((_section(found[1], found[2], lines[at + 1 : end], at + 3), "\n".join(lines[at:end])))
         at = end
     if not sections:
         raise PatchError("the patch names no file")

@@ -73,8 +73,16 @@ class Process:
         return await asyncio.shield(self._exit_code)
 
 
-async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, str], output: int) -> Process:
-    """Start a program without input in a new session; `output` is the descriptor for its output and errors.
+async def start_program(
+    launch: Launch,
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    output: int,
+    errors: int = subprocess.STDOUT,
+    source: int = subprocess.DEVNULL,
+) -> Process:
+    """Start a program in a new session; `output`, `errors` and `source` are descriptors, by default without input.
 
     A separate thread starts the program, waits for it, and ends with it. So `launch.restrict`, which restricts the
     thread, applies to this program only, and a program that asks the kernel to die with its parent (bwrap) is bound to
@@ -89,7 +97,7 @@ async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, 
         failure = OSError(errno.EINVAL, "it could not be started")
         try:
             with _collection.paused():
-                process = _popen(launch, cwd, environment, output)
+                process = _popen(launch, cwd, environment, (source, output, errors))
         except OSError as error:
             failure = error
         except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
@@ -109,8 +117,13 @@ async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, 
         threading.Thread(target=run, name="qcode-program", daemon=True).start()
     except RuntimeError as error:
         raise OSError(errno.EAGAIN, str(error)) from None
+    return await _started(started, exit_code)
+
+
+async def _started(started: asyncio.Future[int], exit_code: asyncio.Future[int]) -> Process:
+    """Return the program once it has started; if cancelled before that, end it."""
     try:
-        pid = await asyncio.shield(started)
+        return Process(await asyncio.shield(started), exit_code)
     except asyncio.CancelledError:
         # Starting takes milliseconds; the program must not run on after a cancelled start.
         started.add_done_callback(_kill_started)
@@ -118,7 +131,6 @@ async def start_program(launch: Launch, *, cwd: Path, environment: Mapping[str, 
         if started.exception() is None:
             await end_surely(Process(started.result(), exit_code))
         raise
-    return Process(pid, exit_code)
 
 
 class _Collection:
@@ -157,7 +169,9 @@ def _kill_started(started: asyncio.Future[int]) -> None:
         _signal(started.result(), signal.SIGKILL)
 
 
-def _popen(launch: Launch, cwd: Path, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+def _popen(
+    launch: Launch, cwd: Path, environment: Mapping[str, str], streams: tuple[int, int, int]
+) -> subprocess.Popen[bytes]:
     argv, inherited = list(launch.argv), []
     if launch.data:
         descriptor, writing = os.pipe()
@@ -172,9 +186,9 @@ def _popen(launch: Launch, cwd: Path, environment: Mapping[str, str], output: in
             launch.restrict()
         return subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
             cwd=cwd,
             env=dict(environment),
             start_new_session=True,  # a separate process group without a terminal
@@ -278,10 +292,10 @@ async def _stays(group: int) -> bool:
     return False
 
 
-async def end_surely(process: Process | asyncio.subprocess.Process) -> None:
-    """End the group of a program. If this is cancelled too, kill it without waiting."""
+async def end_surely(process: Process | asyncio.subprocess.Process, grace_s: float = _TERM_GRACE_S) -> None:
+    """End the group of a program, after `grace_s` by force. If this is cancelled too, kill it without waiting."""
     try:
-        await _end_group(process.pid)
+        await _end_group(process.pid, grace_s)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _LAST_OUTPUT_S)  # reap it here
     except asyncio.CancelledError:
@@ -289,11 +303,11 @@ async def end_surely(process: Process | asyncio.subprocess.Process) -> None:
         raise
 
 
-async def _end_group(group: int) -> None:
+async def _end_group(group: int, grace_s: float) -> None:
     if not _signal(group, signal.SIGTERM):
         return
     waited = 0.0
-    while waited < _TERM_GRACE_S and _has_members(group):
+    while waited < grace_s and _has_members(group):
         await asyncio.sleep(_STEP_S)
         waited += _STEP_S
     _signal(group, signal.SIGKILL)

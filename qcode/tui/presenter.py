@@ -17,6 +17,7 @@ from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.outcomes import (
     ending_notice,
     fallback_text,
+    hook_text,
     limit_approval,
     requests_note,
     retry_cause,
@@ -34,6 +35,8 @@ from qcode.protocol.events import (
     CompactionStarted,
     ContinuationAttempt,
     ContinuationTerminated,
+    HookEnded,
+    HookStarted,
     LimitReached,
     ModelFellBack,
     Notice,
@@ -122,9 +125,8 @@ class Presenter:
         self._has_said_why = False
         self._restarting: Retry | None = None
         self._recovery = ""
-        self._doing = ""
+        self._doing = self.background_key = ""
         self._changes = DiffCount()
-        self.background_key = ""
 
     def present(self, event: TurnEvent) -> None:
         """Show one event. It handles every kind of event, including those that show nothing."""
@@ -164,8 +166,9 @@ class Presenter:
                 self._status.show_usage(event)
             case Waiting() | LimitReached() | ModelFellBack():
                 self._show_trouble(event)
-            case CompactionStarted():
-                self._set_activity("compacting the conversation")
+            case CompactionStarted() | HookStarted():
+                doing = hook_text(event) if isinstance(event, HookStarted) else "compacting the conversation"
+                self._set_activity(one_line(doing, 80))
             case Compacted():
                 self._transcript.add_notice("info", _compacted(event))
             case Notice():
@@ -244,8 +247,8 @@ class Presenter:
                 self._interaction.ask(limit_approval(event), "")
             case LimitReached():
                 self._doing = ""
-                text = f"limit until {time_text(event.error)}"
-                self._status.show_activity(Activity(text, now, now + event.seconds, attempt=0))
+                limit = f"limit until {time_text(event.error)}"
+                self._status.show_activity(Activity(limit, now, now + event.seconds, attempt=0))
             case Waiting():
                 self._doing = ""
                 self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
@@ -404,6 +407,7 @@ class Presenter:
 
 _Silent: TypeAlias = (
     ResultsCommitted
+    | HookEnded
     | OutputEscalated
     | StopReasonObserved
     | ContinuationAttempt

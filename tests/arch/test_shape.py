@@ -138,6 +138,7 @@ EDGES = (
     "qcode.acp.session",
     "qcode.acp.wire",
     "qcode.agent.driver",
+    "qcode.agent.hooks.runner",
     "qcode.agent.programs",
     "qcode.tui.app",
     "qcode.tui.failures",

@@ -64,7 +64,7 @@ def test_unusable_key_is_one_line_and_not_stored(
     with FakeServer("openai", [], api_key=CANARY) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setattr(
-            "qcode.cli.auth.address_of",
+            "qcode.cli.subcommands.auth.address_of",
             lambda spec, *_: ("http://127.0.0.1:9/v1", "") if spec.name == "vllm" else (server.base_url, ""),
         )
         with pytest.raises(ValueError, match=part):

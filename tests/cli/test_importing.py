@@ -11,7 +11,7 @@ import pytest
 
 from qcode.agent.sessions.store import SessionStore
 from qcode.cli.main import main
-from qcode.cli.sessions import chosen_numbers
+from qcode.cli.subcommands.sessions import chosen_numbers
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import user
 from qcode.text.numbers import bytes_text

@@ -8,9 +8,10 @@ import pytest
 
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import choose, found, named
+from qcode.agent.options import Options
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.protocol.errors import QcodeError
-from qcode.providers import local
+from qcode.providers import catalog, local
 from qcode.providers.registry import PROVIDERS
 
 CUSTOM = Settings(providers={"lab": ProviderSettings(base_url="http://127.0.0.1:9/v1", default_model="tiny")})
@@ -107,3 +108,66 @@ def test_last_connected_model_is_preferred_while_it_has_a_key(connected: str, en
 def test_named_model_takes_precedence_over_the_connected_one() -> None:
     settings = Settings(model="openai/x")
     assert choose(settings, Keys({}), None, None, has_demo=True, connected="ollama/y").name == "openai/x"
+
+
+ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "a"}
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("sonnet", "anthropic/claude-sonnet-"),
+        ("Opus", "anthropic/claude-opus-"),
+        ("haiku", "anthropic/claude-haiku-"),
+        ("opus[1m]", "anthropic/claude-opus-"),
+        ("opusplan", "anthropic/claude-opus-"),
+    ],
+)
+def test_short_name_is_the_newest_model_of_its_family(name: str, family: str) -> None:
+    chosen = named(name, Settings(), "", Keys(ANTHROPIC_KEY)).name
+    assert chosen.startswith(family)
+    rest = [full for full, _ in catalog.models() if full.startswith(family)]
+    assert chosen == max(
+        rest, key=lambda full: [int(part) for part in full.removeprefix(family).split("-") if part.isdigit()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [("flash", "gemini/gemini-"), ("gpt-5", "openai/gpt-5"), ("gpt", "openai/gpt-"), ("claude", "anthropic/claude-")],
+)
+def test_short_names_of_other_hosts(name: str, full: str) -> None:
+    assert named(
+        name, Settings(), "", Keys({"GEMINI_API_KEY": "a", "OPENAI_API_KEY": "b", **ANTHROPIC_KEY})
+    ).name.startswith(full)
+
+
+def test_short_name_takes_the_first_host_with_a_credential() -> None:
+    keys = Keys({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"})
+    assert named("sonnet", Settings(), "", keys).name.startswith("bedrock/global.anthropic.claude-sonnet-")
+
+
+def test_short_name_without_a_credential_names_the_nearest_model() -> None:
+    with pytest.raises(
+        QcodeError, match=r'"opus" is anthropic/claude-opus-.*the nearest model with a key is openai/'
+    ) as no:
+        named("opus", Settings(), "", Keys({"OPENAI_API_KEY": "b"}))
+    assert no.value.exit_code == 41
+    with pytest.raises(QcodeError, match="qcode auth login"):
+        named("opus", Settings(), "", Keys({}))
+
+
+def test_haiku_without_a_credential_is_the_small_model() -> None:
+    small = Settings(small_model="openai/gpt-5-nano")
+    assert named("haiku", small, "", Keys({"OPENAI_API_KEY": "b"})).name == "openai/gpt-5-nano"
+
+
+def test_provider_or_model_of_the_user_wins_over_a_short_name() -> None:
+    settings = Settings(providers={"flash": ProviderSettings(base_url="http://127.0.0.1:9/v1", default_model="tiny")})
+    assert named("flash", settings, "", Keys({})).name == "flash/tiny"
+
+
+@pytest.mark.parametrize("name", ["default", "inherit"])
+def test_default_is_the_model_of_the_configuration(name: str) -> None:
+    assert "model" not in Options(model=name).flags()
+    assert Options(model="sonnet").flags()["model"] == "sonnet"

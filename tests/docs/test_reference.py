@@ -61,11 +61,11 @@ def test_json_fields_of_the_page_are_those_of_the_program(tmp_path: Path) -> Non
     done = PageRunner(tmp_path).bash("qcode -p hello -o stream-json")
     init, *_, result = (json.loads(line) for line in done.stdout.splitlines())
     rows = {name: row[1] for row in rows_of("field") for name in re.findall(r"`(\w+)`", row[0])}
-    assert set(rows) == set(result)
+    assert set(rows) - {"structured_output"} == set(result)
     for name in ("usage", "api_calls"):
         assert set(result[name]) <= set(re.findall(r"`(\w+)`", rows[name]))
     (fields,) = (row[1] for row in rows_of("`system` subtype") if row[0] == "`init`")
-    assert {"type", "subtype", *re.findall(r"`(\w+)`", fields)} == set(init)
+    assert {"type", "subtype", "session_id", "uuid", *re.findall(r"`(\w+)`", fields)} == set(init)
 
 
 def test_tools_and_themes_of_the_guides_are_those_of_the_program(tmp_path: Path) -> None:

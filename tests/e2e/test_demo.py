@@ -92,7 +92,8 @@ def test_demo_shows_a_failed_tool(cli: CliRunner) -> None:
 
 def test_demo_shows_thinking(cli: CliRunner) -> None:
     done = play(cli, "think about something", "--include-partial-messages")
-    deltas = [line["event"]["delta"] for line in done.lines if line["type"] == "stream_event"]
+    events = [line["event"] for line in done.lines if line["type"] == "stream_event"]
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
     assert {delta["type"] for delta in deltas} == {"thinking_delta", "text_delta"}
     assert done.result["result"]
 

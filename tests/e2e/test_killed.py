@@ -154,7 +154,7 @@ class Shown:
                     found = [one for one in line["message"]["content"] if one["type"] == "tool_result"]
                     self.results += [(one["tool_use_id"], one["content"]) for one in found]
                 case "stream_event" if at <= killed_at - 0.5:
-                    self.live += line["event"]["delta"]["text"]
+                    self.live += line["event"].get("delta", {}).get("text", "")
                 case "system" if line["subtype"] == "retry":
                     self.live, self.superseded = "", self.live
 

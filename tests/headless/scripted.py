@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 from qcode.agent.agent import Agent
 from qcode.agent.conversation import Conversation
@@ -20,6 +21,7 @@ from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import Permissions
 from qcode.agent.reports import RecoveryMetrics
+from qcode.agent.subagent_kinds import SubagentKind
 from qcode.agent.toolbox import Toolbox
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings, Tools
@@ -60,9 +62,11 @@ class Scripted(Conversation):
     takes_images = False
     thinks = False
     effort: Effort | None = None
+    kinds: tuple[SubagentKind, ...] = ()
 
     def __init__(self, *steps: Step) -> None:
         self.steps = steps
+        self.client = cast(Any, SimpleNamespace(known=lambda: SimpleNamespace(output_limit=32_000)))
         self.prompts: list[str] = []
         self.answers: dict[str, Decision] = {}
         self.options = NO_OPTIONS

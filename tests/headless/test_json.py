@@ -5,7 +5,10 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from itertools import count
+from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -20,9 +23,10 @@ from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolResult, assistant
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
+from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json
-from tests.headless.scripted import Scripted, agent_of, call, ended, kinds, reply, run
+from tests.headless.scripted import Scripted, Step, agent_of, call, ended, kinds, reply, run
 
 
 def ticking(step: float) -> Iterator[float]:
@@ -37,6 +41,7 @@ def test_json_is_one_object_with_the_complete_result() -> None:
     result = ran.result
     assert 0 < result.pop("duration_ms") <= 5000
     assert result.pop("metrics") == RecoveryMetrics().as_json()
+    assert UUID(result.pop("uuid")).version == 4
     assert result == {
         "type": "result",
         "subtype": "success",
@@ -60,9 +65,60 @@ def test_json_is_one_object_with_the_complete_result() -> None:
         "discarded_output_tokens": 0,
         "permission_denials": [],
         "signals": [],
-        "structured_output": None,
         "error": None,
+        "errors": [],
+        "terminal_reason": "completed",
+        "api_error_status": None,
+        "modelUsage": {
+            "demo/scripted": {
+                "inputTokens": 15,
+                "outputTokens": 30,
+                "cacheReadInputTokens": 100,
+                "cacheCreationInputTokens": 5,
+                "webSearchRequests": 0,
+                "costUSD": 0.0123,
+                "contextWindow": 200_000,
+                "maxOutputTokens": 32_000,
+            }
+        },
     }
+
+
+def without_ids(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return lines of stream-json without the ids that differ from run to run; all of them differ."""
+    ids = [line["uuid"] for line in lines]
+    assert len(set(ids)) == len(ids)
+    assert {line["session_id"] for line in lines} == {"s-1"}
+    bare = json.loads(json.dumps(lines))
+    for line in bare:
+        del line["uuid"], line["session_id"]
+        for message in (line.get("message", {}), line.get("event", {}).get("message", {})):
+            if "id" in message:
+                assert message.pop("id").startswith("msg_")
+    return bare  # type: ignore[no-any-return]  # json.loads is Any by nature
+
+
+NO_USAGE = {
+    "input_tokens": None,
+    "output_tokens": None,
+    "cache_read_input_tokens": None,
+    "cache_creation_input_tokens": None,
+    "reasoning_tokens": None,
+}
+
+
+def answered(content: list[dict[str, Any]], stop_reason: str | None) -> dict[str, Any]:
+    """Return an assistant line without its ids."""
+    message = {
+        "type": "message",
+        "role": "assistant",
+        "model": "demo/scripted",
+        "content": content,
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "usage": NO_USAGE,
+    }
+    return {"type": "assistant", "message": message, "parent_tool_use_id": None}
 
 
 def test_events_of_a_turn_have_ordered_lines() -> None:
@@ -81,6 +137,7 @@ def test_events_of_a_turn_have_ordered_lines() -> None:
         ev.ReplyFinished(StopReason.TOOL_USE, "tool_calls", 2, message),
         ev.ToolStarted(call()),
         ev.ToolOutput("c1", "ok"),
+        ev.ToolFinished(call(), ToolOutcome("exit code 0\nok", shown="ok"), "done"),
         ev.ResultsCommitted(results),
         ev.ToolPayloadRepair("cut", True, False),
         ev.Waiting(1.5, "rate limit", 2),
@@ -90,16 +147,23 @@ def test_events_of_a_turn_have_ordered_lines() -> None:
         ended("done"),
     )
     lines = run(conversation, "stream-json").lines
-    assert lines[:-1] == [
+    assert without_ids(lines)[:-1] == [
         {
             "type": "system",
             "subtype": "init",
-            "session_id": "s-1",
             "cwd": "/project",
             "model": "demo/scripted",
             "tools": ["read", "shell"],
             "permission_mode": "default",
             "version": __version__,
+            "permissionMode": "default",
+            "apiKeySource": "none",
+            "mcp_servers": [],
+            "slash_commands": [],
+            "agents": [],
+            "skills": [],
+            "plugins": [],
+            "output_style": "default",
         },
         {
             "type": "system",
@@ -130,58 +194,182 @@ def test_events_of_a_turn_have_ordered_lines() -> None:
             "turn": 1,
             "step": 1,
         },
-        {
-            "type": "assistant",
-            "message": {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm"},
-                    {"type": "text", "text": "look"},
-                    {"type": "tool_use", "id": "c1", "name": "shell", "input": {"command": "npm test"}},
-                ],
-            },
-            "session_id": "s-1",
-        },
+        answered(
+            [
+                {"type": "thinking", "thinking": "hm", "signature": ""},
+                {"type": "text", "text": "look"},
+                {"type": "tool_use", "id": "c1", "name": "shell", "input": {"command": "npm test"}},
+            ],
+            "tool_use",
+        ),
         {
             "type": "user",
             "message": {
                 "role": "user",
                 "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "ok", "is_error": False}],
             },
-            "session_id": "s-1",
+            "parent_tool_use_id": None,
+            "tool_use_result": {"stdout": "ok", "stderr": "", "interrupted": False, "isImage": False},
         },
         {"type": "system", "subtype": "tool_payload_repair", "issue": "cut", "attempted": True, "succeeded": False},
         {"type": "system", "subtype": "api_retry", "attempt": 2, "delay_ms": 1500, "error": "rate limit"},
         {"type": "system", "subtype": "notice", "level": "warning", "text": "careful"},
-        {
-            "type": "assistant",
-            "message": {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
-            "session_id": "s-1",
-        },
+        answered([{"type": "text", "text": "done"}], "end_turn"),
     ]
     assert lines[-1]["type"] == "result"
 
 
-def test_deltas_are_streamed_only_on_request() -> None:
-    def script() -> Scripted:
-        return Scripted(ReasoningDelta(0, "hm"), TextDelta(1, "hi"), reply("hi"), ended("hi"))
+def streamed(*steps: Step) -> list[dict[str, Any]]:
+    """Return the stream events of a turn without ids."""
+    lines = run(Scripted(*steps, ended()), "stream-json", include_partial_messages=True).lines
+    events = [line for line in without_ids(lines) if line["type"] == "stream_event"]
+    assert {line["parent_tool_use_id"] for line in events} <= {None}
+    return [line["event"] for line in events]
 
-    assert "stream_event" not in kinds(run(script(), "stream-json").lines)
-    lines = run(script(), "stream-json", include_partial_messages=True).lines
-    assert lines[1:3] == [
-        {
-            "type": "stream_event",
-            "event": {
-                "type": "content_block_delta",
-                "index": 0,
-                "delta": {"type": "thinking_delta", "thinking": "hm"},
-            },
-        },
-        {
-            "type": "stream_event",
-            "event": {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "hi"}},
-        },
+
+def delta_of(index: int, kind: str, text: str) -> dict[str, Any]:
+    field = kind.removesuffix("_delta") if kind != "input_json_delta" else "partial_json"
+    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, field: text}}
+
+
+def block_of(index: int, **block: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def ending_of(stop_reason: str) -> list[dict[str, Any]]:
+    delta = {"stop_reason": stop_reason, "stop_sequence": None}
+    return [{"type": "message_delta", "delta": delta, "usage": NO_USAGE}, {"type": "message_stop"}]
+
+
+START = {"type": "message_start", "message": answered([], None)["message"]}
+
+
+def test_stream_events_are_sent_only_on_request() -> None:
+    assert "stream_event" not in kinds(run(Scripted(TextDelta(0, "hi"), reply("hi"), ended("hi")), "stream-json").lines)
+
+
+def test_stream_events_are_the_whole_sequence_of_a_message() -> None:
+    message = assistant(Reasoning("hm"), Text("hi"), call())
+    assert streamed(
+        ReasoningDelta(0, "hm"),
+        TextDelta(1, "h"),
+        TextDelta(1, "i"),
+        ev.ToolCallProgress(2, "c1", "shell", 10),
+        ev.ReplyFinished(StopReason.TOOL_USE, "tool_calls", 1, message),
+    ) == [
+        START,
+        block_of(0, type="thinking", thinking="", signature=""),
+        delta_of(0, "thinking_delta", "hm"),
+        {"type": "content_block_stop", "index": 0},
+        block_of(1, type="text", text=""),
+        delta_of(1, "text_delta", "h"),
+        delta_of(1, "text_delta", "i"),
+        {"type": "content_block_stop", "index": 1},
+        block_of(2, type="tool_use", id="c1", name="shell", input={}),
+        delta_of(2, "input_json_delta", '{"command": "npm test"}'),
+        {"type": "content_block_stop", "index": 2},
+        *ending_of("tool_use"),
     ]
+
+
+def test_streamed_message_has_the_id_of_its_assistant_line() -> None:
+    lines = run(Scripted(TextDelta(0, "a"), reply("a"), ended()), "stream-json", include_partial_messages=True).lines
+    started = next(line["event"]["message"]["id"] for line in lines if line["type"] == "stream_event")
+    assert [line["message"]["id"] for line in lines if line["type"] == "assistant"] == [started]
+
+
+def test_continuation_is_streamed_as_one_message_and_an_escalation_starts_a_new_one() -> None:
+    continued = streamed(TextDelta(0, "a"), ev.Retry(True, "max_tokens", 1, 9), TextDelta(0, "b"), reply("ab"))
+    assert [event["type"] for event in continued].count("message_start") == 1
+    escalated = streamed(TextDelta(0, "a"), ev.Retry(False, "max_tokens", 1, 9), TextDelta(0, "b"), reply("b"))
+    assert [event["type"] for event in escalated] == [
+        *("message_start", "content_block_start", "content_block_delta"),
+        *("message_start", "content_block_start", "content_block_delta", "content_block_stop"),
+        *("message_delta", "message_stop"),
+    ]
+
+
+def test_truncated_call_is_never_streamed() -> None:
+    cut = ev.ReplyFinished(StopReason.MAX_TOKENS, "length", 1, assistant(Text("a")))
+    kinds_seen = [event["type"] for event in streamed(TextDelta(0, "a"), ev.ToolCallProgress(1, "c", "write", 9), cut)]
+    assert kinds_seen.count("content_block_start") == 1
+
+
+def test_usage_of_a_reply_is_that_of_its_last_request_with_all_kept_output() -> None:
+    attempts = (
+        ev.AttemptRecord("first", 8_000, "max_tokens", Usage(100, 8_000), is_discarded=True),
+        ev.AttemptRecord("escalated", 64_000, "max_tokens", Usage(100, 64_000, cache_read=20)),
+        ev.AttemptRecord("continuation", 64_000, "end_turn", Usage(64_100, 5, cache_read=30)),
+    )
+    finished = ev.ReplyFinished(StopReason.END_TURN, "stop", 2, assistant(Text("a")), attempts)
+    (line,) = [one for one in run(Scripted(finished, ended()), "stream-json").lines if one["type"] == "assistant"]
+    usage = line["message"]["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (64_070, 30, 64_005)
+
+
+def test_several_results_have_their_outcomes_in_order() -> None:
+    write = call("write", '{"path": "a.txt", "content": "x"}', "c2")
+    results = Message("user", (ToolResult("c1", "shell", "no", is_error=True), ToolResult("c2", "write", "written")))
+    lines = run(
+        Scripted(
+            ev.ToolFinished(write, ToolOutcome("written"), "done"),
+            ev.ToolFinished(call(), ToolOutcome("no", is_error=True), "cancelled"),
+            ev.ResultsCommitted(results),
+            ended(),
+        ),
+        "stream-json",
+    ).lines
+    assert lines[1]["tool_use_result"] == [
+        {"stdout": "no", "stderr": "", "interrupted": True, "isImage": False},
+        {"filePath": "a.txt", "success": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"outcome": Outcome.MAX_TOKENS}, "completed"),
+        ({"outcome": Outcome.CANCELLED}, "aborted_streaming"),
+        ({"outcome": Outcome.MAX_TURN_REQUESTS, "limit": Limit.TOOL_CALLS}, "max_turns"),
+        ({"outcome": Outcome.MAX_TURN_REQUESTS, "limit": Limit.COST}, "budget_exhausted"),
+        ({"outcome": Outcome.ERROR, "error": ErrorInfo("context_overflow", "too long", 400)}, "prompt_too_long"),
+        ({"outcome": Outcome.ERROR, "error": ErrorInfo("overloaded", "busy", 529)}, "api_error"),
+        (
+            {"outcome": Outcome.ERROR, "error": ErrorInfo("structured_output", "no")},
+            "structured_output_retry_exhausted",
+        ),
+    ],
+)
+def test_error_result_says_why_in_errors_and_in_terminal_reason(changes: dict[str, Any], reason: str) -> None:
+    ran = run(Scripted(ended("so far", **changes)), "stream-json")
+    assert ran.result["terminal_reason"] == reason
+    (text,) = ran.result["errors"]
+    assert f"qcode: {text}" in ran.stderr
+    error = changes.get("error")
+    assert ran.result["api_error_status"] == (error.status if error is not None else None)
+
+
+def test_turn_that_is_cancelled_while_a_tool_runs_says_so() -> None:
+    result = run(Scripted(ev.ToolStarted(call()), ended("", outcome=Outcome.CANCELLED)), "json").result
+    assert result["terminal_reason"] == "aborted_tools"
+
+
+def test_usage_is_split_between_models_and_sums_up() -> None:
+    result = run(
+        Scripted(
+            ev.UsageUpdated(Usage(10, 1), Decimal("0.5"), 11, 1_000),
+            ev.ModelFellBack("demo/scripted", "demo/other", None),
+            ev.UsageUpdated(Usage(30, 4), Decimal("0.75"), 34, 2_000),
+            ended("x", usage=Usage(30, 4), cost=Decimal("0.75")),
+        ),
+        "json",
+    ).result
+    rows = result["modelUsage"]
+    assert {model: (row["inputTokens"], row["outputTokens"], row["costUSD"]) for model, row in rows.items()} == {
+        "demo/scripted": (10, 1, 0.5),
+        "demo/other": (20, 3, 0.25),
+    }
+    assert [row["contextWindow"] for row in rows.values()] == [1_000, 2_000]
 
 
 def test_discarded_attempt_never_appears_as_an_assistant_line() -> None:

@@ -29,7 +29,7 @@ def start(launch: Launch) -> None:
     codes: list[int] = []
 
     def run() -> None:
-        codes.append(_popen(launch, Path("/"), os.environ, subprocess.DEVNULL).wait())
+        codes.append(_popen(launch, Path("/"), os.environ, (subprocess.DEVNULL,) * 3).wait())
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -279,7 +279,7 @@ class Clients:
     def named(self, name: str) -> ModelClient:
         """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""
         try:
-            client = self.connect(named(name, self._context.settings, "chosen in the app"))
+            client = self.connect(named(name, self._context.settings, "chosen in the app", self._context.keys))
             self.check_budget(client)
             return client
         except (QcodeError, ProviderError) as error:
@@ -319,7 +319,7 @@ class Clients:
         if self._small is None and name is not None:
             self.problems = ()
             try:
-                self._small = self.connect(named(name, self._context.settings, "small_model"))
+                self._small = self.connect(named(name, self._context.settings, "small_model", self._context.keys))
             except (QcodeError, ProviderError) as error:
                 self.problems = (f"small_model: {error}",)
         return self._small

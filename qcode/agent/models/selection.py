@@ -76,8 +76,11 @@ def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) 
     )
 
 
-def named(name: str, settings: Settings, note: str) -> Selection:
-    """Return the selection for `provider/model`, or for a model name that only one provider has."""
+def named(name: str, settings: Settings, note: str, keys: Keys | None = None) -> Selection:
+    """Return the selection for `provider/model`, for a model name that only one provider has, or for a short name.
+
+    A short name such as `sonnet` needs a host with a credential; without `keys` the first host is taken.
+    """
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
     if provider in REPLAYS and model and provider not in settings.providers:
@@ -101,15 +104,41 @@ def named(name: str, settings: Settings, note: str) -> Selection:
         return default_of(specs[provider], settings, note)
     if name == "demo":
         return Selection(specs["demo"], "demo", note)
+    from qcode.agent.models.aliases import NoCredentialError, resolve_alias
     from qcode.providers import catalog
 
-    found = catalog.resolve(name, specs)
+    try:
+        short = resolve_alias(name, lambda host: keys is None or _has_access(specs[host], settings, keys))
+    except NoCredentialError as error:
+        if settings.small_model and name.lower() == "haiku":
+            return named(settings.small_model, settings, note)
+        raise CredentialError(f"{error}; {_nearest_usable(specs, settings, keys)}") from None
+    found = short or catalog.resolve(name, specs)
     if isinstance(found, str):
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
     if len(found) > 0:
         raise UsageError(f'"{name}" does not name the model of exactly one provider; the nearest: {", ".join(found)}')
     raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
+
+
+def _is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
+    return bool(keys.credential_of(spec)) or not needs_key(spec, settings, keys.env)
+
+
+def _has_access(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
+    """Return whether a host has a credential, or an address that needs none; bedrock may find one only later."""
+    return bool(keys.credential_of(spec)) or (spec.needs_key and not needs_key(spec, settings, keys.env))
+
+
+def _nearest_usable(specs: Mapping[str, ProviderSpec], settings: Settings, keys: Keys | None) -> str:
+    """Return what to do without the host of a short name: use the nearest model that has a credential, if any."""
+    from qcode.providers import catalog
+
+    for host in catalog.BUILT_IN if keys is not None else ():
+        if host in specs and keys is not None and keys.credential_of(specs[host]):
+            return f"the nearest model with a key is {default_of(specs[host], settings, '').name}"
+    return "store one with qcode auth login, or name another model with -m PROVIDER/MODEL"
 
 
 def _replayed(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) -> Selection:
@@ -182,7 +211,7 @@ def choose(
     """
     if settings.model:
         origin = settings.origin("model")
-        return named(settings.model, settings, f"named by {'-m' if flag else origin}")
+        return named(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
     if connected and base_url is None and (again := _connected(connected, settings, keys)) is not None:
         return again
     return asyncio.run(found(settings, keys, base_url, has_demo=has_demo))
@@ -193,8 +222,7 @@ def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
         chosen = named(name, settings, "chosen in the app")
     except QcodeError:
         return None
-    is_usable = keys.credential_of(chosen.spec) or not needs_key(chosen.spec, settings, keys.env)
-    return chosen if is_usable else None
+    return chosen if _is_usable(chosen.spec, settings, keys) else None
 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:

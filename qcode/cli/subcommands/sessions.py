@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
+from qcode.cli.context import folder_settings
 from qcode.cli.terminal import Left, ask, put, say, short, working_folder
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -42,18 +43,19 @@ _FLAGS = {
 }
 
 
-def run_sessions(rest: Sequence[str], paths: ConfigPaths, settings: Callable[[ConfigPaths], Settings]) -> int:
-    """Run `qcode sessions`; `settings` reads the settings of this folder when they are needed."""
+def run_sessions(rest: Sequence[str]) -> int:
+    """Run `qcode sessions` and return the exit code; raise `CommandLineError` or `QcodeError`."""
+    paths = ConfigPaths.from_env(os.environ)
     action = next((word for word in rest if word in _USE), "list")
     _, words, given = parse_subcommand("sessions", rest, _USE[action])
     root = find_project_root(working_folder(None))
     store = SessionStore(paths.state_dir, root)
     match words or ["list"]:
         case ["list", *wanted] if given.keys() <= _FLAGS["list"]:
-            days = settings(paths).sessions.retention_days
+            days = folder_settings(paths).sessions.retention_days
             return _list(store, " ".join(wanted), days, is_json="json" in given)
         case ["export", wanted] if given.keys() <= _FLAGS["export"]:
-            return _export(store, wanted, given, settings(paths))
+            return _export(store, wanted, given, folder_settings(paths))
         case ["import", *places] if given.keys() <= _FLAGS["import"]:
             return _import(paths.state_dir, root, [Path(place) for place in places], given)
         case ["show", wanted] if not given:

@@ -14,6 +14,7 @@ from qcode.agent.keys.connect import CredentialRow, KeyCheck, check, login_lines
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.context import folder_settings
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -47,7 +48,7 @@ class AuthContext:
         return known_specs(self.settings)
 
 
-def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int:
+def run_auth(rest: Sequence[str]) -> int:
     """Run one command and return its exit code; raise `CommandLineError` or `QcodeError`."""
     try:
         _, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
@@ -57,7 +58,8 @@ def run_auth(rest: Sequence[str], paths: ConfigPaths, settings: Settings) -> int
         hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
     is_attended = os.isatty(0) and os.isatty(1)
-    context = AuthContext(settings, _keys(paths, is_attended=is_attended), is_attended)
+    paths = ConfigPaths.from_env(os.environ)
+    context = AuthContext(folder_settings(paths), _keys(paths, is_attended=is_attended), is_attended)
     name = words[0] if words else None
     try:
         match command:

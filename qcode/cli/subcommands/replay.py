@@ -1,8 +1,8 @@
 """`qcode replay`: plays a recording back in the current folder, and says where the run departs from the recorded one.
 
 The recorded prompts are sent again, with the recorded attachments. Calls of tools are judged by the rules of this run,
-as in pipe mode, so the recording of another user can do no more than a model could. Apart from `config`, because it
-opens an agent.
+as in pipe mode, so the recording of another user can do no more than a model could. Apart from `batch`, which
+runs many prompts.
 """
 
 from __future__ import annotations

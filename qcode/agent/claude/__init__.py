@@ -1,0 +1,4 @@
+"""Claude Code's names and forms, as hooks, SDK hosts and imported folders use them.
+
+Nothing here grants a permission: translated calls are validated and judged like those of the model.
+"""

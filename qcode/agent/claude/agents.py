@@ -1,0 +1,113 @@
+"""Sub-agents in Claude Code's form as kinds of qcode: of `initialize.agents`, and of the front matter of files. Pure.
+
+A definition only takes away: its tools narrow those of the conversation, and no field grants a right or chooses another
+host. See code.claude.com/docs/en/sub-agents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
+from qcode.agent.options import split_rules
+from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
+from qcode.text.clean import single_spaced
+from qcode.tools.registry import all_names
+from qcode.tools.subagent import SAME, SMALL
+from qcode.values import dataclass
+
+MAX_DESCRIPTION = 1_024
+MAX_NAME = 64
+_NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
+_USED = frozenset({"name", "description", "prompt", "tools", "disallowedTools", "model", "maxTurns", "permissionMode"})
+_SMALL_MODELS = frozenset({"haiku", SMALL})
+_NEVER_OFFERED = frozenset({"agent", "ask_person", "exit_plan_mode"})
+"""Tools that no sub-agent is offered, whatever its definition names."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedAgent:
+    """A kind of sub-agent; `unused` are the fields of its definition that have no effect here."""
+
+    kind: SubagentKind
+    unused: tuple[str, ...] = ()
+
+
+def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None = None) -> DefinedAgent:
+    """Return the kind of sub-agent that a definition describes; raise `ValueError` with one line if it describes none.
+
+    `prompt` is the body of a file; a definition of a host has it as a field.
+    """
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME:
+        raise ValueError(f"the name of an agent has letters, digits, - and _, at most {MAX_NAME}")
+    role = definition.get("prompt") if prompt is None else prompt
+    if not isinstance(role, str) or not role.strip():
+        raise ValueError("the prompt is missing")
+    purpose = definition.get("description")
+    if not isinstance(purpose, str) or not purpose.strip():
+        raise ValueError("description is missing: when the agent is to be used")
+    tools = _tools(definition, "tools")
+    without = _tools(definition, "disallowedTools") or frozenset()
+    unused = [field for field, value in definition.items() if field not in _USED and value not in (None, [], {})]
+    mode = definition.get("permissionMode")
+    if mode not in (None, "plan", "default"):
+        unused.append("permissionMode")
+    kind = SubagentKind(
+        name,
+        single_spaced(purpose.replace("\\n", " "), MAX_DESCRIPTION),
+        role,
+        only_reads=mode == "plan",
+        tools=tools or frozenset(),
+        model=_model(definition),
+        without=without,
+        max_turns=_max_turns(definition),
+    )
+    return DefinedAgent(with_common_prompt(kind), tuple(unused))
+
+
+def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | None:
+    """Return the tools that a field names, by qcode's names; None if it is absent, which means all of them.
+
+    `mcp__server` stands for all tools of a server: `server__`. Raise `ValueError` if none is left.
+    """
+    given = definition.get(field)
+    if given is None:
+        return None
+    if not isinstance(given, str) and not (isinstance(given, Sequence) and all(isinstance(one, str) for one in given)):
+        raise ValueError(f"{field} must be a text with commas, or a list of names")
+    names = split_rules([given] if isinstance(given, str) else list(given))
+    if "*" in names:
+        return None if field == "tools" else frozenset(all_names())
+    known = {*all_names(), "skill"}
+    found = {tool for name in names for tool in _named(name) if tool in known or "__" in tool}
+    if field == "tools" and not found - _NEVER_OFFERED:
+        listed = single_spaced(", ".join(names), 100) or "nothing"
+        raise ValueError(f"none of its tools exists here ({listed}), so it could do nothing")
+    return frozenset(found)
+
+
+def _named(name: str) -> tuple[str, ...]:
+    """Return the tools of qcode for one name. The models differ in how they edit, so one way to edit means all."""
+    plain = name.partition("(")[0].strip()
+    if plain.startswith(MCP_PREFIX):
+        server, _, tool = plain.removeprefix(MCP_PREFIX).partition("__")
+        return (qcode_name(plain),) if tool and "*" not in tool else (f"{server}__",)
+    ours = qcode_name(plain)
+    return ("edit", "multi_edit", "apply_patch") if ours in ("edit", "multi_edit") else (ours,)
+
+
+def _model(definition: Mapping[str, object]) -> str:
+    given = definition.get("model")
+    if given is not None and not isinstance(given, str):
+        raise ValueError("model must be text")
+    return SMALL if given is not None and given.strip().lower() in _SMALL_MODELS else SAME
+
+
+def _max_turns(definition: Mapping[str, object]) -> int:
+    given = definition.get("maxTurns")
+    if given is None:
+        return MAX_STEPS
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise ValueError("maxTurns must be a whole number of at least 1")
+    return min(given, MAX_STEPS)

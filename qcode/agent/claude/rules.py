@@ -1,0 +1,218 @@
+"""Claude Code's permission rules and modes in qcode's form. Pure.
+
+An allow rule becomes the same or a narrower one, or none; a deny or ask rule the same or a broader one. `Conversion`
+says what is lost. In a rule for Bash, `*` spans words and a last `:*` is a prefix; in qcode a wildcard stays inside a
+word, except a last ` *`. See code.claude.com/docs/en/permissions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
+from qcode.protocol.approvals import ApprovalMode
+from qcode.safety.rules import is_rule
+from qcode.values import dataclass
+
+RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
+Source: TypeAlias = Literal["flag", "user", "project"]
+"""The origin of a rule: a path such as `/a` is relative to `~/.claude` in the user's settings."""
+
+MODES: Mapping[str, ApprovalMode] = {
+    "default": "default",
+    "acceptEdits": "accept-edits",
+    "plan": "plan",
+    "auto": "auto",
+    "bypassPermissions": "bypass",
+    "dontAsk": "default",
+}
+"""Claude's names of modes. `dontAsk` also denies what would ask: `Options.never_asks`."""
+
+NEVER_ASKS = "dontAsk"
+CLAUDE_MODES: Mapping[ApprovalMode, str] = {ours: theirs for theirs, ours in MODES.items() if theirs != NEVER_ASKS}
+
+_FILE_KINDS = {
+    "Read": "read",
+    "NotebookRead": "read",
+    "Edit": "edit",
+    "Write": "edit",
+    "MultiEdit": "edit",
+    "NotebookEdit": "edit",
+}
+_HARMLESS = ("Agent", "Task", "Skill", "TodoWrite", "TodoRead", "AskUserQuestion", "ExitPlanMode", "Glob", "Grep", "LS")
+"""Tools that need no approval in qcode: the calls of a sub-agent are judged one by one."""
+_JOBS = ("BashOutput", "KillShell", "KillBash", "TaskOutput", "TaskStop")
+_RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
+_PLAIN_WORD = re.compile(r"[\w./@%+:=-]+")
+_HOST = re.compile(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The result for one rule: `rules` of qcode, and `tools` that are not to be offered at all (deny only).
+
+    `lost` says what the rules do not cover, empty if nothing; `note` why none is needed.
+    """
+
+    rules: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    lost: str = ""
+    note: str = ""
+
+
+def is_claude_rule(text: str) -> bool:
+    """Return whether a rule has Claude's form: its tools begin with a capital letter or with `mcp__`."""
+    return text[:1].isupper() or text.startswith(MCP_PREFIX)
+
+
+def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversion:
+    """Return the rules of qcode for one of Claude's.
+
+    From a flag, `Bash` may allow every command, as `--allowed-tools shell` does; from a file it may not.
+    """
+    rule = text.strip()
+    found = _RULE.fullmatch(rule)
+    tool, body = (found[1].strip(), found[2].strip()) if found else (rule, "")
+    if body in ("*", "**"):
+        body = ""
+    if tool.startswith(MCP_PREFIX):
+        return _server(tool, body, effect)
+    if tool == "Bash":
+        return _shell(body, effect, source) if body else _bare("shell", effect, source)
+    if tool in _FILE_KINDS:
+        return _file(tool, body, effect, source)
+    if tool == "WebFetch":
+        return _fetch(body, effect)
+    return _other(tool, body, effect, source)
+
+
+def _bare(kind: str, effect: RuleEffect, source: Source) -> Conversion:
+    if effect == "allow" and kind == "shell" and source != "flag":
+        return Conversion(lost="a rule for every command is not taken over; add `shell` yourself if you want it")
+    return Conversion((kind,))
+
+
+def _shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
+    """Convert the pattern of a Bash rule."""
+    is_prefix = body.endswith((":*", " *"))
+    words = (body[:-2] if is_prefix else body).split()
+    if not words:
+        return _bare("shell", effect, source)
+    if effect == "allow":
+        return _allowed_command(words, is_prefix=is_prefix)
+    return _restricted_command(words, is_prefix=is_prefix)
+
+
+def _allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+    if "*" in words[0]:
+        return Conversion(lost="a rule that leaves the program open allows nothing here")
+    text = " ".join(words)
+    if ":*" in text or "?" in text:
+        return Conversion(lost="the pattern has no equivalent that is as narrow")
+    # `npm run*` also matches `npm run x`: there `*` spans words.
+    is_open = is_prefix or ("*" in words[-1] and words[-1] != "*")
+    rule = f"shell({text} *)" if is_open else f"shell({text})"
+    if not is_rule(rule):
+        return Conversion(lost="only one plain command can be allowed")
+    inner = [word for word in words[:-1] if "*" in word]
+    return Conversion((rule,), note="here `*` inside a rule is one word" if inner else "")
+
+
+def _restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+    at = next((place for place, word in enumerate(words) if "*" in word), len(words))
+    stem = words[at].partition("*")[0] if at < len(words) else ""
+    if at == 0:
+        plain = stem.removesuffix(":")
+        rule = f"shell({plain} *)"
+        if not plain or not is_rule(rule):
+            return Conversion(lost="a rule must name the program; this one covers any")
+        return Conversion((rule,), lost=f"only the program {plain} itself is covered, not others that begin so")
+    kept = [*words[:at], *([f"{stem}*"] if stem and at < len(words) else [])]
+    is_open = is_prefix or at < len(words)
+    rule = f"shell({' '.join(kept)} *)" if is_open else f"shell({' '.join(kept)})"
+    if is_rule(rule):
+        return Conversion((rule,))
+    # Such as `a && b` or `rm $HOME/x`: the plain words at its beginning cover more.
+    plain_words: list[str] = []
+    for word in words:
+        if not _PLAIN_WORD.fullmatch(word):
+            break
+        plain_words.append(word)
+    rule = f"shell({' '.join(plain_words)} *)"
+    if plain_words and is_rule(rule):
+        return Conversion((rule,))
+    return Conversion(lost="the pattern cannot be written as a rule")
+
+
+def _file(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
+    kind = _FILE_KINDS[tool]
+    if not body:
+        name = qcode_name(tool)
+        if effect == "deny" and source == "flag" and tool not in ("Read", "Edit"):
+            return Conversion(tools=(name,))
+        return Conversion((kind,))
+    pattern = _path(body, effect, source)
+    if ".." in pattern.split("/"):
+        # `../x` is outside the folder, where every file asks anyway.
+        return Conversion(lost="a path above the folder cannot be written as a rule; files there always ask")
+    rule = f"{kind}({pattern})"
+    if not is_rule(rule):
+        return Conversion((kind,)) if effect != "allow" else Conversion(lost="the pattern cannot be written as a rule")
+    return Conversion((rule,))
+
+
+def _path(body: str, effect: RuleEffect, source: Source) -> str:
+    if body.startswith("//"):
+        return body[1:]
+    if body.startswith("~/"):
+        return body
+    if body.startswith("/"):
+        return f"~/.claude{body}" if source == "user" else f".{body}"
+    if body.startswith("./") or effect != "allow":
+        return body
+    return f"./{body}"
+
+
+def _fetch(body: str, effect: RuleEffect) -> Conversion:
+    host = body.removeprefix("domain:").strip().lower()
+    if not body or host == "*":
+        return Conversion(("fetch",))
+    rule = f"fetch({host})"
+    if body.startswith("domain:") and _HOST.fullmatch(host) and is_rule(rule):
+        return Conversion((rule,))
+    if effect == "allow":
+        return Conversion(lost="only a host can be allowed: WebFetch(domain:HOST)")
+    return Conversion(("fetch",))
+
+
+def _server(tool: str, body: str, effect: RuleEffect) -> Conversion:
+    if body:
+        if effect == "allow":
+            return Conversion(lost="a rule about the arguments of a server's tool allows nothing here")
+        return Conversion((*_server(tool, "", "ask").rules,))
+    server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
+    rule = f"mcp({server}/{name or '*'})"
+    if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):
+        rule = f"mcp({server}/*)"
+        if effect == "allow":
+            return Conversion(lost="name the tool, or use mcp__SERVER for all of them")
+    if is_rule(rule):
+        is_one = rule != f"mcp({server}/*)"
+        return Conversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one else ())
+    return Conversion(("mcp",)) if effect != "allow" else Conversion(lost="the name is not that of a server and a tool")
+
+
+def _other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
+    """Convert a rule of a tool that no kind of rule covers."""
+    if effect == "allow":
+        is_free = tool in _HARMLESS or tool in _JOBS
+        return Conversion(note="needs no rule here") if is_free else Conversion(lost=f"{tool} is not a tool of qcode")
+    if body:
+        return Conversion(lost=f"a rule about the arguments of {tool} has no equivalent")
+    name = "jobs" if tool in _JOBS else qcode_name(tool)
+    if name == tool or effect == "ask" or source != "flag":
+        why = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
+        return Conversion(lost=why)
+    return Conversion(tools=(name,))

@@ -1,0 +1,339 @@
+"""Front matter: the YAML fields between two `---` lines at the start of a Markdown file, and the text after them.
+
+The only reader of it, for skills, commands, agents and rules. It reads no files and decides nothing about a field: the
+caller asks for text, a switch or names, and gets an error of the form `file:line: what` if the value is something else.
+Apart because PyYAML loads with the first file that has front matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from qcode.text.clean import one_line, single_spaced
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from yaml import Event, ScalarEvent
+
+MAX_BYTES = 16 * 1024
+"""The largest front matter, without its two `---` lines."""
+
+_MAX_DEPTH = 16
+_FENCE = "---"
+_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+Value: TypeAlias = "str | Scalar | list[Value] | dict[str, Value]"
+
+
+class FrontMatterError(ValueError):
+    """Front matter or a field of it cannot be used. The text is one line for the user: `file:line: what`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """An unquoted value that YAML does not read as text, as it is written: `123`, `yes`, `2026-01-31`, or nothing."""
+
+    written: str
+    is_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The value of a field, its line in the file, and its source text without the name."""
+
+    value: Value
+    line: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """The fields of a file, in their order, and its `body`. `shown` is the path of the file in errors.
+
+    `is_present`: the file begins with front matter; otherwise all of it is the body. Methods raise `FrontMatterError`.
+    """
+
+    shown: str
+    body: str
+    body_line: int = 1
+    is_present: bool = False
+    fields: Mapping[str, Field] = field(default_factory=lambda: MappingProxyType({}))
+
+    def text(self, name: str) -> str | None:
+        """Return the text of a field, None if the field is missing or empty."""
+        found = self._given(name)
+        if found is None:
+            return None
+        if isinstance(found.value, Scalar):
+            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(found.value.written, 60)}"')
+        if not isinstance(found.value, str):
+            raise self.error(name, f"`{name}` must be text, not a {_kind(found.value)}")
+        return found.value.strip() or None
+
+    def source(self, name: str) -> str | None:
+        """Return the value of a field on one line as it is written, such as `[file] [format]`; None if it is empty."""
+        found = self._given(name)
+        if found is None:
+            return None
+        written = found.value if isinstance(found.value, str) else found.source
+        return single_spaced(written, 400) or None
+
+    def switch(self, name: str, *, default: bool) -> bool:
+        """Return a field that is true or false, also written yes, no, on, off, 1 or 0."""
+        found = self._given(name)
+        if found is None:
+            return default
+        written = found.value.written if isinstance(found.value, Scalar) else found.value
+        is_on = _WORDS.get(written.strip().lower()) if isinstance(written, str) else None
+        if is_on is None:
+            raise self.error(name, f"`{name}` must be true or false")
+        return is_on
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number, None if the field is missing or empty."""
+        found = self._given(name)
+        if found is None:
+            return None
+        written = found.value.written if isinstance(found.value, Scalar) else found.value
+        if not isinstance(written, str) or re.fullmatch(r"[0-9]{1,9}", written.strip()) is None:
+            raise self.error(name, f"`{name}` must be a whole number")
+        return int(written)
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Return a list of texts, or one text split at commas and blanks outside parentheses, None if missing.
+
+        `Read, Bash(git log:*)` and `[Read, "Bash(git log:*)"]` are the same names.
+        """
+        found = self._given(name)
+        if found is None:
+            return None
+        if not isinstance(found.value, list):
+            return split_names(self.text(name) or "")
+        items = [item for item in found.value if isinstance(item, str)]
+        if len(items) < len(found.value):
+            raise self.error(name, f"`{name}` must be a list of texts; quote its items")
+        return tuple(item.strip() for item in items if item.strip())
+
+    def error(self, name: str, what: str) -> FrontMatterError:
+        """Return an error about a field, at its line."""
+        return _error(self.shown, self.fields[name].line if name in self.fields else 1, what)
+
+    def _given(self, name: str) -> Field | None:
+        found = self.fields.get(name)
+        is_empty = found is not None and isinstance(found.value, Scalar) and found.value.is_empty
+        return None if is_empty else found
+
+
+def read_front_matter(data: bytes | str, shown: str) -> FrontMatter:
+    """Split a file into its fields and body; raise `FrontMatterError`. `shown` is its path for the user.
+
+    A byte order mark and CRLF are accepted; the body has LF. Anchors, aliases, tags and repeated names are refused.
+    """
+    text = _decoded(data, shown)
+    first, newline, rest = text.partition("\n")
+    if first.rstrip() != _FENCE or not newline:
+        return FrontMatter(shown, text)
+    lines = rest.split("\n")
+    last = next((number for number, line in enumerate(lines) if line.rstrip() == _FENCE), None)
+    if last is None:
+        raise _error(shown, 1, "the front matter has no second --- line")
+    header = "\n".join([*lines[:last], ""])
+    if _size(header, shown) > MAX_BYTES:
+        raise _error(shown, 1, f"the front matter is larger than {MAX_BYTES // 1024} KiB")
+    fields = _parsed(header, shown)
+    return FrontMatter(shown, "\n".join(lines[last + 1 :]), last + 3, True, MappingProxyType(fields))
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Split at commas and blanks outside parentheses; an unclosed one reaches to the end."""
+    return tuple(re.findall(r"[^\s,(]+(?:\([^()]*(?:\)|$))?", text))
+
+
+def plain(value: Value) -> object:
+    """Return a value without its `Scalar`s, as texts, lists and maps."""
+    match value:
+        case Scalar(written=written):
+            return written
+        case list():
+            return [plain(item) for item in value]
+        case dict():
+            return {name: plain(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _decoded(data: bytes | str, shown: str) -> str:
+    if isinstance(data, bytes):
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise _error(shown, data[: error.start].count(b"\n") + 1, "not UTF-8 text") from None
+    else:
+        text = data
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def _size(header: str, shown: str) -> int:
+    try:
+        return len(header.encode())
+    except UnicodeEncodeError as error:  # bytes that were decoded with `surrogateescape`
+        raise _error(shown, header[: error.start].count("\n") + 2, "not UTF-8 text") from None
+
+
+def _parsed(header: str, shown: str) -> dict[str, Field]:
+    """Parse YAML; if that fails, try again with values quoted that were clearly meant as text."""
+    from yaml import YAMLError  # 25 ms to import
+
+    try:
+        return _Composer(header, shown).fields()
+    except YAMLError as error:
+        quoted = "\n".join(_quoted(line, below) for line, below in _with_next(header.split("\n")))
+        if quoted != header:
+            try:
+                return _Composer(quoted, shown).fields()
+            except YAMLError:
+                pass  # the first error has the words of the user
+        raise _yaml_error(error, header, shown) from None
+
+
+_ONE_LINE = re.compile(r"([ \t]*[\w-]+:[ \t]+)([^\s'\"|>].*)")
+_FLOW = re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}")
+
+
+def _quoted(line: str, below: str) -> str:
+    """Return `name: value` with its value in quotes if YAML cannot read it as text; any other line unchanged.
+
+    `description: Use when: asked`, `argument-hint: [file] [format]` and `description: @mention` are such lines.
+    """
+    match = _ONE_LINE.fullmatch(line.rstrip())
+    is_continued = below.startswith((" ", "\t")) and below.strip() != "" and not line.startswith((" ", "\t"))
+    if match is None or is_continued:
+        return line
+    name, value = match.groups()
+    is_flow = value[0] in "[{"
+    is_text = _FLOW.fullmatch(value) is None if is_flow else ": " in value or value.endswith(":") or value[0] in "@`%"
+    escaped = value.replace("'", "''")
+    return f"{name}'{escaped}'" if is_text else line
+
+
+def _with_next(lines: list[str]) -> Iterator[tuple[str, str]]:
+    return zip(lines, [*lines[1:], ""], strict=True)
+
+
+class _Composer:
+    """Builds the fields from the events of PyYAML, without its constructors: no value ever becomes an object."""
+
+    def __init__(self, text: str, shown: str) -> None:
+        import yaml
+
+        self._yaml = yaml
+        self._text = text
+        self._shown = shown
+        # The scanner in C is nine times as fast; not every build of PyYAML has it.
+        self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+
+    def fields(self) -> dict[str, Field]:
+        """Return the fields; raise `FrontMatterError` or `YAMLError`."""
+        yaml = self._yaml
+        try:
+            self._next()  # the start of the stream
+            if isinstance(self._next(), yaml.StreamEndEvent):
+                return {}
+            start = self._next()
+            if isinstance(start, yaml.DocumentEndEvent) or (isinstance(start, yaml.ScalarEvent) and not start.value):
+                return {}
+            if not isinstance(start, yaml.MappingStartEvent):
+                self._refuse(start, "the front matter must be lines of the form `name: value`")
+            found = self._top_level()
+            self._next()  # the end of the document
+            end = self._next()
+            if not isinstance(end, yaml.StreamEndEvent):
+                self._refuse(end, "the front matter has a second document")
+            return found
+        finally:
+            self._loader.dispose()
+
+    def _top_level(self) -> dict[str, Field]:
+        found: dict[str, Field] = {}
+        while True:
+            key = self._next()
+            if isinstance(key, self._yaml.MappingEndEvent):
+                return found
+            name = self._key(key, found)
+            event = self._next()
+            start = self._start
+            value = self._value(event, 1)
+            found[name] = Field(value, _line(key), self._text[start : self._end].strip())
+
+    def _value(self, event: Event, depth: int) -> Value:
+        yaml = self._yaml
+        if depth > _MAX_DEPTH:
+            self._refuse(event, f"values are nested more than {_MAX_DEPTH} deep")
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Value] = []
+            while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+                items.append(self._value(item, depth + 1))
+            return items
+        table: dict[str, Value] = {}
+        while not isinstance(key := self._next(), yaml.MappingEndEvent):
+            name = self._key(key, table)
+            table[name] = self._value(self._next(), depth + 1)
+        return table
+
+    def _key(self, event: Event, taken: Mapping[str, object]) -> str:
+        if not isinstance(event, self._yaml.ScalarEvent):
+            self._refuse(event, "a name must be one word, followed by a colon")
+        name = str(event.value)
+        if name in taken:
+            self._refuse(event, f"`{one_line(name, 60)}` is given twice")
+        return name
+
+    def _scalar(self, event: ScalarEvent) -> Value:
+        resolved = self._loader.resolve(self._yaml.ScalarNode, event.value, event.implicit)
+        if resolved == "tag:yaml.org,2002:str":
+            return str(event.value)
+        return Scalar(event.value, resolved == "tag:yaml.org,2002:null")
+
+    def _next(self) -> Event:
+        event: Event = self._loader.get_event()
+        assert event.start_mark is not None
+        assert event.end_mark is not None
+        self._start, self._end = event.start_mark.index, event.end_mark.index
+        if getattr(event, "anchor", None) is not None:
+            what = "aliases (*name)" if isinstance(event, self._yaml.AliasEvent) else "anchors (&name)"
+            self._refuse(event, f"YAML {what} are not supported; quote the value if it is text")
+        if getattr(event, "tag", None) is not None:
+            self._refuse(event, "YAML tags (!name) are not supported; quote the value if it is text")
+        return event
+
+    def _refuse(self, event: Event, what: str) -> NoReturn:
+        raise _error(self._shown, _line(event), what)
+
+
+def _line(event: Event) -> int:
+    """Return the line of an event in the file, which has one line before the YAML."""
+    assert event.start_mark is not None  # every event of a parsed text has its marks
+    return event.start_mark.line + 2
+
+
+def _yaml_error(error: Exception, header: str, shown: str) -> FrontMatterError:
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return _error(shown, mark.line + 2, f"not YAML: {getattr(error, 'problem', None) or error}")
+    position = getattr(error, "position", 0)  # of a character that YAML forbids
+    line = header[: position if isinstance(position, int) else 0].count("\n") + 2
+    return _error(shown, line, f"not YAML: {getattr(error, 'reason', error)}")
+
+
+def _error(shown: str, line: int, what: str) -> FrontMatterError:
+    return FrontMatterError(one_line(f"{shown}:{line}: {what}"))
+
+
+def _kind(value: Value) -> str:
+    return "list" if isinstance(value, list) else "map"

@@ -1,0 +1,244 @@
+"""The answers of hooks: read from an exit code and the output, or from a function, and merged. Pure.
+
+The forms are those of Claude Code's hooks (https://code.claude.com/docs/en/hooks). An answer can deny, ask, stop the
+turn and add text; `allow` counts only if the hook may allow. Whatever cannot be read is a failure, never a yes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, Literal, TypeAlias
+
+from qcode.agent.hooks.events import EVENTS, EventForm, Handler, OnFailure
+from qcode.text.clean import clean, one_line, single_spaced
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.values import dataclass
+
+Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
+"""`deny` also stands for `decision: "block"`."""
+
+BLOCKING_EXIT = 2
+MAX_FAILURE = 400
+_ORDER: Mapping[Decision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
+_ON_FAILURE: Mapping[OnFailure, Decision] = {"ask": "ask", "block": "deny", "go-on": ""}
+_PERMISSIONS: Mapping[str, Decision] = {
+    "allow": "allow", "deny": "deny", "ask": "ask", "defer": "ask", "approve": "allow", "block": "deny",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of one handler, or of several merged.
+
+    `input` replaces the input of a call, `output` its result for the model. `context` is for the model, `messages` are
+    for the user. `stops` ends the turn with `stop_reason`. `interrupt`: a denial also ends the turn. `failure` is why
+    the handler failed, in one line.
+    """
+
+    decision: Decision = ""
+    reason: str = ""
+    input: JsonObject | None = None
+    output: Json = None
+    context: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    stops: bool = False
+    stop_reason: str = ""
+    interrupt: bool = False
+    failure: str = ""
+    failures: tuple[str, ...] = field(default=())
+
+
+class _Malformed(Exception):  # noqa: N818  # becomes the failure of an answer
+    """An answer has a field of the wrong type or value."""
+
+
+def failed(why: str) -> Answer:
+    """Return the answer of a handler that failed."""
+    return Answer(failure=single_spaced(clean(why), MAX_FAILURE) or "it failed")
+
+
+def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
+    """Return the answer of a command that ended with `code`, negative for a signal."""
+    form = EVENTS[event]
+    text, said = stdout.strip(), clean(stderr).strip()
+    if code < 0:
+        return failed(f"it was ended by signal {-code}")
+    found: Answer | None = None
+    if text.startswith("{") and text.endswith("}"):
+        values = parse_object(text)
+        if values is None and code in (0, BLOCKING_EXIT):
+            found = failed("its output is not valid JSON")
+        elif values is not None:
+            found = answer_of_object(event, values)
+    if code == BLOCKING_EXIT:
+        return _blocked(form, found, said)
+    if found is not None:
+        return found
+    if code != 0:
+        return failed(f"exit code {code}{f': {said}' if said else ''}")
+    return Answer(context=(clean(text),)) if text and form.text_is_context else Answer()
+
+
+def _blocked(form: EventForm, found: Answer | None, said: str) -> Answer:
+    """Return the answer of a command with exit code 2: it blocks, even beside JSON that allows."""
+    kept = found if found is not None and not found.failure else Answer()
+    if not form.blocks:
+        return replace(kept, messages=(*kept.messages, *((said,) if said else ())))
+    reason = said or kept.reason
+    return replace(kept, decision="deny", reason=reason, input=None)
+
+
+def answer_of_object(event: str, values: Mapping[str, Any]) -> Answer:
+    """Return the answer in a JSON object."""
+    try:
+        return _read(event, values)
+    except _Malformed as problem:
+        return failed(str(problem))
+
+
+def answer_of_function(event: str, value: object) -> Answer:
+    """Return the answer that a function returned: an object, or None for none."""
+    if value is None:
+        return Answer()
+    if not isinstance(value, Mapping):
+        return failed(f"the function returned {type(value).__name__}, not a dict")
+    try:
+        plain = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return failed("the function returned a dict that is not JSON")
+    if plain.get("async") is True:
+        return Answer()  # it decides nothing
+    return answer_of_object(event, plain)
+
+
+def _read(event: str, values: Mapping[str, Any]) -> Answer:
+    form = EVENTS[event]
+    special = values.get("hookSpecificOutput")
+    if special is None:
+        special = {}
+    if not isinstance(special, dict):
+        raise _Malformed("hookSpecificOutput is not an object")
+    named = special.get("hookEventName", event)
+    if named != event:
+        raise _Malformed(f"hookEventName is not {event}")
+    message = _text(values, "systemMessage")
+    answer = Answer(
+        stops=_flag(values, "continue", default=True) is False,
+        stop_reason=_text(values, "stopReason"),
+        messages=(message,) if message else (),
+    )
+    if form.has_context:
+        context = _text(special, "additionalContext")
+        answer = replace(answer, context=(context,) if context else ())
+    if event == "PreToolUse":
+        return _permission(answer, values, special)
+    if event == "PermissionRequest":
+        return _request(answer, special)
+    if event in ("PostToolUse", "PostToolUseFailure"):
+        answer = replace(answer, output=special.get("updatedToolOutput"))
+    decision = values.get("decision")
+    if decision not in (None, "block", "approve"):
+        raise _Malformed('decision must be "block"')
+    if decision == "block" and form.blocks:
+        return replace(answer, decision="deny", reason=_text(values, "reason"))
+    return answer
+
+
+def _permission(answer: Answer, values: Mapping[str, Any], special: Mapping[str, Any]) -> Answer:
+    """Add the decision of a PreToolUse hook, in its new or its old form."""
+    new, old = special.get("permissionDecision"), values.get("decision")
+    decision = old if new is None else new
+    if decision is not None and (not isinstance(decision, str) or decision not in _PERMISSIONS):
+        raise _Malformed("permissionDecision must be allow, deny or ask")
+    reason = _text(special, "permissionDecisionReason") or _text(values, "reason")
+    updated = _object(special, "updatedInput")
+    return replace(answer, decision=_PERMISSIONS.get(decision or "", ""), reason=reason, input=updated)
+
+
+def _request(answer: Answer, special: Mapping[str, Any]) -> Answer:
+    """Add the decision of a PermissionRequest hook."""
+    decision = special.get("decision")
+    if decision is None:
+        return answer
+    if not isinstance(decision, dict):
+        raise _Malformed("decision is not an object")
+    behavior = decision.get("behavior")
+    if behavior not in ("allow", "deny"):
+        raise _Malformed("decision.behavior must be allow or deny")
+    return replace(
+        answer,
+        decision=behavior,
+        reason=_text(decision, "message"),
+        interrupt=_flag(decision, "interrupt", default=False) and behavior == "deny",
+        input=_object(decision, "updatedInput"),
+    )
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _Malformed(f"{name} is not text")
+    return clean(value).strip()
+
+
+def _flag(values: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = values.get(name, default)
+    if not isinstance(value, bool):
+        raise _Malformed(f"{name} is not true or false")
+    return value
+
+
+def _object(values: Mapping[str, Any], name: str) -> JsonObject | None:
+    value = values.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise _Malformed(f"{name} is not an object")
+    return value
+
+
+def judged_answer(handler: Handler, answer: Answer) -> Answer:
+    """Return an answer as far as it counts: a failure becomes a decision, an `allow` needs the right to allow."""
+    if answer.failure:
+        line = f"The {handler.event} hook `{one_line(clean(handler.shown), 80)}` failed: {answer.failure}"
+        decision = _ON_FAILURE[handler.on_failure]
+        if decision == "ask" and handler.event not in ("PreToolUse", "PermissionRequest"):
+            decision = "deny" if handler.event == "UserPromptSubmit" else ""
+        return Answer(decision, line if decision else "", failures=(line,))
+    if answer.decision == "allow" and not handler.counts_allow:
+        answer = replace(answer, decision="", reason="")
+    if answer.output is not None and handler.origin == "project":
+        answer = replace(answer, output=None)
+    return answer
+
+
+def merged(answers: Sequence[Answer]) -> Answer:
+    """Return the answers of an event as one, in their order: deny over ask over allow, and texts joined.
+
+    Two different replaced inputs are a failure, which asks.
+    """
+    decision: Decision = max((answer.decision for answer in answers), key=lambda one: _ORDER[one], default="")
+    deciding = [answer for answer in answers if answer.decision == decision and decision]
+    inputs = [answer.input for answer in answers if answer.input is not None]
+    failures = tuple(line for answer in answers for line in answer.failures)
+    updated = inputs[0] if inputs else None
+    if any(other != updated for other in inputs):
+        line = "Two hooks replaced the input of the call differently; neither is used."
+        failures, updated = (*failures, line), None
+        if _ORDER[decision] < _ORDER["ask"]:
+            decision, deciding = "ask", [Answer("ask", line)]
+    stopping = next((answer for answer in answers if answer.stops), None)
+    return Answer(
+        decision,
+        "\n".join(dict.fromkeys(answer.reason for answer in deciding if answer.reason)),
+        updated,
+        next((answer.output for answer in answers if answer.output is not None), None),
+        tuple(text for answer in answers for text in answer.context),
+        tuple(text for answer in answers for text in answer.messages),
+        stopping is not None,
+        "" if stopping is None else stopping.stop_reason,
+        any(answer.interrupt for answer in answers),
+        failures=failures,
+    )

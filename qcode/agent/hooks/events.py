@@ -1,0 +1,140 @@
+"""The events of hooks as a table, and their handlers: a command, or a function of the program that uses the library."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from qcode.text.json import JsonObject
+from qcode.values import dataclass
+
+OnFailure: TypeAlias = Literal["ask", "block", "go-on"]
+HookOrigin: TypeAlias = Literal["own", "project", "program"]
+"""The author of a hook: the user, the project, or the program that opened the agent."""
+HookFunction: TypeAlias = Callable[[dict[str, Any], str | None], Awaitable[Mapping[str, Any] | None]]
+"""Gets the input of a hook and the id of the call that it is about; returns the answer, an object or None."""
+
+DEFAULT_TIMEOUT_S = 600.0
+PROMPT_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 1.5
+"""The time that all handlers of SessionEnd have together, unless one of them sets a longer time."""
+MAX_END_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class EventForm:
+    """The rules of one event.
+
+    `blocks`: exit 2 and `decision: "block"` have an effect. `text_is_context`: plain text on stdout is added to the
+    conversation. `has_context`: so is `additionalContext`. `on_failure` is the default if a handler fails.
+    """
+
+    blocks: bool = True
+    text_is_context: bool = False
+    has_context: bool = False
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    on_failure: OnFailure = "go-on"
+
+
+_FORMS = {
+    "SessionStart": EventForm(blocks=False, text_is_context=True, has_context=True),
+    "UserPromptSubmit": EventForm(
+        text_is_context=True, has_context=True, timeout_s=PROMPT_TIMEOUT_S, on_failure="block"
+    ),
+    "PreToolUse": EventForm(has_context=True, on_failure="ask"),
+    "PermissionRequest": EventForm(blocks=False, on_failure="ask"),
+    "PostToolUse": EventForm(has_context=True),
+    "PostToolUseFailure": EventForm(has_context=True),
+    "Notification": EventForm(blocks=False),
+    "SubagentStart": EventForm(blocks=False, has_context=True),
+    "SubagentStop": EventForm(),
+    "Stop": EventForm(),
+    "StopFailure": EventForm(blocks=False),
+    "PreCompact": EventForm(),
+    "PostCompact": EventForm(blocks=False),
+    "SessionEnd": EventForm(blocks=False, timeout_s=END_TIMEOUT_S),
+}
+EVENTS: Mapping[str, EventForm] = _FORMS
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program to run: a `line` for bash, or the words `argv` without a shell.
+
+    `variables` are the names of environment variables that it gets in addition to those of a shell command.
+    """
+
+    line: str = ""
+    argv: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A hook of a program: `function` is called for each event that `matcher` selects; empty selects all.
+
+    The matcher has names of tools (`shell|edit`, or Claude's `Bash|Edit`), or is a regular expression. If the function
+    raises or takes longer than `timeout` seconds, `on_failure` decides. With `may_allow` its `allow` answers a question
+    of the mode; rules, protected files and untrusted folders still ask. Provisional until version 1.0.
+    """
+
+    matcher: str
+    function: HookFunction
+    timeout: float | None = None
+    on_failure: OnFailure | None = None
+    may_allow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A hook as it runs. `where` is the `file:line` that defines it, empty for a hook of a program.
+
+    `shown` is its command line or the name of its function.
+    """
+
+    event: str
+    matcher: str
+    run: Command | HookFunction
+    timeout_s: float
+    on_failure: OnFailure
+    origin: HookOrigin
+    may_allow: bool = False
+    where: str = ""
+    shown: str = ""
+
+    @property
+    def counts_allow(self) -> bool:
+        return self.may_allow and self.origin != "project"
+
+
+def handler_of(event: str, hook: Hook) -> Handler:
+    """Return the handler for a hook of a program; raise `ValueError` with one line if the event does not exist."""
+    form = EVENTS.get(event)
+    if form is None:
+        from qcode.text.match import most_alike
+
+        raise ValueError(f"there is no hook event {event!r}; the nearest is {most_alike(event, EVENTS)}")
+    return Handler(
+        event,
+        hook.matcher,
+        hook.function,
+        form.timeout_s if hook.timeout is None else hook.timeout,
+        hook.on_failure or form.on_failure,
+        "program",
+        hook.may_allow,
+        shown=getattr(hook.function, "__qualname__", type(hook.function).__name__),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HookInput:
+    """One event for the handlers: the fields of its JSON, and the names that a matcher may use for its subject.
+
+    `tool_use_id` is the id of the call it is about. `is_part`: the input is one file of a patch, so an answer cannot
+    replace it.
+    """
+
+    fields: JsonObject
+    names: tuple[str, ...] = ()
+    tool_use_id: str | None = None
+    is_part: bool = False

@@ -1,0 +1,57 @@
+"""The matcher of a hook: a list of exact names, or a regular expression, which is tried with a time limit.
+
+Apart because it loads the regular expressions with a time limit: those of the standard library cannot be stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MAX_PATTERN = 1_000
+DEADLINE_S = 0.2
+_EXACT = re.compile(r"[A-Za-z0-9_\-,| ]*")
+
+
+class MatcherError(ValueError):
+    """A matcher cannot be used. The text is one line that says why."""
+
+
+def exact_names(matcher: str) -> frozenset[str] | None:
+    """Return the names in a matcher that lists names, None if it is a regular expression. Everything is the empty set.
+
+    Names are separated by `|` or `,`.
+    """
+    if matcher.strip() in ("", "*"):
+        return frozenset()
+    if not _EXACT.fullmatch(matcher):
+        return None
+    return frozenset(name for part in matcher.split("|") for name in map(str.strip, part.split(",")) if name)
+
+
+def matches(matcher: str, names: Iterable[str]) -> bool:
+    """Return whether a matcher selects one of these names; an event without a subject has none and is always selected.
+
+    Raise `MatcherError` for a regular expression that does not compile or takes too long.
+    """
+    subjects = tuple(names)
+    exact = exact_names(matcher)
+    if exact is not None:
+        return not exact or not subjects or not exact.isdisjoint(subjects)
+    return not subjects or _searches(matcher, subjects)
+
+
+def _searches(pattern: str, names: tuple[str, ...]) -> bool:
+    if len(pattern) > MAX_PATTERN:
+        raise MatcherError(f"the matcher is longer than {MAX_PATTERN:,} characters")
+    import regex  # not needed for a list of names
+
+    try:
+        compiled = regex.compile(pattern)
+        return any(compiled.search(name, timeout=DEADLINE_S) is not None for name in names)
+    except regex.error as error:
+        raise MatcherError(f"the matcher is not a valid regular expression: {error}") from None
+    except TimeoutError:
+        raise MatcherError(f"the matcher took longer than {DEADLINE_S:g} s") from None
+    except (RecursionError, OverflowError, MemoryError):
+        raise MatcherError("the matcher is too complex") from None

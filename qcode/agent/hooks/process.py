@@ -1,0 +1,157 @@
+"""Runs the command of a hook: payload on stdin, output up to a limit, the whole process group ended in time.
+
+Apart from `runner`, because a program whose hooks are functions starts no process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from qcode.agent.hooks.answers import Answer, answer_of_exit, failed
+from qcode.agent.hooks.events import Command
+from qcode.protocol.tools import Launch
+from qcode.tools.processes import Process, end_surely, start_program
+from qcode.values import dataclass
+
+MAX_OUTPUT = 1024 * 1024
+TERM_GRACE_S = 2.0
+_LAST_OUTPUT_S = 0.2
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """The run of a command. `code` is its exit code, negative for a signal, None if it did not start or end in time."""
+
+    answer: Answer
+    code: int | None = None
+
+
+async def run_command(
+    command: Command, event: str, payload: bytes, *, folder: Path, environment: Mapping[str, str], timeout_s: float
+) -> CommandRun:
+    """Run a command and return its answer. Nothing of its process group runs any more when this returns or raises."""
+    argv = command.argv or ("bash", "--noprofile", "--norc", "-c", command.line)
+    with _Output() as output, _Output() as errors, _Given(payload) as given:
+        try:
+            process = await start_program(
+                Launch(argv),
+                cwd=folder,
+                environment=environment,
+                output=output.theirs,
+                errors=errors.theirs,
+                source=given.theirs,
+            )
+        except OSError as error:
+            return CommandRun(failed(f"it could not be started: {error.strerror or error}"))
+        for stream in (output, errors, given):
+            stream.begin()
+        try:
+            code = await _exit_code(process, (output, errors), timeout_s)
+        finally:
+            await end_surely(process, TERM_GRACE_S)
+    if code is None:
+        return CommandRun(failed(f"it took longer than {timeout_s:g} s"))
+    return CommandRun(answer_of_exit(event, code, output.text, errors.text), code)
+
+
+async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: float) -> int | None:
+    """Return the exit code once the output has arrived, None if that takes too long."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            code = await process.wait()
+    except TimeoutError:
+        return None
+    # A program that it left in the background may hold the pipes open.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_OUTPUT_S):
+            for output in outputs:
+                await output.is_complete.wait()
+    return code
+
+
+class _Pipe:
+    """A pipe to a program: `ours` is not blocking, `theirs` is given to the program and closed by `begin`."""
+
+    def __init__(self, ours: int, theirs: int) -> None:
+        self._ours = ours
+        self.theirs = theirs
+        self._is_begun = False
+        os.set_blocking(ours, False)
+
+    def __enter__(self) -> _Pipe:
+        return self
+
+    def begin(self) -> None:
+        self._is_begun = True
+        os.close(self.theirs)
+
+    def __exit__(self, *exception: object) -> None:
+        if not self._is_begun:
+            os.close(self.theirs)
+        self._close()
+
+    def _close(self) -> None:
+        if self._ours >= 0:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._ours)
+            loop.remove_writer(self._ours)
+            os.close(self._ours)
+            self._ours = -1
+
+
+class _Output(_Pipe):
+    """The first `MAX_OUTPUT` bytes of an output; the rest is read and dropped, so that the program is not blocked."""
+
+    def __init__(self) -> None:
+        super().__init__(*os.pipe())
+        self._kept = bytearray()
+        self.is_complete = asyncio.Event()
+
+    def __enter__(self) -> _Output:
+        return self
+
+    def begin(self) -> None:
+        super().begin()
+        asyncio.get_running_loop().add_reader(self._ours, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._ours, _CHUNK)
+        except BlockingIOError:
+            return
+        self._kept += data[: MAX_OUTPUT - len(self._kept)]
+        if not data:
+            self._close()
+            self.is_complete.set()
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode("utf-8", "replace")
+
+
+class _Given(_Pipe):
+    """The input of a program, which need not read all of it before it ends."""
+
+    def __init__(self, data: bytes) -> None:
+        theirs, ours = os.pipe()
+        super().__init__(ours, theirs)
+        self._left = memoryview(data)
+
+    def begin(self) -> None:
+        super().begin()
+        asyncio.get_running_loop().add_writer(self._ours, self._write)
+
+    def _write(self) -> None:
+        try:
+            self._left = self._left[os.write(self._ours, self._left[:_CHUNK]) :] if self._left else self._left
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._left = self._left[:0]
+        if not self._left:
+            self._close()

@@ -1,0 +1,232 @@
+"""Runs the handlers of an event side by side, merges their answers, and keeps the figures for `/hooks`.
+
+Never hangs: each handler has a time limit, and cancelling ends all of them. Nothing of an input becomes a part of a
+command: it goes to stdin only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qcode.agent.hooks.answers import Answer, answer_of_function, failed, judged_answer, merged
+from qcode.agent.hooks.events import (
+    END_TIMEOUT_S,
+    MAX_END_TIMEOUT_S,
+    Command,
+    Handler,
+    HookFunction,
+    HookInput,
+)
+from qcode.agent.hooks.matcher import MatcherError, exact_names, matches
+from qcode.protocol.events import HookEnded, HookStarted
+from qcode.text.clean import one_line, visible
+from qcode.tools.processes import passed_on
+from qcode.values import dataclass
+
+MAX_CONCURRENT = 8
+SLOW_S = 2.0
+_MAX_SHOWN = 200
+
+
+@dataclass(slots=True)
+class HandlerRuns:
+    """The runs of a handler so far. `code` is the last exit code, None if it had none; `failure` is the last one."""
+
+    runs: int = 0
+    failures: int = 0
+    at: datetime | None = None
+    seconds: float = 0.0
+    code: int | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """The answer of one handler to one input, with its exit code and duration."""
+
+    answer: Answer
+    code: int | None
+    seconds: float
+
+
+Emit = Callable[[HookStarted | HookEnded], Awaitable[None]]
+
+
+class HookRunner:
+    """The handlers of a session, in the order of the configuration: those of the user, then those of the project.
+
+    `folder` is where commands run, `root` the project. `environment` is that of qcode; a command gets the harmless part
+    of it, and the variables that its hook names.
+    """
+
+    def __init__(
+        self, handlers: Sequence[Handler], *, folder: Path, root: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.handlers = tuple(handlers)
+        self._folder = folder
+        self._root = root
+        self._environment = environment
+        self._room: asyncio.Semaphore | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.runs = [HandlerRuns() for _ in self.handlers]
+
+    def has(self, event: str) -> bool:
+        """Return whether a handler waits for this event, whatever its matcher."""
+        return any(handler.event == event for handler in self.handlers)
+
+    def takes_whole(self, handler: Handler, name: str) -> bool:
+        """Return whether the matcher of a handler lists this name of a tool."""
+        return name in (exact_names(handler.matcher) or ())
+
+    async def run(self, event: str, inputs: Sequence[HookInput], emit: Emit, whole: HookInput | None = None) -> Answer:
+        """Run the handlers that match one of `inputs`, each once per input, and return their merged answer.
+
+        `whole` is given instead to handlers whose matcher lists one of its names: the patch that `inputs` are parts of.
+        """
+        chosen: list[tuple[int, HookInput]] = []
+        answers: dict[int, list[Answer]] = {}
+        seen: set[tuple[object, int]] = set()
+        for index, handler in enumerate(self.handlers):
+            if handler.event != event:
+                continue
+            try:
+                found = self._inputs_for(handler, inputs, whole)
+            except MatcherError as error:
+                answers.setdefault(index, []).append(judged_answer(handler, failed(str(error))))
+                self._note(index, _Ran(failed(str(error)), None, 0.0))
+                continue
+            for given in found:
+                key = (handler.run, id(given))
+                if key not in seen:
+                    seen.add(key)
+                    chosen.append((index, given))
+        if chosen:
+            ran = await self._side_by_side(event, chosen, emit)
+            for (index, _), answer in zip(chosen, ran, strict=True):
+                answers.setdefault(index, []).append(answer)
+        return merged([answer for index in sorted(answers) for answer in answers[index]])
+
+    def _inputs_for(self, handler: Handler, inputs: Sequence[HookInput], whole: HookInput | None) -> list[HookInput]:
+        if whole is not None and any(self.takes_whole(handler, name) for name in whole.names):
+            return [whole]
+        return [given for given in inputs if matches(handler.matcher, given.names)]
+
+    async def _side_by_side(self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit) -> list[Answer]:
+        limit = self._shared_limit(event, [self.handlers[index] for index, _ in chosen])
+        tasks = [asyncio.ensure_future(self._run_one(index, given, emit, limit)) for index, given in chosen]
+        try:
+            return [await task for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @staticmethod
+    def _shared_limit(event: str, handlers: Sequence[Handler]) -> float | None:
+        """Return the time that the handlers of SessionEnd have together; None if each has its own."""
+        if event != "SessionEnd":
+            return None
+        return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
+
+    async def _run_one(self, index: int, given: HookInput, emit: Emit, limit: float | None) -> Answer:
+        handler = self.handlers[index]
+        began = time.monotonic()
+        shown = shown_command(handler)
+        slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, shown), emit))
+        try:
+            async with self._free_place():
+                timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
+                ran = await self._ran(handler, given, timeout_s)
+        finally:
+            slow.cancel()
+        ran = replace(ran, seconds=time.monotonic() - began)
+        if given.is_part and ran.answer.input is not None:
+            ran = replace(ran, answer=failed("updatedInput is not possible for one file of a patch"))
+        self._note(index, ran)
+        answer = judged_answer(handler, ran.answer)
+        await emit(_ended(handler, shown, given, ran, answer))
+        return answer
+
+    def _free_place(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._room is None or self._loop is not loop:
+            self._room, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
+        return self._room
+
+    async def _ran(self, handler: Handler, given: HookInput, timeout_s: float) -> _Ran:
+        if not isinstance(handler.run, Command):
+            return _Ran(await _called(handler.event, handler.run, given, timeout_s), None, 0.0)
+        from qcode.agent.hooks.process import run_command
+
+        payload = json.dumps(given.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        run = await run_command(
+            handler.run,
+            handler.event,
+            payload,
+            folder=self._folder,
+            environment=self._variables(handler, handler.run),
+            timeout_s=timeout_s,
+        )
+        return _Ran(run.answer, run.code, 0.0)
+
+    def _variables(self, handler: Handler, command: Command) -> dict[str, str]:
+        """Return the environment of a command: without keys, except for those that a hook of the user names."""
+        named = command.variables if handler.origin == "own" else ()
+        return {
+            **passed_on(self._environment),
+            **{name: self._environment[name] for name in named if name in self._environment},
+            "CLAUDE_PROJECT_DIR": str(self._root),
+            "QCODE_PROJECT_DIR": str(self._root),
+            "QCODE": "1",
+        }
+
+    def _note(self, index: int, ran: _Ran) -> None:
+        noted = self.runs[index]
+        noted.runs += 1
+        noted.at, noted.seconds, noted.code = datetime.now(UTC), ran.seconds, ran.code
+        if ran.answer.failure:
+            noted.failures += 1
+            noted.failure = ran.answer.failure
+
+
+def shown_command(handler: Handler) -> str:
+    """Return the command line of a handler, or the name of its function, for display on one line."""
+    return visible(one_line(handler.shown, _MAX_SHOWN))
+
+
+async def _report_slow(event: HookStarted, emit: Emit) -> None:
+    await asyncio.sleep(SLOW_S)
+    await emit(event)
+
+
+def _ended(handler: Handler, shown: str, given: HookInput, ran: _Ran, answer: Answer) -> HookEnded:
+    return HookEnded(
+        handler.event,
+        shown,
+        given.tool_use_id or "",
+        ran.code,
+        ran.seconds,
+        "stop" if answer.stops else answer.decision or "none",
+        ran.answer.failure,
+    )
+
+
+async def _called(event: str, function: HookFunction, given: HookInput, timeout_s: float) -> Answer:
+    """Call the function of a program; whatever it raises is a failure of the hook."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            value: object = function(json.loads(json.dumps(given.fields)), given.tool_use_id)
+            if not inspect.isawaitable(value):
+                return failed("the function is not async")
+            return answer_of_function(event, await value)
+    except TimeoutError:
+        return failed(f"it took longer than {timeout_s:g} s")
+    except Exception as error:  # noqa: BLE001 - the code of another program: its failure is that of one hook
+        return failed(f"{type(error).__name__}: {error}")

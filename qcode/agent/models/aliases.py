@@ -1,0 +1,64 @@
+"""Short names of models: `sonnet`, `opus`, `haiku`, `flash`, `gpt`, as people and Claude Code's SDKs write them.
+
+Apart from `selection`, because it loads only for a name without a provider. A name stands for the newest model of its
+family at the first host with a credential.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from qcode.providers import catalog
+
+_ONE_MILLION = "[1m]"
+_VERSION = r"(\d+)(?:[.-](\d{1,2}))?"
+_CLAUDE = ("fable", "opus", "sonnet", "haiku")
+_FAMILIES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    **{
+        name: (
+            ("anthropic", rf"claude-{name}-{_VERSION}"),
+            ("bedrock", rf"global\.anthropic\.claude-{name}-{_VERSION}.*"),
+        )
+        for name in _CLAUDE
+    },
+    "flash": (("gemini", rf"gemini-{_VERSION}-flash"),),
+    "flash-lite": (("gemini", rf"gemini-{_VERSION}-flash-lite"),),
+    "pro": (("gemini", rf"gemini-{_VERSION}-pro(?:-preview)?"),),
+}
+_DEFAULTS_OF = {"claude": ("anthropic", "bedrock"), "gpt": ("openai",)}
+_OTHER_NAMES = {"opusplan": "opus"}
+
+
+class NoCredentialError(ValueError):
+    """No host of a family has a credential. The text is one line that names the newest model."""
+
+
+def resolve_alias(name: str, has_credential: Callable[[str], bool]) -> str | None:
+    """Return `provider/model` for a short name, None for any other name; raise `NoCredentialError`.
+
+    `has_credential` tells whether a provider, by its name, can be used.
+    """
+    wanted = name.strip().lower().removesuffix(_ONE_MILLION)
+    found = list(_candidates(_OTHER_NAMES.get(wanted, wanted)))
+    if not found:
+        return None
+    usable = next((f"{host}/{model}" for host, model in found if has_credential(host)), None)
+    if usable is None:
+        host, model = found[0]
+        raise NoCredentialError(f'"{name}" is {host}/{model}, and there is no key for {host}')
+    return usable
+
+
+def _candidates(wanted: str) -> Iterator[tuple[str, str]]:
+    for host in _DEFAULTS_OF.get(wanted, ()):
+        yield host, catalog.default_model(host)
+    for host, pattern in _FAMILIES.get(wanted, ()):
+        versions = {
+            (int(match[1]), int(match[2] or 0), model): model
+            for full, _ in catalog.models()
+            if full.startswith(f"{host}/")
+            and (match := re.fullmatch(pattern, model := full.removeprefix(f"{host}/"))) is not None
+        }
+        if versions:
+            yield host, versions[max(versions)]

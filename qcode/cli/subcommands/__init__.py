@@ -1,0 +1,37 @@
+"""The subcommands (`qcode config`, `qcode sessions`, ...). Each module loads when its command runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def run_subcommand(name: str, rest: Sequence[str]) -> int:
+    """Run a subcommand and return its exit code; raise `CommandLineError` or `QcodeError`."""
+    match name:
+        case "auth":
+            from qcode.cli.subcommands.auth import run_auth as run
+        case "batch":
+            from qcode.cli.subcommands.batch import run_batch as run
+        case "config":
+            from qcode.cli.subcommands.reports import run_config as run
+        case "doctor":
+            from qcode.cli.subcommands.reports import run_doctor as run
+        case "mcp":
+            from qcode.cli.subcommands.mcp import run_mcp as run
+        case "models":
+            from qcode.cli.subcommands.reports import run_models as run
+        case "permissions":
+            from qcode.cli.subcommands.permissions import run_permissions as run
+        case "replay":
+            from qcode.cli.subcommands.replay import run_replay as run
+        case "sessions":
+            from qcode.cli.subcommands.sessions import run_sessions as run
+        case "stats":
+            from qcode.cli.subcommands.reports import run_stats as run
+        case "themes":
+            from qcode.cli.subcommands.reports import run_themes as run
+        case "trust":
+            from qcode.cli.trust import run_trust as run
+        case _:
+            raise KeyError(name)
+    return run(rest)

@@ -1,0 +1,215 @@
+"""`qcode batch`: runs the prompts of a file, several at a time, and writes one result a line.
+
+A batch that was stopped is continued by the same command: tasks that have a result are skipped. The tasks run in this
+process (`tasks`) or on a Ray cluster (`cluster`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from qcode.agent.options import Options
+from qcode.agent.outcomes import signal_code
+from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
+from qcode.cli.subcommands.tasks import Task, ThisProcess, read_tasks
+from qcode.config import state_file
+from qcode.headless.lines import encode
+from qcode.headless.stderr import StderrWriter
+from qcode.protocol.errors import ExitCode, InputError
+from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text, duration_text
+
+_USE = "use: qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N] [--ray ADDRESS]"
+DEFAULT_JOBS = 4
+_AGAIN = frozenset({ExitCode.TRANSIENT, ExitCode.INTERRUPTED, ExitCode.TERMINATED})
+"""The exit codes of results that do not finish a task."""
+
+
+def run_batch(rest: Sequence[str]) -> int:
+    """Run the tasks that have no result yet; return 0 if all tasks succeeded, 1 if not, 130 or 143 after a signal."""
+    options, words, given = parse_subcommand("batch", rest, _USE)
+    if len(words) != 1:
+        raise invalid_arguments(words, _USE)
+    if "out" not in given:
+        raise CommandLineError(f"--out is missing; {_USE}")
+    tasks = read_tasks(Path(words[0]), Path.cwd() if options.cwd is None else Path(options.cwd).absolute())
+    with results_file(given["out"]) as (stream, finished):
+        left = [task for task in tasks if task.id not in finished]
+        options = replace(options, output_format="json")
+        batch = Batch(_workplace(options, given.get("ray")), stream, total=len(tasks))
+        batch.count(finished[task.id] for task in tasks if task.id in finished)
+        return asyncio.run(batch.run(left, given.get("jobs", DEFAULT_JOBS)))
+
+
+def _workplace(options: Options, address: str | None) -> Workplace:
+    """Return what runs the tasks: this process, or the Ray cluster at `address`."""
+    if address is None:
+        return ThisProcess(options)
+    from qcode.cli.subcommands.cluster import Cluster
+
+    return Cluster(address, options)
+
+
+@contextlib.contextmanager
+def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]:
+    """Open the file of results for appending; yield it with the results of finished tasks.
+
+    Lines that finish no task are removed: a torn one, and results that another run may change. Raise `InputError` if
+    another batch writes to the file.
+    """
+    try:
+        kept = _finished(path)
+        stream = path.open("ab")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another qcode batch writes to {path}") from None
+        yield stream, kept
+
+
+def _finished(path: Path) -> dict[str, JsonObject]:
+    """Return the results of finished tasks, and remove all other lines from the file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    found: dict[str, JsonObject] = {}
+    kept = []
+    for line in data.splitlines(keepends=True):
+        try:
+            row = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            row = None
+        if isinstance(row, dict) and "id" in row and row.get("exit_code") not in _AGAIN:
+            found[str(row["id"])] = row
+            kept.append(line)
+    if b"".join(kept) != data:
+        state_file.replace(path, b"".join(kept), mode=path.stat().st_mode & 0o777)
+    return found
+
+
+class Workplace(Protocol):
+    """A place that runs tasks: this process, or a cluster."""
+
+    async def result(self, task: Task) -> JsonObject:
+        """Run a task and return its line. Raise no failure of the task."""
+        ...
+
+    async def pause_left(self) -> float:
+        """Return the seconds until requests may be sent again."""
+        ...
+
+
+class Batch:
+    """Runs tasks and appends their results to `stream`. `total` is the number of all tasks, the finished ones too."""
+
+    def __init__(self, workplace: Workplace, stream: BinaryIO, *, total: int) -> None:
+        self._workplace = workplace
+        self._stream = stream
+        self._stderr = StderrWriter(sys.stderr.buffer, is_terminal=sys.stderr.isatty())
+        self._total = total
+        self._done = self._failed = self._running = 0
+        self._input = self._output = 0
+        self._cost = Decimal(0)
+        self._signal: int | None = None
+
+    def count(self, results: Iterator[JsonObject] | Sequence[JsonObject]) -> None:
+        """Add results to the totals."""
+        for result in results:
+            self._done += 1
+            self._failed += bool(result.get("exit_code"))
+            usage = cast(JsonObject, result.get("usage") or {})
+            cached = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+            self._input += sum(cast(int, usage.get(name) or 0) for name in cached)
+            self._output += cast(int, usage.get("output_tokens") or 0)
+            self._cost += Decimal(str(result.get("total_cost_usd") or 0))
+
+    async def run(self, tasks: Sequence[Task], jobs: int) -> int:
+        began, skipped = time.monotonic(), self._done
+        if skipped:
+            await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} have a result already")
+        waiting = deque(tasks)
+        workers = [asyncio.ensure_future(self._work(waiting)) for _ in range(min(jobs, len(tasks)))]
+        ticking = asyncio.ensure_future(self._tick(began))
+        with self._watching(workers):
+            failures = [one for one in await asyncio.gather(*workers, return_exceptions=True) if _is_fault(one)]
+        ticking.cancel()
+        await self._stderr.clear_status()
+        if failures:
+            raise failures[0]  # type: ignore[misc]  # `_is_fault`
+        await self._stderr.write_line(self._totals(time.monotonic() - began))
+        if self._signal is not None:
+            await self._stderr.write_line("stopped; the same command runs the rest")
+            return signal_code(self._signal)
+        return ExitCode.FAILED if self._failed else ExitCode.OK
+
+    async def _work(self, waiting: deque[Task]) -> None:
+        while waiting:
+            task = waiting.popleft()
+            self._running += 1
+            try:
+                result = await self._workplace.result(task)
+            finally:
+                self._running -= 1
+            self.count([result])
+            self._stream.write(encode(result))
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _watching(self, workers: Sequence[asyncio.Future[None]]) -> Iterator[None]:
+        """End the workers at a signal; tasks that are running get no result."""
+        loop = asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            self._signal = number
+            for worker in workers:
+                worker.cancel()
+
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, stop, number)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    async def _tick(self, began: float) -> None:
+        while True:
+            failed = f" · {self._failed} failed" if self._failed else ""
+            pause = await self._workplace.pause_left()
+            paused = f" · waiting for a limit, {pause:.0f} s" if pause >= 1 else ""
+            text = f"{self._done} of {self._total} · {self._running} running{failed} · ${self._cost:.2f}{paused}"
+            await self._stderr.show_status(f"{text} · {duration_text(time.monotonic() - began)}")
+            await asyncio.sleep(0.5)
+
+    def _totals(self, seconds: float) -> str:
+        left = self._total - self._done
+        parts = (
+            f"{self._done - self._failed} of {count_text(self._total, 'task')} succeeded",
+            f"{self._failed} failed" if self._failed else "",
+            f"{left} left" if left else "",
+            f"{self._input:,} tokens in, {self._output:,} tokens out",
+            f"${self._cost:.4f}" if self._cost else "",
+            duration_text(seconds),
+        )
+        return ", ".join(filter(None, parts))
+
+
+def _is_fault(ended: object) -> bool:
+    return isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError)

@@ -1,0 +1,239 @@
+"""The lines of stream-json: turn events as messages of Anthropic's API, each line with its ids.
+
+`StreamLines` keeps the state that several lines share: the id of a message, its open block, the outcomes of its calls.
+The content of blocks, `usage` and the result are in `lines`. Apart: text and json output need none of this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from qcode.headless.lines import call_input, content_block, line_id, report_body, usage_json
+from qcode.protocol import events as ev
+from qcode.protocol.events import TurnEvent
+from qcode.protocol.messages import Message, Text, ToolCall, ToolResult
+from qcode.protocol.reply import ReasoningDelta, StopReason, TextDelta
+from qcode.protocol.usage import Usage
+from qcode.text.json import Json, JsonObject
+
+STOP_REASONS = {
+    StopReason.END_TURN: "end_turn",
+    StopReason.TOOL_USE: "tool_use",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.CONTEXT_WINDOW_EXCEEDED: "model_context_window_exceeded",
+    StopReason.REFUSAL: "refusal",
+    StopReason.PAUSED: "pause_turn",
+}
+"""Stop reasons as Anthropic's API names them; the others have no name there."""
+
+
+class StreamLines:
+    """Turns the events of one turn into lines. `lines` gets every event.
+
+    `parent` is the call that started the sub-agent whose events these are, empty for the conversation itself.
+    """
+
+    def __init__(self, session_id: str, model: str, *, has_deltas: bool = False, parent: str = "") -> None:
+        self.session_id = session_id
+        self.model = model
+        self._has_deltas = has_deltas
+        self._parent = parent or None
+        self._message = _MessageEvents(model)
+        self._finished: dict[str, ev.ToolFinished] = {}
+        self._agents: dict[str, StreamLines] = {}
+
+    def lines(self, event: TurnEvent) -> list[JsonObject]:
+        """Return the lines for an event; most events have one or none."""
+        match event:
+            case TextDelta() | ReasoningDelta():
+                return self._streamed(self._message.delta(event)) if self._has_deltas else []
+            case ev.ReplyFinished():
+                return self._reply(event)
+            case ev.ResultsCommitted(message=message):
+                return self._results(message)
+            case ev.SteeringAdded(text=text):
+                return [self._user([content_block(Text(text))])]
+            case ev.AgentEvent():
+                return self._agent(event)
+            case _:
+                self._note(event)
+                body = report_body(event)
+                return [] if body is None else [self.sealed({"type": "system", **body})]
+
+    def _note(self, event: TurnEvent) -> None:
+        match event:
+            case ev.StepStarted() | ev.Retry(is_continuation=False):
+                self._message.discard()
+            case ev.ToolFinished():
+                self._finished[event.call.call_id] = event
+            case ev.ModelFellBack(to_model=model):
+                self.model = self._message.model = model
+            case _:
+                pass
+
+    def sealed(self, line: JsonObject) -> JsonObject:
+        """Return the line with the ids that every line has."""
+        return {**line, "session_id": self.session_id, "uuid": line_id()}
+
+    def _streamed(self, events: list[JsonObject]) -> list[JsonObject]:
+        return [
+            self.sealed({"type": "stream_event", "event": event, "parent_tool_use_id": self._parent})
+            for event in events
+        ]
+
+    def _reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
+        message, stop = event.message, STOP_REASONS.get(event.stop) if event.stop is not None else None
+        if message is None:
+            self._message.discard()
+            return []
+        usage = reply_usage(event.attempts)
+        streamed = self._message.end(message, stop, usage) if self._has_deltas else []
+        line = self.sealed(
+            {
+                "type": "assistant",
+                "message": self._message.envelope([content_block(block) for block in message.blocks], stop, usage),
+                "parent_tool_use_id": self._parent,
+            }
+        )
+        self._message.discard()
+        return [*self._streamed(streamed), line]
+
+    def _results(self, message: Message) -> list[JsonObject]:
+        responses: list[Json] = [
+            response
+            for block in message.blocks
+            if isinstance(block, ToolResult) and (response := self._response(block)) is not None
+        ]
+        line = self._user([content_block(block) for block in message.blocks])
+        if responses:
+            line["tool_use_result"] = responses[0] if len(responses) == 1 else responses
+        return [line]
+
+    def _response(self, result: ToolResult) -> Json:
+        finished = self._finished.pop(result.call_id, None)
+        return None if finished is None else tool_response(finished)
+
+    def _user(self, content: list[Json]) -> JsonObject:
+        return self.sealed(
+            {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": self._parent}
+        )
+
+    def _agent(self, event: ev.AgentEvent) -> list[JsonObject]:
+        """Return the lines for an event of a sub-agent. Its deltas are not sent, so nothing refers to them."""
+        inner, call_id = event.event, event.call_id
+        if call_id not in self._agents:
+            self._agents[call_id] = self.for_agent(call_id)
+        agent = self._agents[call_id]
+        match inner:
+            case ev.TurnStarted(prompt=prompt):
+                return [agent._user([content_block(Text(prompt))])]
+            case ev.Retry() | ev.PartialRestored():
+                return []
+            case ev.TurnEnded():
+                del self._agents[call_id]
+                return []
+            case _:
+                return [{**line, "parent_tool_use_id": call_id} for line in agent.lines(inner)]
+
+    def for_agent(self, call_id: str) -> StreamLines:
+        """Return the lines of a sub-agent that a call started."""
+        return StreamLines(self.session_id, self.model, parent=call_id)
+
+
+class _MessageEvents:
+    """The stream events of one message: the block that is open, and the numbers of its blocks."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.discard()
+
+    def discard(self) -> None:
+        """Begin a new message: the events so far are complete, or taken back."""
+        self._id = f"msg_{line_id().replace('-', '')}"
+        self._is_started = False
+        self._open: tuple[int, str] | None = None
+        self._index = -1
+
+    def envelope(self, content: list[Json], stop: str | None, usage: Usage) -> JsonObject:
+        """Return a message as Anthropic's API does."""
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": content,
+            "stop_reason": stop,
+            "stop_sequence": None,
+            "usage": usage_json(usage),
+        }
+
+    def delta(self, event: TextDelta | ReasoningDelta) -> list[JsonObject]:
+        """Return the events of a delta: also those that begin its message and its block."""
+        kind = "text" if isinstance(event, TextDelta) else "thinking"
+        delta: JsonObject = {"type": f"{kind}_delta", kind: event.text}
+        if self._open == (event.block, kind):
+            return [self._delta(delta)]
+        empty: JsonObject = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
+        opening = [*self._start(), *self._close(), self._begin(empty)]
+        self._open = (event.block, kind)
+        return [*opening, self._delta(delta)]
+
+    def end(self, message: Message, stop: str | None, usage: Usage) -> list[JsonObject]:
+        """Return the events that end the message, with its calls, each with its complete arguments."""
+        events = [*self._start(), *self._close()]
+        for block in message.blocks:
+            if isinstance(block, ToolCall):
+                arguments = json.dumps(call_input(block), ensure_ascii=False)
+                whole: JsonObject = {"type": "input_json_delta", "partial_json": arguments}
+                events.append(self._begin({"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}))
+                events += [self._delta(whole), {"type": "content_block_stop", "index": self._index}]
+        ending: JsonObject = {"stop_reason": stop, "stop_sequence": None}
+        return [
+            *events,
+            {"type": "message_delta", "delta": ending, "usage": usage_json(usage)},
+            {"type": "message_stop"},
+        ]
+
+    def _start(self) -> list[JsonObject]:
+        if self._is_started:
+            return []
+        self._is_started = True
+        return [{"type": "message_start", "message": self.envelope([], None, Usage())}]
+
+    def _begin(self, block: JsonObject) -> JsonObject:
+        self._index += 1
+        return {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _delta(self, delta: JsonObject) -> JsonObject:
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _close(self) -> list[JsonObject]:
+        if self._open is None:
+            return []
+        self._open = None
+        return [{"type": "content_block_stop", "index": self._index}]
+
+
+def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:
+    """Return the usage of a reply as if one request had made it: the last input, and all output that was kept."""
+    kept = [attempt for attempt in attempts if not attempt.is_discarded]
+    if not kept:
+        return Usage()
+    output = reasoning = None
+    for attempt in kept:
+        total = Usage(output=output, reasoning=reasoning) + attempt.usage
+        output, reasoning = total.output, total.reasoning
+    last = kept[-1].usage
+    return Usage(last.input, output, last.cache_read, last.cache_write, reasoning)
+
+
+def tool_response(finished: ev.ToolFinished) -> JsonObject:
+    """Return the result of a call in the form that Claude Code's tools have."""
+    call, outcome = finished.call, finished.outcome
+    text = outcome.content if outcome.shown is None else outcome.shown
+    if call.name == "shell":
+        return {"stdout": text, "stderr": "", "interrupted": finished.state == "cancelled", "isImage": False}
+    if call.name in ("write", "edit", "multi_edit"):
+        return {"filePath": call_input(call).get("path"), "success": not outcome.is_error}
+    return {"content": outcome.content}

@@ -1,0 +1,302 @@
+"""Running hooks: real programs and functions, their limits, and the end of everything they started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.events import EVENTS, Command, Handler, Hook, HookInput, handler_of
+from qcode.agent.hooks.process import MAX_OUTPUT
+from qcode.agent.hooks.runner import HookRunner
+from qcode.protocol.events import HookEnded, HookStarted
+
+BASH = HookInput({"tool_name": "Bash"}, ("Bash", "shell"), "t1")
+
+
+def command(line: str, event: str = "PreToolUse", **fields: Any) -> Handler:
+    form = EVENTS[event]
+    given = {"matcher": "", "timeout_s": 20.0, "on_failure": form.on_failure, "origin": "own", **fields}
+    run = given.pop("run", None) or Command(line)
+    return Handler(event=event, run=run, shown=line, **given)
+
+
+class Ran:
+    """The result of running handlers, with the events that were emitted."""
+
+    def __init__(self, folder: Path, handlers: Sequence[Handler], environment: dict[str, str] | None = None) -> None:
+        env = {"PATH": os.environ["PATH"], "HOME": str(folder)} if environment is None else environment
+        self.runner = HookRunner(handlers, folder=folder, root=folder, environment=env)
+        self.events: list[HookStarted | HookEnded] = []
+
+    async def emit(self, event: HookStarted | HookEnded) -> None:
+        self.events.append(event)
+
+    def answer(self, event: str = "PreToolUse", *inputs: HookInput, whole: HookInput | None = None) -> Answer:
+        return asyncio.run(self.runner.run(event, inputs or (BASH,), self.emit, whole))
+
+
+def test_input_arrives_on_stdin_and_nowhere_else(tmp_path: Path) -> None:
+    given = HookInput({"tool_input": {"command": "$(touch hacked); `id` '\n"}}, ("Bash",))
+    assert Ran(tmp_path, [command("cat > seen; echo $# > count")]).answer("PreToolUse", given) == Answer()
+    assert json.loads((tmp_path / "seen").read_text()) == given.fields
+    assert (tmp_path / "count").read_text() == "0\n"
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_command_has_no_key_and_knows_the_project(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "k", "SLACK_URL": "s", "HOME": str(tmp_path)}
+    named = Command("env > seen", variables=("SLACK_URL", "ABSENT"))
+    Ran(tmp_path, [command("", run=named)], env).answer()
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines())
+    assert seen["CLAUDE_PROJECT_DIR"] == seen["QCODE_PROJECT_DIR"] == str(tmp_path)
+    assert (seen["QCODE"], seen["SLACK_URL"]) == ("1", "s")
+    assert "OPENAI_API_KEY" not in seen
+
+
+def test_project_hook_gets_no_further_variable(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "SLACK_URL": "s"}
+    named = Command("env > seen", variables=("SLACK_URL",))
+    Ran(tmp_path, [command("", run=named, origin="project")], env).answer()
+    assert "SLACK_URL" not in (tmp_path / "seen").read_text()
+
+
+def test_words_run_without_a_shell(tmp_path: Path) -> None:
+    words = Command(argv=("touch", "a b", "$HOME"))
+    Ran(tmp_path, [command("", run=words)]).answer()
+    assert (tmp_path / "a b").exists()
+    assert (tmp_path / "$HOME").exists()
+
+
+def test_command_has_no_terminal_and_a_session_of_its_own(tmp_path: Path) -> None:
+    Ran(tmp_path, [command("ps -o sid= -p $$ > sid; (: < /dev/tty) 2> tty; echo $? > code")]).answer()
+    assert int((tmp_path / "sid").read_text()) != os.getsid(0)
+    assert (tmp_path / "code").read_text() != "0\n"
+
+
+def test_input_that_is_not_read_is_no_failure(tmp_path: Path) -> None:
+    given = HookInput({"tool_input": {"content": "x" * 3_000_000}}, ("Write",))
+    assert Ran(tmp_path, [command("exec true")]).answer("PreToolUse", given) == Answer()
+
+
+def test_large_input_arrives_whole(tmp_path: Path) -> None:
+    given = HookInput({"tool_input": {"content": "é" * 1_000_000}}, ("Write",))
+    Ran(tmp_path, [command("sleep 0.2; cat > seen")]).answer("PreToolUse", given)
+    assert json.loads((tmp_path / "seen").read_text()) == given.fields
+
+
+@pytest.mark.parametrize("argv", [("/nonexistent/check",), ("no-such-program-here",), ("/etc/passwd",), ("a\0b",)])
+def test_program_that_cannot_start_is_a_failure(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    answer = Ran(tmp_path, [command("x", run=Command(argv=argv))]).answer()
+    assert answer.decision == "ask"
+    assert "could not be started" in answer.failures[0]
+
+
+def test_missing_folder_is_a_failure(tmp_path: Path) -> None:
+    ran = Ran(tmp_path / "gone", [command("true")])
+    assert ran.answer().decision == "ask"
+
+
+def test_time_limit_ends_the_whole_group(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command("sleep 60 & echo $! > pid; sleep 60", timeout_s=0.3)])
+    answer = ran.answer()
+    assert answer.decision == "ask"
+    assert "longer than 0.3 s" in answer.failures[0]
+    assert not _is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_program_that_ignores_a_polite_end_is_killed(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", timeout_s=0.3)])
+    began = time.monotonic()
+    ran.answer()
+    assert 1.5 < time.monotonic() - began < 10
+    assert not _is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_program_in_the_background_that_holds_the_pipe_does_not_delay(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command("sleep 60 & echo $! > pid; echo no >&2; exit 2")])
+    began = time.monotonic()
+    answer = ran.answer()
+    assert (answer.decision, answer.reason) == ("deny", "no")
+    assert time.monotonic() - began < 10
+    assert not _is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_program_that_left_the_group_and_holds_the_pipe_does_not_delay(tmp_path: Path) -> None:
+    line = "setsid bash -c 'echo $$ > pid; exec sleep 60' & while [ ! -s pid ]; do sleep 0.01; done; exit 2"
+    began = time.monotonic()
+    try:
+        assert Ran(tmp_path, [command(line)]).answer().decision == "deny"
+        assert time.monotonic() - began < 10
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), 9)
+
+
+def test_endless_output_is_cut_and_does_not_fill_the_memory(tmp_path: Path) -> None:
+    line = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 5000000 /dev/zero | tr '\\0' y >&2; exit 2"
+    answer = Ran(tmp_path, [command(line)]).answer()
+    assert answer.decision == "deny"
+    assert len(answer.reason) == MAX_OUTPUT
+
+
+def test_cancelling_ends_the_program(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command("echo $$ > pid; sleep 60")])
+
+    async def work() -> None:
+        task = asyncio.ensure_future(ran.runner.run("PreToolUse", [BASH], ran.emit))
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert not _is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_handlers_run_side_by_side_at_most_eight(tmp_path: Path) -> None:
+    line = "touch running.$$; ls running.* | wc -l >> most; sleep 0.4; rm running.$$"
+    handlers = [command(f"{line} # {number}") for number in range(10)]
+    Ran(tmp_path, handlers).answer()
+    most = [int(line) for line in (tmp_path / "most").read_text().split()]
+    assert len(most) == 10
+    assert 1 < max(most) <= 8
+
+
+def test_same_handler_runs_once(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command("echo x >> seen", matcher="Bash"), command("echo x >> seen", matcher="*")])
+    ran.answer()
+    assert (tmp_path / "seen").read_text() == "x\n"
+
+
+def test_answers_are_in_the_order_of_the_configuration(tmp_path: Path) -> None:
+    slow = command("sleep 0.3; echo first", "SessionStart")
+    fast = command("echo second", "SessionStart")
+    assert Ran(tmp_path, [slow, fast]).answer("SessionStart", HookInput({})).context == ("first", "second")
+
+
+def test_only_matching_handlers_of_the_event_run(tmp_path: Path) -> None:
+    handlers = [
+        command("touch bash", matcher="Bash"),
+        command("touch edit", matcher="Edit"),
+        command("touch s", "Stop"),
+    ]
+    Ran(tmp_path, handlers).answer()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bash"]
+
+
+def test_broken_matcher_fails_like_a_hook(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command("true", matcher="("), command("true", matcher="(", on_failure="go-on")])
+    answer = ran.answer()
+    assert answer.decision == "ask"
+    assert len(answer.failures) == 2
+    assert [noted.failures for noted in ran.runner.runs] == [1, 1]
+
+
+def test_patch_goes_whole_to_a_matcher_that_names_it_and_in_parts_to_others(tmp_path: Path) -> None:
+    parts = [HookInput({"n": number}, ("Edit",), is_part=True) for number in (1, 2)]
+    whole = HookInput({"n": 0}, ("apply_patch",))
+    named = command("cat >> whole", matcher="apply_patch|Edit")
+    others = command("cat >> parts; true", matcher="Edit")
+    Ran(tmp_path, [named, others]).answer("PreToolUse", *parts, whole=whole)
+    assert (tmp_path / "whole").read_text() == '{"n": 0}\n'
+    assert sorted((tmp_path / "parts").read_text().splitlines()) == ['{"n": 1}', '{"n": 2}']
+
+
+def test_one_file_of_a_patch_cannot_be_replaced(tmp_path: Path) -> None:
+    part = HookInput({}, ("Edit",), is_part=True)
+    output = json.dumps({"hookSpecificOutput": {"updatedInput": {"file_path": "/etc/passwd"}}})
+    answer = Ran(tmp_path, [command(f"echo '{output}'")]).answer("PreToolUse", part)
+    assert (answer.decision, answer.input) == ("ask", None)
+
+
+def test_session_end_has_one_short_limit_for_all(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command(f"sleep 30 # {number}", "SessionEnd", timeout_s=1.5) for number in range(3)])
+    began = time.monotonic()
+    ran.answer("SessionEnd", HookInput({"reason": "other"}))
+    assert time.monotonic() - began < 8
+
+
+def test_runs_are_recorded(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, [command("exit 3"), command("exit 0 # other")])
+    ran.answer()
+    failing, fine = ran.runner.runs
+    assert (failing.runs, failing.failures, failing.code, failing.failure) == (1, 1, 3, "exit code 3")
+    assert (fine.runs, fine.failures, fine.code) == (1, 0, 0)
+    ended = {event.command: event for event in ran.events if isinstance(event, HookEnded)}
+    assert ended["exit 3"].decision == "ask"
+    assert ended["exit 3"].tool_use_id == "t1"
+    assert ended["exit 0 # other"].decision == "none"
+
+
+def test_slow_hook_is_reported_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcode.agent.hooks.runner.SLOW_S", 0.05)
+    ran = Ran(tmp_path, [command("sleep 0.5")])
+    ran.answer()
+    assert [type(event) for event in ran.events] == [HookStarted, HookEnded]
+
+
+# Functions
+
+
+def _program(function: Any, **fields: Any) -> Handler:
+    return handler_of("PreToolUse", Hook("shell", function, **fields))
+
+
+def test_function_gets_the_input_and_the_id_of_the_call(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    async def check(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+        seen.append((given, tool_use_id))
+        given.clear()
+        return {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no"}}
+
+    answer = Ran(tmp_path, [_program(check)]).answer()
+    assert (answer.decision, answer.reason) == ("deny", "no")
+    assert seen == [({}, "t1")]
+    assert BASH.fields == {"tool_name": "Bash"}
+
+
+async def _raises(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+    raise RuntimeError("broken")
+
+
+async def _hangs(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+    await asyncio.sleep(60)
+    return {}
+
+
+def _is_plain(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("function", "why"), [(_raises, "RuntimeError: broken"), (_hangs, "longer than"), (_is_plain, "not async")]
+)
+def test_function_that_fails_asks_or_blocks(tmp_path: Path, function: Any, why: str) -> None:
+    asking = Ran(tmp_path, [_program(function, timeout=0.1)]).answer()
+    assert asking.decision == "ask"
+    assert why in asking.failures[0]
+    assert Ran(tmp_path, [_program(function, timeout=0.1, on_failure="block")]).answer().decision == "deny"
+
+
+def test_failing_functions_are_independent_of_others(tmp_path: Path) -> None:
+    async def denies(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+        return {"decision": "block", "reason": "no"}
+
+    assert Ran(tmp_path, [_program(_raises), _program(denies)]).answer().decision == "deny"
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
