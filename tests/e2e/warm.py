@@ -201,11 +201,11 @@ def _serve(requests: socket.socket) -> None:
     signal.set_wakeup_fd(waker)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        ready, _, _ = select.select([requests, woken], [], [])
+        ready, _, _ = select.select([requests.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 512)
             _report_ended(requests)
-        if requests not in ready:
+        if requests.fileno() not in ready:
             continue
         data, descriptors, _, _ = socket.recv_fds(requests, _MAX_BYTES, 3)
         if not data:
