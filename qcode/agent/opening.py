@@ -216,7 +216,7 @@ class AgentParts:
         in_project = (
             context.reads_project and not context.options.strict_mcp_config and may_exist(context.root / MCP_FILE)
         )
-        if not (configured or files or in_project or context.client_servers):
+        if not (configured or files or in_project or context.client_servers or context.program_servers):
             return None
         from qcode.agent.mcp.identity import ServerContext
         from qcode.agent.mcp.pins import Pins
@@ -229,6 +229,7 @@ class AgentParts:
             context.root,
             is_trusted=in_project,
             of_client=context.client_servers,
+            in_program=context.program_servers,
         )
         if not named.specs and not named.complaints:
             return None
@@ -370,6 +371,12 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
     """Return the kinds of sub-agents, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
+    kinds, problems = _kinds_of_files(context)
+    given = {kind.name for kind in context.program_agents}
+    return (*(kind for kind in kinds if kind.name not in given), *context.program_agents), problems
+
+
+def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
     folders = (context.user_folder, context.root / PROJECT_FOLDER if context.reads_project else None)
     if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders if folder is not None):
         return KINDS, ()

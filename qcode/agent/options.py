@@ -27,7 +27,9 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.keys.keys import Keys
+    from qcode.agent.mcp.spec import Connect
     from qcode.agent.programs.answer_schema import AnswerSchema
+    from qcode.agent.subagent_kinds import SubagentKind
     from qcode.config.paths import ConfigPaths
     from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
@@ -303,6 +305,10 @@ class RunContext:
     schema: AnswerSchema | None = None
     client_servers: Mapping[str, McpServer] = field(default_factory=dict)
     """Tool servers that the program names itself, such as an editor. Their texts are used as they are."""
+    program_servers: Mapping[str, Connect] = field(default_factory=dict)
+    """Tool servers that run inside the program."""
+    program_agents: tuple[SubagentKind, ...] = ()
+    """Kinds of sub-agents that the program defines, which replace others of the same name."""
 
     @property
     def reads_project(self) -> bool:

@@ -33,6 +33,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.config.definitions import CustomCommand
     from qcode.headless.host.handshake import Handshake
+    from qcode.headless.host.link import HostLink
 
 EXIT_TIMEOUT_S = 0.5
 """Seconds for an interrupted run to clean up; a DNS lookup, for example, cannot be interrupted."""
@@ -49,6 +50,7 @@ class _Begun:
     turn: TurnOptions
     read: bytes = b""
     host: Handshake | None = None
+    link: HostLink | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -74,11 +76,22 @@ def _begin_lines(options: Options) -> _Begun:
     if request is None:
         return replace(_begin(options), read=read)
     from qcode.headless.host.handshake import Handshake
+    from qcode.headless.host.link import HostLink
 
-    host = Handshake.read(request.request_id, request.request)
-    notices: list[str] = []
-    begun = _begin(host.applied_to(options), notices.append, is_attended=options.permission_prompt_tool is not None)
-    return replace(begun, read=read, host=host, notices=tuple(notices))
+    host, link, notices = Handshake.read(request.request_id, request.request), HostLink(), list[str]()
+
+    def prepared(context: RunContext) -> RunContext:
+        kinds, complaints = host.kinds()
+        notices.extend(complaints)
+        return replace(
+            context,
+            is_attended=options.permission_prompt_tool is not None,
+            program_servers=link.connections(host.server_names(options)),
+            program_agents=kinds,
+        )
+
+    begun = _begin(host.applied_to(options), notices.append, prepared)
+    return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
 
 
 def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
@@ -114,12 +127,13 @@ def _facts(options: Options | None) -> InitFacts:
     return InitFacts("", cwd, model, (), mode or "default", __version__)
 
 
-def _begin(options: Options, tell: Callable[[str], None] = say, *, is_attended: bool = False) -> _Begun:
-    """Open the agent. `tell` gets lines for the user; `is_attended`: a host decides approvals."""
-    context = replace(
-        run_context(options, working_folder(options.cwd), is_attended=False),
-        is_attended=is_attended,
-    )
+def _begin(
+    options: Options,
+    tell: Callable[[str], None] = say,
+    prepared: Callable[[RunContext], RunContext] = lambda context: context,
+) -> _Begun:
+    """Open the agent. `tell` gets lines for the user; `prepared` adds what a host brings."""
+    context = prepared(run_context(options, working_folder(options.cwd), is_attended=False))
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
@@ -142,7 +156,7 @@ def _begin(options: Options, tell: Callable[[str], None] = say, *, is_attended: 
     return _Begun(_opened(context, attached, tell), prompt, turn)
 
 
-def _opened(context: RunContext, attached: tuple[Block, ...] = ()) -> Agent:
+def _opened(context: RunContext, attached: tuple[Block, ...] = (), tell: Callable[[str], None] = say) -> Agent:
     agent = Agent.begin(with_chosen_session(context))
     for notice in (*context.keys.complaints, *agent.notices):
         tell(notice)
@@ -219,13 +233,13 @@ async def _played(begun: _Begun) -> int:
         return await run_headless(agent, begun.prompt, stdout=stdout, stderr=stderr, turn=turn)
     stream = standard_input()
     descriptor = os.open(os.devnull, os.O_RDONLY) if stream is None else stream.fileno()
-    if begun.host is not None:
+    if begun.host is not None and begun.link is not None:
         from qcode.headless.host.session import run_host
 
-        host = run_host(
-            agent, begun.host, descriptor, stdout=stdout, stderr=stderr, begun=begun.read, notices=begun.notices
+        streams = {"stdout": stdout, "stderr": stderr}
+        code = await run_host(
+            agent, begun.host, begun.link, descriptor, **streams, begun=begun.read, notices=begun.notices
         )
-        code = await host
         _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     from qcode.headless.exchange import run_exchange

@@ -164,6 +164,7 @@ class RunOutput:
             tuple((status.name, status.state) for status in statuses),
             tuple(command.name for command in agent.custom_commands().commands),
             tuple(kind.name for kind in conversation.kinds) if agent.toolbox.agent is not None else (),
+            () if agent.skills is None else tuple(skill.handle for skill in agent.skills.for_user),
         )
 
     async def put(self, data: bytes) -> None:

@@ -79,6 +79,8 @@ class HostApprovals:
             decision = decision_without_user(approval)
             is_restricted = isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted
             return Deny(f"{decision.message}{_UNTRUSTED}") if isinstance(decision, Deny) and is_restricted else decision
+        if isinstance(approval, Question) and approval.server:
+            return await self._elicited(approval)
         if (allowed := self._changed.pop(approval.id, None)) is not None:
             # The changed input was judged. If it was invalid, the call is back as it was before.
             if isinstance(approval, ToolApproval) and approval.is_revised:
@@ -94,6 +96,23 @@ class HostApprovals:
         except HostError as error:
             return Deny(f"the host did not allow it: {one_line(str(error), 300)}")
         return self._decision(approval, answer)
+
+    async def _elicited(self, question: Question) -> Decision:
+        """Pass a question of a tool server on as a form with one field; only the SDK for TypeScript shows it."""
+        answer: JsonObject = {"type": "string"}
+        if question.choices:
+            answer["enum"] = [choice.label for choice in question.choices]
+        schema: JsonObject = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        fields: JsonObject = {"mcp_server_name": question.server, "message": question.text, "mode": "form"}
+        try:
+            reply = await self._wire.request("elicitation", {**fields, "requested_schema": schema})
+        except HostError:
+            return Deny()
+        match reply:
+            case {"action": "accept", "content": {"answer": str(text)}}:
+                return Answer(text)
+            case _:
+                return Deny()
 
     def _decision(self, approval: CallApproval, answer: JsonObject) -> Decision:
         match answer:

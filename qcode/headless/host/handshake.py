@@ -11,12 +11,13 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from qcode.text.clean import one_line, shown_line
-from qcode.text.json import Json, JsonObject
+from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.options import Options
+    from qcode.agent.options import Options, PathText
+    from qcode.agent.subagent_kinds import SubagentKind
 
 _USED = frozenset(
     (
@@ -69,6 +70,7 @@ class Handshake:
 
     def applied_to(self, options: Options) -> Options:
         """Return the options of the command line with those of the request."""
+        mcp_config, _ = _without_own(options.mcp_config)
         added = "\n\n".join(filter(None, (options.append_system_prompt, self.append_system_prompt)))
         schema = options.json_schema if self.schema is None else json.dumps(self.schema)
         return replace(
@@ -76,7 +78,31 @@ class Handshake:
             system_prompt=options.system_prompt if self.system_prompt is None else self.system_prompt,
             append_system_prompt=added or None,
             json_schema=schema,
+            mcp_config=mcp_config,
         )
+
+    def server_names(self, options: Options) -> tuple[str, ...]:
+        """Return the names of the servers inside the host: those of the request and of `--mcp-config`."""
+        return tuple(dict.fromkeys((*self.servers, *_without_own(options.mcp_config)[1])))
+
+    def kinds(self) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
+        """Return the sub-agents that the host defines, and a line for each that cannot be used as it is."""
+        if not self.agents:
+            return (), ()
+        from qcode.agent.claude.agents import agent_kind
+
+        kinds: list[SubagentKind] = []
+        complaints: list[str] = []
+        for name, definition in self.agents.items():
+            try:
+                found = agent_kind(name, definition if isinstance(definition, dict) else {})
+            except ValueError as problem:
+                complaints.append(f"the agent {shown_line(name, 80)} is left out: {problem}")
+                continue
+            kinds.append(found.kind)
+            if found.unused:
+                complaints.append(f"fields of the agent {name} without effect here: {', '.join(found.unused)}")
+        return tuple(kinds), tuple(complaints)
 
     @property
     def notice(self) -> str:
@@ -84,6 +110,23 @@ class Handshake:
         if not self.ignored:
             return ""
         return f"fields of the initialize request without effect here: {shown_line(', '.join(self.ignored), 300)}"
+
+
+def _without_own(given: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
+    """Return the values of `--mcp-config` without the servers inside the host, and the names of those."""
+    kept: list[PathText] = []
+    names: list[str] = []
+    for one in given:
+        values = parse_object(str(one)) if str(one).startswith("{") else None
+        servers = values.get("mcpServers") if values is not None else None
+        if not isinstance(servers, dict):
+            kept.append(one)
+            continue
+        own = [name for name, config in servers.items() if isinstance(config, dict) and config.get("type") == "sdk"]
+        names += own
+        left = {name: config for name, config in servers.items() if name not in own}
+        kept += [json.dumps({"mcpServers": left})] if left else []
+    return tuple(kept), tuple(names)
 
 
 def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | None:

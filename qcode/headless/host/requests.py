@@ -109,5 +109,8 @@ async def server_request(agent: Agent, subtype: str, request: JsonObject) -> Jso
     name, servers = request.get("serverName"), agent.servers
     if servers is None or not any(status.name == name for status in servers.statuses()):
         raise ValueError(f'there is no tool server "{shown_line(str(name), 80)}"')
-    servers.restart(str(name))
+    if subtype == "mcp_toggle":
+        servers.switch(str(name), is_on=request.get("enabled") is not False)
+    else:
+        servers.restart(str(name))
     return {}

@@ -18,6 +18,7 @@ from qcode.headless.host import requests
 from qcode.headless.host.approvals import HostApprovals
 from qcode.headless.host.handshake import Handshake, answer_to
 from qcode.headless.host.lines import HostLines, Names, encode_bounded, host_init, host_result, status_line
+from qcode.headless.host.link import HostLink
 from qcode.headless.host.wire import HostError, HostWire
 from qcode.headless.lines import encode, line_id, line_without_turn
 from qcode.headless.run import Run, RunOutput
@@ -38,6 +39,7 @@ _COMPACT = "/compact"
 async def run_host(
     agent: Agent,
     handshake: Handshake,
+    link: HostLink,
     descriptor: int,
     *,
     stdout: BinaryIO,
@@ -47,10 +49,11 @@ async def run_host(
 ) -> int:
     """Answer the handshake and serve the host until the end of its input; return the exit code of the last turn.
 
-    `begun` is the input that was read so far, handshake included; `notices` are lines for the user.
+    `link` is bound to the connection. `begun` is the input that was read so far, handshake included; `notices` are
+    lines for the user.
     """
     output = replace(RunOutput.of(agent, stdout, stderr), stderr=_Silent(stderr, is_terminal=False))
-    return await HostSession(output, handshake, notices).serve(descriptor, begun)
+    return await HostSession(output, handshake, link, notices).serve(descriptor, begun)
 
 
 class _Silent(StderrWriter):
@@ -63,10 +66,11 @@ class _Silent(StderrWriter):
 class HostSession(Exchange):
     """The loop over the lines of a host."""
 
-    def __init__(self, output: RunOutput, handshake: Handshake, notices: tuple[str, ...] = ()) -> None:
+    def __init__(self, output: RunOutput, handshake: Handshake, link: HostLink, notices: tuple[str, ...] = ()) -> None:
         super().__init__(output)
         self.agent = output.agent
-        self.wire = HostWire(output.put)
+        self._link = link
+        link.wire = self.wire = HostWire(output.put)
         self.handshake = handshake
         self._conversation = output.agent.conversation
         self._first_model, self._first_effort = self._conversation.model, self._conversation.effort
@@ -206,7 +210,9 @@ class HostSession(Exchange):
                 return requests.context_usage(self.agent)
             case "rewind_files":
                 return await self._rewind(request)
-            case "mcp_status" | "mcp_reconnect" | "mcp_toggle" | "mcp_set_servers":
+            case "mcp_message":
+                return await self._link.take(request)
+            case "mcp_status" | "mcp_reconnect" | "mcp_toggle":
                 return await requests.server_request(self.agent, subtype, request)
             case _:
                 raise ValueError(f'"{shown_line(subtype, 80)}" is not supported')

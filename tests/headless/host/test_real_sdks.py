@@ -127,6 +127,17 @@ def check_system_prompt(found: Any, work: Path) -> None:
     assert ends(found) == [ended("Arr.")]
 
 
+def check_in_process_tools(found: Any, work: Path) -> None:
+    assert found["seen"][:2] == ["init", ["Bash", "Read", "Task", "mcp__calc__add"]]
+    assert calls(found["seen"]) == [["call", "mcp__calc__add", {"a": 2, "b": 3}], ["result", False, "sum 5"]]
+    assert found["asked"] == ["mcp__calc__add"]
+
+
+def check_agents(found: Any, work: Path) -> None:
+    assert found[2] == ["call", "Agent", {"description": "r", "prompt": "p", "subagent_type": "reviewer"}]
+    assert ends(found) == [ended("It is fine.")]
+
+
 CHECKS: Mapping[str, Callable[[Any, Path], None]] = {
     name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
 }

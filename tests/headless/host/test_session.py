@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -395,3 +396,89 @@ def test_existing_session_id_is_refused(tmp_path: Path) -> None:
         (tmp_path / "work" / "a.txt").unlink()
         (tmp_path / "work").rmdir()
     assert session in result["errors"][0]
+
+
+# Servers and agents of the host
+
+
+def greet_with_server(host: Host) -> None:
+    """Send the handshake and a message, and answer what qcode asks the server `calc` until `init`."""
+    host.greet(sdkMcpServers=["calc"])
+    host.ask()
+    serve(host, lambda line: line.get("subtype") == "init")
+
+
+def serve(host: Host, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Answer the messages to the server until a line of which `until` is true."""
+    tools = [{"name": "add", "description": "Add.", "inputSchema": {"type": "object", "properties": {}}}]
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "calc", "version": "1"},
+        },
+        "tools/list": {"tools": tools},
+        "tools/call": {"content": [{"type": "text", "text": "sum 5"}]},
+    }
+    while not until(line := host.until(lambda line: line.get("subtype") == "init" or "request" in line or until(line))):
+        if line["type"] != "control_request":
+            continue
+        message = line["request"]["message"]
+        assert line["request"]["server_name"] == "calc"
+        if "id" not in message:
+            host.answer(line, mcp_response={"jsonrpc": "2.0", "result": {}})
+        elif (result := results.get(message["method"])) is not None:
+            host.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "result": result})
+        else:
+            error = {"code": -32601, "message": "no such method"}
+            host.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "error": error})
+    return line
+
+
+CALC = [Turn(calls=(Call("calc__add", "{}"),)), Turn(text="5")]
+
+
+def test_server_of_the_host_is_listed_called_and_switched_off(tmp_path: Path) -> None:
+    with hosting(tmp_path, CALC, "--allowed-tools", "mcp(calc/*)") as host:
+        greet_with_server(host)
+        assert host.seen[-1]["mcp_servers"] == [{"name": "calc", "status": "connected"}]
+        assert "mcp__calc__add" in host.seen[-1]["tools"]
+        serve(host, lambda line: line["type"] == "result")
+        assert tool_results(host) == ["sum 5"]
+        (server,) = host.control("mcp_status")["response"]["mcpServers"]
+        assert (server["status"], server["tools"]) == ("connected", [{"name": "add"}])
+        assert host.control("mcp_toggle", serverName="calc", enabled=False)["response"] == {}
+        (server,) = host.control("mcp_status")["response"]["mcpServers"]
+        assert server["status"] == "disabled"
+
+
+def test_request_of_a_server_is_refused_and_a_bad_message_is_an_error(tmp_path: Path) -> None:
+    with hosting(tmp_path, CALC) as host:
+        greet_with_server(host)
+        unknown = host.control("mcp_message", server_name="none", message={})
+        assert unknown["subtype"] == "error"
+        bad = host.control("mcp_message", server_name="calc", message={"jsonrpc": "1.0"})
+        assert "not valid JSON-RPC" in bad["error"]
+
+
+@pytest.mark.parametrize("response", [{}, {"mcp_response": "none"}, {"mcp_response": {"result": {}}}])
+def test_server_that_answers_nonsense_fails_and_the_turn_goes_on(response: dict[str, Any], tmp_path: Path) -> None:
+    with hosting(tmp_path, [Turn(text="Hello.")]) as host:
+        host.greet(sdkMcpServers=["calc"])
+        host.ask()
+        while (line := host.until(lambda line: line["type"] in ("control_request", "result")))["type"] != "result":
+            host.answer(line, **response)
+        assert line["result"] == "Hello."
+    (init,) = [line for line in host.seen if line.get("subtype") == "init"]
+    assert init["mcp_servers"] == [{"name": "calc", "status": "failed"}]
+
+
+def test_agents_of_the_host_are_offered_and_a_bad_one_is_named(tmp_path: Path) -> None:
+    agents = {"reviewer": {"description": "Reviews.", "prompt": "Review.", "tools": ["Read"]}, "bad": {"prompt": 3}}
+    with hosting(tmp_path, [Turn(text="Hello.")]) as host:
+        answer = host.greet(agents=agents)["response"]
+        assert "reviewer" in [agent["name"] for agent in answer["agents"]]
+        host.ask()
+        host.result()
+        assert "reviewer" in json.dumps(host.server.requests[0].body)
+    assert "the agent bad is left out" in json.dumps(host.seen)

@@ -39,6 +39,7 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowed-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l permission-prompt-tool -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l yolo
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l dangerously-skip-permissions
@@ -86,6 +87,7 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowed-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l permission-prompt-tool -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l yolo
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l dangerously-skip-permissions
@@ -169,6 +171,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l include-partial-messages
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l input-format -x -a 'text stream-json'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l replay-user-messages
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s v
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l verbose
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s m -r
@@ -194,6 +197,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l disallowed-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l disallowedTools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l permission-prompt-tool -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l strict-tools
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l yolo
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l dangerously-skip-permissions
@@ -206,6 +210,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l resume
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l session-id -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l no-session
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l no-session-persistence
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s C -r
