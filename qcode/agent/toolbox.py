@@ -183,7 +183,7 @@ class Toolbox:
         self.jobs.check_room()
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the call itself, or the call that it stands for: of a command, a skill's sub-agent, a server's tool."""
+        """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""
         tool = self._tools.get(name)
         if tool is not None and tool is self._skill and self.agent is not None and self.is_offered(self.agent.spec):
             return await asyncio.to_thread(self._skill.forked, arguments) or (name, arguments)
