@@ -95,6 +95,7 @@ class Options:
     """The first prompt. This field and those below are for the front ends of qcode itself."""
     print: bool = False
     verbose: bool = False
+    no_stdin: bool = False
     file: Sequence[PathText] = ()
     output_format: OutputFormat = "text"
     input_format: InputFormat = "text"

@@ -97,6 +97,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             has_default=True,
             is_for_pipe=True,
         ),
+        Flag("--no-stdin", "on", "do not read standard input; otherwise a pipe is read to its end", is_for_pipe=True),
         Flag("--include-partial-messages", "on", "stream-json: add a line for each chunk of text"),
         Flag(
             "--input-format FORMAT",
@@ -249,6 +250,8 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "config": Subcommand({"path": (), "show": ()}),
     "doctor": Subcommand(),
+    "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
+    "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand({"list": (), "show": (), "approve": ()}, _shared("--cwd", "--mcp-config", "--trust")),
     "models": Subcommand({"forget": ()}),
     "permissions": Subcommand(
@@ -281,6 +284,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
     "themes": Subcommand(),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
+    "version": Subcommand(),
 }
 
 _USAGE = """\
