@@ -269,11 +269,13 @@ class RunContext:
         is_attended: bool = False,
         judge_trust: Callable[[Path, Path, Path], bool] | None = None,
         on_wait: Callable[[], None] | None = None,
+        paths: ConfigPaths | None = None,
     ) -> RunContext:
         """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
 
         `judge_trust` returns whether a folder (given with its project and the state folder) is trusted: it may ask the
         user. Without it, only folders trusted in an earlier run are. `on_wait` is called if the keyring takes long.
+        `paths` are those of the environment by default.
         """
         # A program that only names the options loads none of this.
         from qcode.agent.context.project import find_project_root
@@ -287,7 +289,7 @@ class RunContext:
         added = tuple(_added(Path(path)) for path in options.add_dir)
         _check_flags(options)
         exit_tools = read_exit_tools(options.exit_tools)
-        paths = ConfigPaths.from_env(env)
+        paths = paths or ConfigPaths.from_env(env)
         if judge_trust is not None:
             is_trusted = judge_trust(folder, root, paths.state_dir)
         else:

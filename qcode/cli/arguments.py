@@ -93,12 +93,13 @@ _NEARLY = 0.75
 
 
 def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return a subcommand and its arguments, None if `argv` has none. Flags may stand before it: `-C DIR doctor`.
+    """Return a subcommand and its arguments, None if `argv` has none. Flags may come before it: `-C DIR doctor`.
 
-    Raise `CommandLineError` if the prompt is a single word that is nearly a subcommand: nobody wants to pay for it.
+    Raise `CommandLineError` if the prompt is a single word that is nearly a subcommand, which was meant.
     `-p` makes every word a prompt.
     """
     words = iter(enumerate(argv))
+    known = [*FLAGS, *(flag for command in SUBCOMMANDS.values() for flag in command.flags)]
     for index, word in words:
         if not word.startswith("-"):
             if word in SUBCOMMANDS:
@@ -107,7 +108,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
                 _refuse_near_subcommand(word)
             return None
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
-        flag = next((flag for flag in FLAGS if name in flag.names), None)
+        flag = next((flag for flag in known if name in flag.names), None)
         if flag is None or "-p" in flag.names:
             return None
         is_optional = flag.kind == "optional" and not "".join(argv[index + 1 : index + 2]).startswith("-")

@@ -16,9 +16,10 @@ _qcode() {
       ;;
     auth)
       case $prev in
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--no-check --json" ;;
+            -*) found="--no-check -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 auth) found="login status logout" ;;
@@ -42,9 +43,10 @@ _qcode() {
       ;;
     config)
       case $prev in
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="-C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 config) found="path show" ;;
@@ -54,9 +56,34 @@ _qcode() {
       ;;
     doctor)
       case $prev in
+        -C|--cwd|--settings) ;;
+        *)
+          case $cur in
+            -*) found="-C --cwd --trust --settings --json" ;;
+          esac ;;
+      esac
+      ;;
+    login)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="--no-check" ;;
+            *)
+              case $prev in
+                login) found="anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure" ;;
+              esac ;;
+          esac ;;
+      esac
+      ;;
+    logout)
+      case $prev in
         *)
           case $cur in
             -*) found="" ;;
+            *)
+              case $prev in
+                logout) found="anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure" ;;
+              esac ;;
           esac ;;
       esac
       ;;
@@ -75,9 +102,10 @@ _qcode() {
       ;;
     models)
       case $prev in
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="--all -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 models) found="forget" ;;
@@ -113,10 +141,10 @@ _qcode() {
     sessions)
       case $prev in
         --format) found="md json html" ;;
-        --turns|-o|--output) ;;
+        --turns|-o|--output|-C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--format --turns --no-tools -o --output --all -y --yes --json" ;;
+            -*) found="--format --turns --no-tools -o --output --all -y --yes -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 sessions) found="list show export import delete" ;;
@@ -126,10 +154,10 @@ _qcode() {
       ;;
     stats)
       case $prev in
-        -C|--cwd) ;;
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--all --json -C --cwd" ;;
+            -*) found="--all -C --cwd --trust --settings --json" ;;
           esac ;;
       esac
       ;;
@@ -137,7 +165,7 @@ _qcode() {
       case $prev in
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="--json" ;;
           esac ;;
       esac
       ;;
@@ -153,6 +181,14 @@ _qcode() {
           esac ;;
       esac
       ;;
+    version)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="" ;;
+          esac ;;
+      esac
+      ;;
     *)
       case $prev in
         -o) found="text json stream-json" ;;
@@ -164,12 +200,12 @@ _qcode() {
         -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log|--record) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --record --completion --login --version -h --help" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --record --completion --login --version -h --help" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor mcp models permissions replay sessions stats themes trust"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }
