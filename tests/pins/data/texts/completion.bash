@@ -6,20 +6,20 @@ _qcode() {
     acp)
       case $prev in
         --reasoning-effort) found="none minimal low medium high max" ;;
+        --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
+        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
         *)
           case $cur in
-            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust --settings --mcp-config --debug-log --no-session -v --verbose" ;;
+            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust --settings --mcp-config --debug-log --no-session --no-session-persistence -v --verbose" ;;
           esac ;;
       esac
       ;;
     auth)
       case $prev in
-        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--no-check -C --cwd --trust --settings --json" ;;
+            -*) found="--no-check --json" ;;
             *)
               case $prev in
                 auth) found="login status logout" ;;
@@ -33,20 +33,20 @@ _qcode() {
     batch)
       case $prev in
         --reasoning-effort) found="none minimal low medium high max" ;;
+        --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
+        --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
         *)
           case $cur in
-            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session" ;;
+            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session --no-session-persistence" ;;
           esac ;;
       esac
       ;;
     config)
       case $prev in
-        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --trust --settings --json" ;;
+            -*) found="" ;;
             *)
               case $prev in
                 config) found="path show" ;;
@@ -56,56 +56,31 @@ _qcode() {
       ;;
     doctor)
       case $prev in
-        -C|--cwd|--settings) ;;
-        *)
-          case $cur in
-            -*) found="-C --cwd --trust --settings --json" ;;
-          esac ;;
-      esac
-      ;;
-    login)
-      case $prev in
-        *)
-          case $cur in
-            -*) found="--no-check" ;;
-            *)
-              case $prev in
-                login) found="anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure" ;;
-              esac ;;
-          esac ;;
-      esac
-      ;;
-    logout)
-      case $prev in
         *)
           case $cur in
             -*) found="" ;;
-            *)
-              case $prev in
-                logout) found="anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure" ;;
-              esac ;;
           esac ;;
       esac
       ;;
     mcp)
       case $prev in
-        -C|--cwd|--mcp-config) ;;
+        --transport) found="http sse" ;;
+        -C|--cwd|--mcp-config|--env|--header) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust" ;;
+            -*) found="-C --cwd --mcp-config --trust --env --header --transport" ;;
             *)
               case $prev in
-                mcp) found="list show approve" ;;
+                mcp) found="list show approve add remove" ;;
               esac ;;
           esac ;;
       esac
       ;;
     models)
       case $prev in
-        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--all -C --cwd --trust --settings --json" ;;
+            -*) found="" ;;
             *)
               case $prev in
                 models) found="forget" ;;
@@ -116,10 +91,10 @@ _qcode() {
     permissions)
       case $prev in
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        -C|--cwd|--allowed-tools|--disallowed-tools|--add-dir|--settings) ;;
+        -C|--cwd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--add-dir|--settings) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --permission-mode --allowed-tools --disallowed-tools --add-dir --settings --jsonl --trust --yolo" ;;
+            -*) found="-C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --trust --yolo --dangerously-skip-permissions" ;;
             *)
               case $prev in
                 permissions) found="list check" ;;
@@ -131,20 +106,20 @@ _qcode() {
     replay)
       case $prev in
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        -C|--cwd|--allowed-tools|--disallowed-tools|--add-dir) ;;
+        -C|--cwd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--add-dir) ;;
         *)
           case $cur in
-            -*) found="--diff --timed -C --cwd --trust --permission-mode --allowed-tools --disallowed-tools --add-dir" ;;
+            -*) found="--diff --timed -C --cwd --trust --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir" ;;
           esac ;;
       esac
       ;;
     sessions)
       case $prev in
         --format) found="md json html" ;;
-        --turns|-o|--output|-C|--cwd|--settings) ;;
+        --turns|-o|--output) ;;
         *)
           case $cur in
-            -*) found="--format --turns --no-tools -o --output --all -y --yes -C --cwd --trust --settings --json" ;;
+            -*) found="--format --turns --no-tools -o --output --all -y --yes --json" ;;
             *)
               case $prev in
                 sessions) found="list show export import delete" ;;
@@ -154,10 +129,10 @@ _qcode() {
       ;;
     stats)
       case $prev in
-        -C|--cwd|--settings) ;;
+        -C|--cwd) ;;
         *)
           case $cur in
-            -*) found="--all -C --cwd --trust --settings --json" ;;
+            -*) found="--all --json -C --cwd" ;;
           esac ;;
       esac
       ;;
@@ -165,7 +140,7 @@ _qcode() {
       case $prev in
         *)
           case $cur in
-            -*) found="--json" ;;
+            -*) found="" ;;
           esac ;;
       esac
       ;;
@@ -181,31 +156,25 @@ _qcode() {
           esac ;;
       esac
       ;;
-    version)
-      case $prev in
-        *)
-          case $cur in
-            -*) found="" ;;
-          esac ;;
-      esac
-      ;;
     *)
       case $prev in
         -o) found="text json stream-json" ;;
         --output-format) found="text json stream-json" ;;
         --input-format) found="text stream-json" ;;
         --reasoning-effort) found="none minimal low medium high max" ;;
+        --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --completion) found="bash zsh fish" ;;
-        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log|--record) ;;
+        --thinking) found="adaptive enabled disabled" ;;
+        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --record --completion --login --version -h --help" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version"
+  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor mcp models permissions replay sessions stats themes trust"
   COMPREPLY=($(compgen -W "$found" -- "$cur"))
 }
 complete -o default -F _qcode qcode
