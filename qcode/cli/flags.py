@@ -308,16 +308,10 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
         )
     ),
-<<<<<<< HEAD
     "config": Subcommand({"path": (), "show": ()}, _OF_A_FOLDER),
     "doctor": Subcommand(flags=_OF_A_FOLDER),
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
-    "mcp": Subcommand({"list": (), "show": (), "approve": ()}, _shared("--cwd", "--mcp-config", "--trust")),
-    "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
-=======
-    "config": Subcommand({"path": (), "show": ()}),
-    "doctor": Subcommand(),
     "mcp": Subcommand(
         {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
         (
@@ -327,8 +321,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--transport KIND", "choice", choices=("http", "sse")),
         ),
     ),
-    "models": Subcommand({"forget": ()}),
->>>>>>> main
+    "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
     "permissions": Subcommand(
         {"list": (), "check": ("shell", "read", "write", "fetch")},
         (

@@ -3,6 +3,8 @@ complete -c qcode -n __fish_use_subcommand -a auth
 complete -c qcode -n __fish_use_subcommand -a batch
 complete -c qcode -n __fish_use_subcommand -a config
 complete -c qcode -n __fish_use_subcommand -a doctor
+complete -c qcode -n __fish_use_subcommand -a login
+complete -c qcode -n __fish_use_subcommand -a logout
 complete -c qcode -n __fish_use_subcommand -a mcp
 complete -c qcode -n __fish_use_subcommand -a models
 complete -c qcode -n __fish_use_subcommand -a permissions
@@ -11,6 +13,7 @@ complete -c qcode -n __fish_use_subcommand -a sessions
 complete -c qcode -n __fish_use_subcommand -a stats
 complete -c qcode -n __fish_use_subcommand -a themes
 complete -c qcode -n __fish_use_subcommand -a trust
+complete -c qcode -n __fish_use_subcommand -a version
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l login
 complete -c qcode -n '__fish_seen_subcommand_from acp' -s m -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l model -r
@@ -54,6 +57,10 @@ complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subco
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from status; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l no-check
+complete -c qcode -n '__fish_seen_subcommand_from auth' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from auth' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from auth' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from auth' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l json
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l out -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l jobs -r
@@ -95,6 +102,19 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session-persistence
 complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show' -a 'path show'
+complete -c qcode -n '__fish_seen_subcommand_from config' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from config' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from config' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from config' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from config' -l json
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l json
+complete -c qcode -f -n '__fish_seen_subcommand_from login; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
+complete -c qcode -n '__fish_seen_subcommand_from login' -l no-check
+complete -c qcode -f -n '__fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove' -a 'list show approve add remove'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
@@ -104,6 +124,12 @@ complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'
 complete -c qcode -f -n '__fish_seen_subcommand_from models; and not __fish_seen_subcommand_from forget' -a 'forget'
+complete -c qcode -n '__fish_seen_subcommand_from models' -l all
+complete -c qcode -n '__fish_seen_subcommand_from models' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from models' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from models' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from models' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from models' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and not __fish_seen_subcommand_from list check' -a 'list check'
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and __fish_seen_subcommand_from check; and not __fish_seen_subcommand_from shell read write fetch' -a 'shell read write fetch'
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -s C -r
@@ -139,82 +165,90 @@ complete -c qcode -n '__fish_seen_subcommand_from sessions' -l output -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l all
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -s y
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l yes
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l all
-complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from stats' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from stats' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
+complete -c qcode -n '__fish_seen_subcommand_from themes' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s p
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l print
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l prompt
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s f -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s o -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l output-format -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l include-partial-messages
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l input-format -x -a 'text stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l json-schema -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s v
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l verbose
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s m -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l base-url -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fallback-model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-output-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-continuations -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-escalation
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-turns -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-tool-calls -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-budget-usd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l wait-for-limit
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l disallowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l disallowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l strict-tools
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l yolo
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allow-dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l exit-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l add-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l trust
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s c
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l continue
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l resume
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fork-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-session-persistence
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s C -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l cwd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l settings -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l setting-sources -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l mcp-config -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l strict-mcp-config
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l theme -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug-log -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l record -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l completion -x -a 'bash zsh fish'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l login
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l version
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s h
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l help
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l thinking -x -a 'adaptive enabled disabled'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-thinking-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l betas -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l include-hook-events
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l plugin-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l plugin-dir-no-mcp -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l task-budget -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l thinking-display -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s p
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l print
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l prompt
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s f -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s o -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l output-format -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l no-stdin
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l include-partial-messages
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l input-format -x -a 'text stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s v
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l verbose
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s m -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l fallback-model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l append-system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l append-system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l max-output-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l max-continuations -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l no-escalation
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l max-turns -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l max-tool-calls -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l wait-for-limit
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l allowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l allowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l disallowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l strict-tools
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l yolo
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l allow-dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l exit-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l add-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l trust
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s c
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l continue
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l resume
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l no-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l no-session-persistence
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s C -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l cwd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l settings -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l setting-sources -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l mcp-config -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l strict-mcp-config
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l theme -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l debug-log -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l record -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l completion -x -a 'bash zsh fish'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l login
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l version
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -s h
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l thinking -x -a 'adaptive enabled disabled'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l max-thinking-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l betas -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l debug
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l debug-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l include-hook-events
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l plugin-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l plugin-dir-no-mcp -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l task-budget -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version' -l thinking-display -r
