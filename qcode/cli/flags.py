@@ -308,7 +308,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
         )
     ),
-    "config": Subcommand({"path": (), "show": ()}, _OF_A_FOLDER),
+    "config": Subcommand({"path": (), "show": (), "schema": ()}, _OF_A_FOLDER),
     "doctor": Subcommand(flags=_OF_A_FOLDER),
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
@@ -352,10 +352,17 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "stats": Subcommand(flags=(Flag("--all", "on"), *_OF_A_FOLDER)),
     "themes": Subcommand(flags=(Flag("--json", "on"),)),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
+    "uninstall": Subcommand(flags=(Flag("-y, --yes", "on", "remove the files and keys without asking"),)),
+    "update": Subcommand(flags=(Flag("--check", "on", "ask the package index for the newest version"),)),
     "version": Subcommand(),
 }
+TOPICS = tuple(
+    dict.fromkeys((*SUBCOMMANDS, *(one.lower().replace(" ", "-") for one in SECTIONS), "exit-codes", "environment"))
+)
+"""The topics of `qcode help`, beside flags and config keys."""
+SUBCOMMANDS["help"] = Subcommand(dict.fromkeys(TOPICS, ()))
 
-_USAGE = """\
+USAGE = """\
 qcode: a coding assistant for the terminal that never loses a reply to an output limit
 
 Usage:
@@ -363,7 +370,8 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login reads the key hidden or from a pipe
-                                  (qcode login and qcode logout do the same)
+  qcode login [PROVIDER]          the same as auth login
+  qcode logout [PROVIDER]         the same as auth logout
   qcode sessions list [WORDS]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
@@ -374,8 +382,10 @@ Usage:
   qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
   qcode stats [--all]             turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME] [--all]|forget                 models that can be used here, or all, with their limits
-                                  and prices
-  qcode themes                    qcode config path|show          qcode version
+                                  and prices; forget the learned limits
+  qcode config path|show|schema   the path of config.toml, every setting with its origin, or the schema for an editor
+  qcode themes                    list the themes
+  qcode version                   print the version
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
                                   takes the flags of Model, Output limits, Limits, Permissions and Other
   qcode doctor                    what needs attention here, then the facts: trust, files, keys, sandbox, terminal
@@ -388,13 +398,16 @@ Usage:
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
                                   --add-dir and the flags of Permissions; runs nothing
+  qcode update [--check]          how this copy was installed and is updated; only --check uses the network
+  qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
+  qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key
 
 auth, config, doctor, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
 come before a subcommand. Pipe mode is also used if stdin or stdout is not a terminal.
 
 """
 
-_REST = """\
+REST = """\
 Exit codes:
     0  complete                             55  ended on denied calls, no answer
     1  error                                56  answer still truncated; text on stdout
@@ -420,4 +433,4 @@ Without a key the app opens on a built-in demo model that works offline and show
 def help_text() -> str:
     """Return the text of `--help`."""
     sections = (f"{title}:\n{''.join(flag.line() for flag in flags)}\n" for title, flags in SECTIONS.items())
-    return "".join((_USAGE, *sections, _REST))
+    return "".join((USAGE, *sections, REST))

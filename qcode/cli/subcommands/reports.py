@@ -25,7 +25,7 @@ from qcode.text.json import Json
 from qcode.text.numbers import count_text, dollars_text, tokens_text
 
 FOLDER_FLAGS = "[-C DIR] [--trust] [--settings FILE] [--json]"
-_CONFIG = f"use: qcode config path, or: qcode config show {FOLDER_FLAGS}"
+_CONFIG = f"use: qcode config path, qcode config schema, or: qcode config show {FOLDER_FLAGS}"
 _DOCTOR = f"use: qcode doctor {FOLDER_FLAGS}"
 _MODELS = f"use: qcode models [PART OF A NAME] [--all] {FOLDER_FLAGS}, or: qcode models forget"
 _STATS = f"use: qcode stats [--all] {FOLDER_FLAGS}"
@@ -51,6 +51,10 @@ def run_config(rest: Sequence[str]) -> int:
     match words:
         case ["path"]:
             return _out(str(ConfigPaths.from_env(os.environ).config_file))
+        case ["schema"]:
+            from qcode.config.json_schema import schema_text
+
+            return _out(schema_text().rstrip())
         case ["show"]:
             from qcode.config.show import show
 

@@ -51,7 +51,7 @@ _qcode() {
             -*) found="-C --cwd --trust --settings --json" ;;
             *)
               case $prev in
-                config) found="path show" ;;
+                config) found="path show schema" ;;
               esac ;;
           esac ;;
       esac
@@ -184,11 +184,39 @@ _qcode() {
           esac ;;
       esac
       ;;
+    uninstall)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="-y --yes" ;;
+          esac ;;
+      esac
+      ;;
+    update)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="--check" ;;
+          esac ;;
+      esac
+      ;;
     version)
       case $prev in
         *)
           case $cur in
             -*) found="" ;;
+          esac ;;
+      esac
+      ;;
+    help)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="" ;;
+            *)
+              case $prev in
+                help) found="acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
+              esac ;;
           esac ;;
       esac
       ;;
@@ -210,7 +238,7 @@ _qcode() {
       esac
       ;;
   esac
-  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust version"
+  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor login logout mcp models permissions replay sessions stats themes trust uninstall update version help"
   COMPREPLY=($(compgen -W "$found" -- "$cur"))
 }
 complete -o default -F _qcode qcode
