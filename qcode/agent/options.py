@@ -98,6 +98,7 @@ class Options:
     Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's
     configuration still do.
     """
+    no_skills: bool = False
     mcp_config: Sequence[PathText] = ()
     """Files with tool servers, or JSON texts that begin with `{`."""
     strict_mcp_config: bool = False
@@ -355,7 +356,7 @@ class RunContext:
         else:
             from qcode.agent.trust import TrustStore  # the answer to an editor's first message does not wait for it
 
-            is_trusted = options.trust or TrustStore(paths.state_dir).is_trusted(root)
+            is_trusted = options.trust or TrustStore(paths.state_dir, folder).is_trusted(root)
         settings = load(
             paths,
             env,
@@ -367,11 +368,10 @@ class RunContext:
             reads_project=options.reads_project,
             warnings=tuple(options.notices),
         )
-        patience_s = ATTENDED_S if is_attended else UNATTENDED_S
-        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
-        return cls(
-            options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, added, schema
-        )
+        wait_s = ATTENDED_S if is_attended else UNATTENDED_S
+        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait))
+        facts = (folder, root, is_attended, is_trusted, exit_tools, added, schema)
+        return cls(options, env, paths, settings, keys, *facts)
 
 
 def _converted(options: Options) -> Options:
