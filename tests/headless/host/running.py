@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.server import FakeServer, ProtocolName
-from tests.fakes.turns import Turn
+from tests.fakes.turns import Script
 
 CLIENTS = Path(__file__).parent / "clients"
 ROOT = Path(__file__).parents[3]
@@ -102,7 +102,7 @@ FLAGS = ("--output-format", "stream-json", "--verbose", "--input-format", "strea
 
 @contextmanager
 def hosting(
-    base: Path, script: Sequence[Turn], *flags: str, protocol: ProtocolName = "openai", trust: bool = True
+    base: Path, script: Script, *flags: str, protocol: ProtocolName = "openai", trust: bool = True
 ) -> Iterator[Host]:
     """Start qcode as an SDK does, with a model that gives the scripted answers."""
     work = workspace(base)
