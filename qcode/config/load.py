@@ -24,6 +24,7 @@ from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
 from qcode.config.settings import (
     PROVIDER_TYPES,
+    Mcp,
     McpServer,
     ModelSettings,
     Network,
@@ -33,6 +34,7 @@ from qcode.config.settings import (
     ProviderSettings,
     Sessions,
     Settings,
+    SkillSettings,
     Tools,
     Ui,
 )
@@ -146,10 +148,12 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         **leaves(values),
         output=Output(**leaves(values, "output")),
         network=Network(**leaves(values, "network")),
+        mcp=Mcp(**leaves(values, "mcp")),
         permissions=PermissionSettings(**leaves(values, "permissions")),
         tools=Tools(**leaves(values, "tools")),
         ui=Ui(**leaves(values, "ui"), **_texts(values, "ui", "keys")),
         sessions=Sessions(**leaves(values, "sessions")),
+        skills=SkillSettings(**leaves(values, "skills")),
         warnings=warnings,
         origins=MappingProxyType(origins),
         item_origins=MappingProxyType({dotted(path): found.items for path, found in merged.items() if found.items}),
