@@ -805,7 +805,7 @@ def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
         await run.pilot.press("shift+tab")  # too early to be an answer
         assert conversation.answers == []
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("t", "shift+tab")  # while the reason is written, it is no answer either
+        await run.pilot.press("t", "shift+tab")  # while the reason is being written
         assert conversation.answers == []
         conversation.mode = "plan"
         await run.pilot.press("escape")
