@@ -9,6 +9,12 @@ from qcode.agent.agent import (
 from qcode.agent.agent import (
     run as run,
 )
+from qcode.agent.hooks.events import (
+    Hook as Hook,
+)
+from qcode.agent.hooks.events import (
+    HookFunction as HookFunction,
+)
 from qcode.agent.options import (
     Options as Options,
 )
@@ -163,6 +169,12 @@ from qcode.protocol.events import (
     Denial as Denial,
 )
 from qcode.protocol.events import (
+    HookEnded as HookEnded,
+)
+from qcode.protocol.events import (
+    HookStarted as HookStarted,
+)
+from qcode.protocol.events import (
     LimitReached as LimitReached,
 )
 from qcode.protocol.events import (
@@ -300,6 +312,10 @@ __all__ = [
     "File",
     "FileDiff",
     "FunctionTool",
+    "Hook",
+    "HookEnded",
+    "HookFunction",
+    "HookStarted",
     "Image",
     "ImpossibleCall",
     "IncompleteError",

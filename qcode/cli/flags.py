@@ -201,6 +201,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-C, --cwd DIR", "path", "work in DIR"),
         Flag("--settings FILE", "path", "a further config file (TOML)"),
         Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)"),
+        Flag("--no-hooks", "on", "run no configured hook"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
         Flag("--record FILE", "path", "record the replies of the model, without keys, for -m replay/FILE"),

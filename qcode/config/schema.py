@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from qcode.config import kinds
 from qcode.config.kinds import ValueKind
 from qcode.config.settings import (
+    HookSettings,
     KeySchema,
     McpServer,
     ModelSettings,
@@ -91,6 +92,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Tools, ("tools",))
     yield from _keys_of(Ui, ("ui",))
     yield from _keys_of(Sessions, ("sessions",))
+    yield from _keys_of(HookSettings, ("hooks",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)
     for one in _keys_of(Network, ()):
