@@ -168,8 +168,7 @@ def hooks() -> ValueKind:
         return tuple(_hook(one) for one in value)
 
     return ValueKind(
-        'a list of tables with command = "..." or argv = ["..."], and optionally matcher, timeout_s, on_failure, '
-        "may_allow, env",
+        "a list of tables with command or argv, and optionally matcher, timeout_s, on_failure, may_allow, env",
         accept,
     )
 

@@ -215,8 +215,7 @@ class HookSettings:
     claude: Literal["off", "own", "project", "both"] = key(
         "off",
         kinds.choice("off", "own", "project", "both"),
-        "also run the hooks of Claude Code: own (~/.claude/settings.json), project (.claude/settings.json and "
-        "settings.local.json of a trusted folder), or both",
+        "also run the hooks of Claude Code: your own, those of a trusted project, or both",
         is_project_allowed=False,
     )
     SessionStart: tuple[WrittenHook, ...] = key(
