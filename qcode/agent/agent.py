@@ -285,7 +285,7 @@ class Agent:
         from qcode.config.definitions import load_custom_commands
 
         context = self.context
-        return load_custom_commands(context.user_folder, context.root, is_trusted=context.is_trusted, taken=taken)
+        return load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
 
     def offered_tools(self) -> tuple[OfferedTool, ...]:
         """Return the tools as the model is offered them now."""

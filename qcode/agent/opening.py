@@ -73,7 +73,7 @@ class AgentParts:
             context.folder,
             context.root,
             context.user_folder,
-            lambda: self.permissions.is_trusted,
+            lambda: self.permissions.is_trusted and context.options.reads_project,
             self._may_import,
         )
         self.prompts = self._prompts()
@@ -144,7 +144,7 @@ class AgentParts:
             environment,
             self.memory,
             is_attended=context.is_attended,
-            replacement=options.system_prompt or "",
+            replacement=options.system_prompt,
             addition=options.append_system_prompt or "",
         )
 
@@ -198,9 +198,12 @@ class AgentParts:
     def _servers(self) -> Servers | None:
         """Return the tool servers of this run, not started; None if there are neither servers nor complaints."""
         context = self.context
-        files = tuple(map(Path, context.options.mcp_config))
-        in_project = context.is_trusted and may_exist(context.root / MCP_FILE)
-        if not (context.settings.mcp_servers or files or in_project or context.client_servers):
+        files = context.options.mcp_config
+        configured = {} if context.options.strict_mcp_config else context.settings.mcp_servers
+        in_project = (
+            context.reads_project and not context.options.strict_mcp_config and may_exist(context.root / MCP_FILE)
+        )
+        if not (configured or files or in_project or context.client_servers):
             return None
         from qcode.agent.mcp.identity import ServerContext
         from qcode.agent.mcp.pins import Pins
@@ -208,7 +211,11 @@ class AgentParts:
         from qcode.agent.mcp.spec import header_values, named_servers
 
         named = named_servers(
-            context.settings, files, context.root, is_trusted=context.is_trusted, of_client=context.client_servers
+            replace(context.settings, mcp_servers=configured),
+            files,
+            context.root,
+            is_trusted=in_project,
+            of_client=context.client_servers,
         )
         if not named.specs and not named.complaints:
             return None
@@ -327,11 +334,11 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
     """Return the kinds of sub-agents, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
-    folders = (context.user_folder, context.root / PROJECT_FOLDER if context.is_trusted else None)
+    folders = (context.user_folder, context.root / PROJECT_FOLDER if context.reads_project else None)
     if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders if folder is not None):
         return KINDS, ()
     from qcode.config.definitions import load_custom_agents
 
     taken = tuple(kind.name for kind in KINDS)
-    found = load_custom_agents(context.user_folder, context.root, is_trusted=context.is_trusted, taken=taken)
+    found = load_custom_agents(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
     return (*KINDS, *map(own_kind, found.agents)), found.problems

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.errors import ConfigError, InputError, UsageError
-from qcode.protocol.model import EFFORTS, Effort
+from qcode.protocol.model import CONFIGURED_MODELS, EFFORTS, Effort
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.values import dataclass
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
 
-CONFIGURED_MODELS = ("", "default", "inherit")
-"""Names of the model that the configuration selects."""
 LATEST = "latest"
 CHOOSE = "choose"
 """The session to resume is to be chosen by the user: `-r` without an id."""
@@ -56,6 +54,8 @@ class Options:
     reasoning_effort: Effort | None = None
     system_prompt: str | None = None
     append_system_prompt: str | None = None
+    system_prompt_file: PathText | None = None
+    append_system_prompt_file: PathText | None = None
     max_output_tokens: int | None = None
     max_continuations: int | None = None
     no_escalation: bool = False
@@ -65,7 +65,12 @@ class Options:
     wait_for_limit: float | None = None
     """The longest wait for the end of a rate limit in seconds; None: do not wait."""
     permission_mode: ApprovalMode | None = None
+    never_asks: bool = False
+    """Deny what would ask: Claude Code's mode `dontAsk`."""
+    allow_dangerously_skip_permissions: bool = False
+    """A program that controls the run may choose bypass mode later."""
     allowed_tools: Sequence[str] = ()
+    """Rules of qcode, such as `shell(git log *)`, or of Claude Code, such as `Bash(git log:*)`."""
     disallowed_tools: Sequence[str] = ()
     builtin_tools: Sequence[str] | None = None
     """The only tools of qcode to offer, None for all. The flag is `--tools`."""
@@ -80,7 +85,13 @@ class Options:
     cwd: PathText | None = None
     """The folder to work in, None for the current one."""
     settings: PathText | Mapping[str, object] | None = None
-    """A further configuration file, or its content as nested mappings."""
+    """A further configuration file, or its content as nested mappings; or settings of Claude Code: a `.json` file, or
+    JSON text that begins with `{`."""
+    setting_sources: Sequence[str] | None = None
+    """Whose settings, commands, agents and instructions count: `user`, `project`; None: both.
+
+    Without `user` it is as if `user_config` were False.
+    """
     user_config: bool = True
     """False: the user's rules, tool servers, commands, agents and instructions do not apply.
 
@@ -88,6 +99,8 @@ class Options:
     configuration still do.
     """
     mcp_config: Sequence[PathText] = ()
+    """Files with tool servers, or JSON texts that begin with `{`."""
+    strict_mcp_config: bool = False
     no_hooks: bool = False
     """Run no configured hook. Hooks that a program passes to `Agent.open` run."""
     json_schema: str | None = None
@@ -103,6 +116,8 @@ class Options:
     include_partial_messages: bool = False
     theme: str | None = None
     completion: str | None = None
+    notices: Sequence[str] = ()
+    """Lines for the user, about flags that have no effect."""
 
     def __post_init__(self) -> None:
         for name in _LISTS:
@@ -126,6 +141,11 @@ class Options:
     def model_name(self) -> str:
         """The model as it was named; empty if none was, or if it is a provider."""
         return self.model if isinstance(self.model, str) else ""
+
+    @property
+    def reads_project(self) -> bool:
+        """Whether the settings, commands, agents and instructions of a trusted project count."""
+        return self.setting_sources is None or "project" in self.setting_sources
 
     @property
     def further_settings(self) -> Path | Mapping[str, object] | None:
@@ -167,7 +187,17 @@ class Options:
         return spec.name in self.builtin_tools or (bool(spec.edits_by) and not EDITORS.isdisjoint(self.builtin_tools))
 
 
-_LISTS = ("fallback_model", "allowed_tools", "disallowed_tools", "builtin_tools", "add_dir", "mcp_config", "file")
+_LISTS = (
+    "fallback_model",
+    "allowed_tools",
+    "disallowed_tools",
+    "builtin_tools",
+    "add_dir",
+    "setting_sources",
+    "mcp_config",
+    "file",
+    "notices",
+)
 _NONE = type(None)
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -214,6 +244,31 @@ def _kind_of(spec: ToolSpec) -> str:
             return ""
 
 
+def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
+    """Split `shell(git log *), Read Edit(src/**)` at commas and blanks outside brackets.
+
+    Inside the brackets of `shell(...)` quotes count: `shell(echo '), ')` is one rule.
+    """
+    rules: list[str] = []
+    for text in texts:
+        depth, start, quote = 0, 0, ""
+        for index, char in enumerate(text):
+            if quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"" and depth and text[start:].lstrip().startswith("shell("):
+                quote = char
+            elif char == "(":
+                depth += 1
+            elif char == ")":
+                depth -= 1
+            elif (char == "," or char.isspace()) and depth <= 0:
+                rules.append(text[start:index].strip())
+                start = index + 1
+        # A rule with an unclosed bracket is kept: it is reported later, and must not be lost silently.
+        rules.append(text[start:].strip())
+    return tuple(rule for rule in rules if rule)
+
+
 MAX_TURNS_UNATTENDED = 100
 
 
@@ -245,6 +300,11 @@ class RunContext:
     schema: AnswerSchema | None = None
     client_servers: Mapping[str, McpServer] = field(default_factory=dict)
     """Tool servers that the program names itself, such as an editor. Their texts are used as they are."""
+
+    @property
+    def reads_project(self) -> bool:
+        """Whether the settings, commands, agents and servers of the project count: it is trusted, and not left out."""
+        return self.is_trusted and self.options.reads_project
 
     @property
     def user_folder(self) -> Path | None:
@@ -283,7 +343,7 @@ class RunContext:
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
 
-        schema, options = _with_schema(options)
+        schema, options = _with_schema(_converted(options))
         folder = _folder(options.cwd)
         root = find_project_root(folder)
         added = tuple(_added(Path(path)) for path in options.add_dir)
@@ -304,12 +364,36 @@ class RunContext:
             is_trusted,
             extra=options.further_settings,
             user_config=options.user_config,
+            reads_project=options.reads_project,
+            warnings=tuple(options.notices),
         )
         patience_s = ATTENDED_S if is_attended else UNATTENDED_S
         keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
         return cls(
             options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, added, schema
         )
+
+
+def _converted(options: Options) -> Options:
+    """Return options with values in Claude Code's form converted, and with the texts of files and pipes."""
+    if not _needs_conversion(options):
+        return options
+    from qcode.agent.claude.settings import converted
+
+    return replace(options, **converted(vars(options)))
+
+
+def _needs_conversion(options: Options) -> bool:
+    rules = (*options.allowed_tools, *options.disallowed_tools, *(options.builtin_tools or ()))
+    settings = options.settings
+    return (
+        any(rule[:1].isupper() or rule.startswith("mcp__") or rule == "default" for rule in rules)
+        or options.setting_sources is not None
+        or (settings is not None and not isinstance(settings, Mapping))
+        or any(not str(one).startswith("{") for one in options.mcp_config)
+        or options.system_prompt_file is not None
+        or options.append_system_prompt_file is not None
+    )
 
 
 def _folder(cwd: PathText | None) -> Path:

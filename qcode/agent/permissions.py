@@ -449,6 +449,7 @@ def policy_of(context: RunContext) -> Policy:
         own=own,
         search_path=search_path,
         probes=_probes(context, search_path, forbidden),
+        never_asks=context.options.never_asks,
     )
 
 

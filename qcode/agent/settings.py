@@ -107,6 +107,7 @@ class SettingsService:
             context.is_trusted,
             extra=arguments.further_settings,
             user_config=arguments.user_config,
+            reads_project=arguments.reads_project,
         )
         own = file_layer(self._file, "user")
         return settings, {path: found.value for path, found in own.values.items()}

@@ -43,7 +43,9 @@ def run_app(arguments: Options) -> int:
 
 
 def _welcome(context: RunContext, selection: Selection) -> Welcome:
-    instructions = load_instructions(context.folder, context.root, context.user_folder, is_trusted=context.is_trusted)
+    instructions = load_instructions(
+        context.folder, context.root, context.user_folder, is_trusted=context.reads_project
+    )
     return Welcome(
         (f"{selection.name} ({selection.note})", *(DEMO_NOTE if selection.spec.name == "demo" else ())),
         short(context.folder),

@@ -8,8 +8,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from qcode.agent.options import CHOOSE, LATEST, Options, OutputFormat
-from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag
+from qcode.agent.options import CHOOSE, LATEST, Options, OutputFormat, split_rules
+from qcode.cli.flags import FLAGS, REFUSED, SUBCOMMANDS, Flag
 from qcode.protocol.errors import UsageError
 from qcode.text.numbers import seconds_of
 
@@ -29,7 +29,7 @@ def invalid_arguments(words: Sequence[str], usage: str) -> CommandLineError:
     return CommandLineError(f"{problem}; {usage}")
 
 
-_UNSAFE = frozenset({"yolo", "trust", "allowed_tools"})
+_UNSAFE = frozenset({"yolo", "trust", "allowed_tools", "allow_dangerously_skip_permissions"})
 """Flags that lower safety: no suggestion names them."""
 
 
@@ -58,6 +58,8 @@ class _Parser(argparse.ArgumentParser):
             return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
         if not unknown.startswith("--") and len(unknown) > 2:
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
+        if unknown in REFUSED:
+            return f"{unknown} is not supported: {REFUSED[unknown]}"
         from qcode.text.match import nearest
 
         close = nearest(unknown, [name for flag in FLAGS if flag.key not in _UNSAFE for name in flag.names])
@@ -68,10 +70,10 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> Options:
     """Return the options in `argv` (without the name of the program); raise `CommandLineError`."""
     before, after = _split_at_dashes(argv)
-    before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in before]
+    before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _with_texts(before)]
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
-    given = vars(parser.parse_intermixed_args(before))
+    given = _normal(vars(parser.parse_intermixed_args(before)))
     texts = [text for text in (given.get("print"), given.get("prompt"), *map(_as_text, after)) if text]
     if len(texts) > 1:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
@@ -95,7 +97,7 @@ def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Option
     before, after = _split_at_dashes(rest)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
     parser.add_argument("words", nargs="*", default=[])
-    given = vars(parser.parse_intermixed_args(before))
+    given = _normal(vars(parser.parse_intermixed_args(before)))
     _refuse_contradictions(given)
     return Options(**_fields(given)), [*given.pop("words"), *after], given
 
@@ -117,14 +119,66 @@ def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
         if flag.field and flag.key in given:
             value = given[flag.key]
             found[flag.field] = (
-                _rules(value) if flag.kind == "rules" else tuple(value) if flag.kind == "paths" else value
+                split_rules(value) if flag.kind == "rules" else tuple(value) if isinstance(value, list) else value
             )
     if "yolo" in given:
         found["permission_mode"] = "bypass"
+    if effort := _effort(given):
+        found["reasoning_effort"] = effort
+    if "never_asks" in given:
+        found["never_asks"] = True
+    ignored = [flag.names[0] for flag in FLAGS if flag.is_ignored and flag.key in given]
+    if ignored:
+        found["notices"] = (f"{', '.join(ignored)}: no effect in qcode",)
     return found
 
 
+_NEVER_ASKS = "dontAsk"
+_MAX_LOW, _MAX_MEDIUM = 4_096, 16_384
+"""The largest budgets of thinking tokens that count as a low and as a medium effort."""
+
+
+def _normal(given: dict[str, Any]) -> dict[str, Any]:
+    """Return flags with the names of their choices; the mode `dontAsk` of Claude Code also sets `never_asks`."""
+    if given.get("permission_mode") == _NEVER_ASKS:
+        given["never_asks"] = True
+    for flag in FLAGS:
+        if flag.aliases and flag.key in given:
+            given[flag.key] = flag.aliases.get(given[flag.key], given[flag.key])
+    return given
+
+
+def _effort(given: Mapping[str, Any]) -> str:
+    """Return the effort of Claude Code's flags for thinking; a named effort takes precedence over a budget."""
+    budget = given.get("max_thinking_tokens")
+    if given.get("thinking") == "disabled" or budget == 0:
+        return "none"
+    if budget is None or "reasoning_effort" in given:
+        return ""
+    return "low" if budget <= _MAX_LOW else "medium" if budget <= _MAX_MEDIUM else "high"
+
+
+_TEXTS = frozenset(name for flag in FLAGS if flag.key.endswith("system_prompt") for name in flag.names)
+
+
+def _with_texts(words: Sequence[str]) -> list[str]:
+    """Join `--system-prompt` with a text that begins with a dash, which argparse would take for a flag."""
+    names = {name for flag in FLAGS for name in flag.names}
+    joined: list[str] = []
+    for word in words:
+        is_text = word.startswith("-") and word.partition("=")[0] not in names
+        if joined and joined[-1] in _TEXTS and is_text:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
 def _refuse_contradictions(given: Mapping[str, Any]) -> None:
+    for name in ("system_prompt", "append_system_prompt"):
+        if name in given and f"{name}_file" in given:
+            flag = f"--{name.replace('_', '-')}"
+            raise CommandLineError(f"{flag} and {flag}-file cannot be combined")
     if "yolo" in given and given.get("permission_mode", "bypass") != "bypass":
         raise CommandLineError("--yolo and --permission-mode cannot be combined")
     if "continue" in given and "resume" in given:
@@ -176,31 +230,6 @@ def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(argv[:at]), list(argv[at + 1 :])
 
 
-def _rules(given: Sequence[str]) -> tuple[str, ...]:
-    """Split `shell(git log *), read` at commas outside brackets; `given` are the values of a repeated flag.
-
-    Inside the brackets of a shell rule quotes count, so that `shell(echo '), ')` is one rule.
-    """
-    rules: list[str] = []
-    for text in given:
-        depth, start, quote = 0, 0, ""
-        for index, char in enumerate(text):
-            if quote:
-                quote = "" if char == quote else quote
-            elif char in "'\"" and depth and text[start:].lstrip().startswith("shell("):
-                quote = char
-            elif char == "(":
-                depth += 1
-            elif char == ")":
-                depth -= 1
-            elif char == "," and depth <= 0:
-                rules.append(text[start:index].strip())
-                start = index + 1
-        # A rule with an unclosed bracket is kept: it is reported later, and must not be lost silently.
-        rules.append(text[start:].strip())
-    return tuple(rule for rule in rules if rule)
-
-
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
@@ -234,10 +263,20 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=80)
 
 
+class _Choices(tuple[str, ...]):
+    """The choices of a flag; an error lists them without their aliases."""
+
+    aliases: Mapping[str, str]
+
+    def __contains__(self, value: object) -> bool:
+        return super().__contains__(value) or value in self.aliases
+
+
 def _choices(flag: Flag) -> dict[str, Any]:
-    choices: dict[str, Any] = {"choices": flag.choices} if flag.choices else {}
-    if flag.aliases:
-        choices["type"] = lambda text: flag.aliases.get(text, text)
+    choices: dict[str, Any] = {}
+    if flag.choices:
+        choices["choices"] = _Choices(flag.choices)
+        choices["choices"].aliases = flag.aliases
     return {**choices, "const": CHOOSE if flag.key == "resume" else ""} if flag.kind == "optional" else choices
 
 
@@ -246,6 +285,7 @@ _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "optional": {"nargs": "?", "type": _as_text},
     "text": {"type": _as_text},
     "choice": {},
+    "texts": {"type": _as_text, "action": "append"},
     "path": {"type": Path},
     "paths": {"type": Path, "action": "append"},
     "rules": {"action": "append"},

@@ -13,19 +13,27 @@ VERSION = f"qcode {__version__}"
 KEY_TAKERS = ("PROVIDER",)
 """A placeholder for an action that takes a provider; the completion scripts replace it with the names."""
 
-_VALUES = ("text", "path", "paths", "rules", "positive", "natural", "money", "choice")
+REFUSED: dict[str, str] = {
+    "--session-mirror": "sessions are stored on this machine only",
+    "--resume-session-at": "a session is resumed as a whole; /rewind goes back in the app",
+    "--resume-drops-turn": "a session is resumed as a whole; /rewind goes back in the app",
+}
+"""Flags of Claude Code that qcode refuses, with the reason: ignoring them would lose data or change history."""
+
+_VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "choice")
 _COLUMN = 34
 
 
 class Flag:
     """A flag: its names, its value, the option it sets, and its line of the help.
 
-    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` for a switch,
-    one of `_VALUES` for a flag with a value (`paths` and `rules` may be repeated), `optional` if a value may follow,
-    `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled before parsing.
-    `field` is the field of `Options` it sets, by default the long name; empty for a flag with special handling. In
-    `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the default. `is_for_pipe`: it
-    has no effect in the app. `aliases` are other names of its choices.
+    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` for a switch, one of
+    `_VALUES` for a flag with a value (`texts`, `paths` and `rules` may be repeated), `optional` if a value may
+    follow, `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled
+    before parsing. `field` is the field of `Options` it sets, by default the long name; empty for a flag with
+    special handling. In `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the
+    default. `is_for_pipe`: it has no effect in the app. `aliases` are other names of its choices. `is_ignored`: it
+    is accepted and has no effect.
     """
 
     def __init__(
@@ -40,6 +48,7 @@ class Flag:
         is_for_pipe: bool = False,
         const: str = "",
         aliases: tuple[tuple[str, str], ...] = (),
+        is_ignored: bool = False,
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
@@ -47,12 +56,13 @@ class Flag:
         self.key = next(name for name in self.names if name.startswith("--"))[2:].replace("-", "_")
         self.kind = kind
         self.help = help
-        self.field = self.key if field is None else field
+        self.field = ("" if is_ignored else self.key) if field is None else field
         self.choices = choices
         self.has_default = has_default
         self.is_for_pipe = is_for_pipe
         self.const = const
         self.aliases = dict(aliases)
+        self.is_ignored = is_ignored
 
     @property
     def takes_value(self) -> bool:
@@ -60,8 +70,9 @@ class Flag:
 
     def line(self) -> str:
         """Return its entry in the help, one line or more."""
-        typed = f"{'' if len(self.names) > 1 else '    '}  {self.typed}"
-        return f"{typed:<{_COLUMN - 1}} {self.meaning}".replace("\n", "\n" + " " * _COLUMN) + "\n"
+        typed = f"{'    ' if self.typed.startswith('--') else ''}  {self.typed}"
+        beside = f"{typed}\n" if len(typed) >= _COLUMN else f"{typed:<{_COLUMN - 1}} "
+        return f"{beside}{self.meaning}".replace("\n", "\n" + " " * _COLUMN) + "\n"
 
     @property
     def meaning(self) -> str:
@@ -81,6 +92,7 @@ class Subcommand:
         self.flags = flags
 
 
+_THINKING = ("adaptive", "enabled", "disabled")
 SECTIONS: dict[str, tuple[Flag, ...]] = {
     "Prompt and output": (
         Flag("-p, --print, --prompt [TEXT]", "optional", "pipe mode; the text may also be positional", field=""),
@@ -129,13 +141,16 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "models that take over if this one is overloaded or at a limit, separated by commas",
         ),
         Flag(
-            "--reasoning-effort LEVEL",
+            "--reasoning-effort, --effort LEVEL",
             "choice",
             "{choices}",
             choices=("none", "minimal", "low", "medium", "high", "max"),
+            aliases=(("xhigh", "high"),),
         ),
-        Flag("--system-prompt TEXT", "text", "replace the system prompt"),
+        Flag("--system-prompt TEXT", "text", 'replace the system prompt; "" leaves the facts about folder and date'),
         Flag("--append-system-prompt TEXT", "text", "add to the system prompt"),
+        Flag("--system-prompt-file FILE", "path", "replace the system prompt with the text of a file"),
+        Flag("--append-system-prompt-file FILE", "path", "add the text of a file to the system prompt"),
     ),
     "Output limits": (
         Flag("--max-output-tokens N", "positive", "output cap of every request (turns escalation off)"),
@@ -163,26 +178,37 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "choice",
             "{choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
-            aliases=(("ask", "default"),),
+            aliases=(
+                ("ask", "default"),
+                ("acceptEdits", "accept-edits"),
+                ("bypassPermissions", "bypass"),
+                ("dontAsk", "default"),
+            ),
         ),
         Flag(
-            "--allowed-tools RULES",
+            "--allowed-tools, --allowedTools RULES",
             "rules",
-            "rules that need no approval, such as 'shell(git log *)' (repeatable)",
+            "rules that need no approval, such as 'shell(git log *)' (repeatable);\n"
+            "Claude Code's form 'Bash(git log:*)' works too",
         ),
         Flag(
-            "--disallowed-tools RULES",
+            "--disallowed-tools, --disallowedTools RULES",
             "rules",
             "rules that are never allowed (repeatable); a bare tool name is not offered either",
         ),
         Flag(
             "--tools NAMES",
             "rules",
-            'the only tools to offer, such as read,grep; "" for none',
+            'the only tools to offer, such as read,grep; "" for none, default for all',
             field="builtin_tools",
         ),
         Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once"),
-        Flag("--yolo", "on", "the same as --permission-mode bypass", field=""),
+        Flag("--yolo, --dangerously-skip-permissions", "on", "the same as --permission-mode bypass", field=""),
+        Flag(
+            "--allow-dangerously-skip-permissions",
+            "on",
+            "let a program that controls this run choose bypass mode later",
+        ),
         Flag("--exit-tools FILE", "path", "JSON list of tools whose calls are reported as signals and never run"),
         Flag("--add-dir DIR", "paths", "a further folder the tools may work in (repeatable)"),
         Flag(
@@ -195,12 +221,22 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-c, --continue", "on", "resume the latest session of this folder", field=""),
         Flag("-r, --resume [ID]", "optional", "resume a session; without ID, choose one (in the app)", field=""),
         Flag("--fork-session", "on", "with -c or -r: continue in a copy"),
-        Flag("--no-session", "on", "keep nothing on disk"),
+        Flag("--no-session, --no-session-persistence", "on", "keep nothing on disk"),
     ),
     "Other": (
         Flag("-C, --cwd DIR", "path", "work in DIR"),
-        Flag("--settings FILE", "path", "a further config file (TOML)"),
-        Flag("--mcp-config FILE", "paths", "tool servers from a file, JSON or TOML (repeatable)"),
+        Flag(
+            "--settings FILE|JSON",
+            "text",
+            "a further config file (TOML), or settings of Claude Code (JSON text, or a .json file)",
+        ),
+        Flag(
+            "--setting-sources SOURCES",
+            "rules",
+            "which settings, commands, agents and instructions to use: user,project (default: all)",
+        ),
+        Flag("--mcp-config FILE|JSON", "texts", "tool servers from a file, JSON or TOML, or as JSON text (repeatable)"),
+        Flag("--strict-mcp-config", "on", "use only the tool servers of --mcp-config"),
         Flag("--no-hooks", "on", "run no configured hook"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
@@ -211,6 +247,28 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does", field=""),
         Flag("--version", "shown", "print the version"),
         Flag("-h, --help", "shown", "print this text"),
+    ),
+    "Flags of Claude Code": (
+        Flag("--thinking KIND", "choice", "{choices}: disabled is effort none", field="", choices=_THINKING),
+        Flag(
+            "--max-thinking-tokens N",
+            "natural",
+            "effort none at 0, low up to 4,096, medium up to 16,384, high above",
+            field="",
+        ),
+        *(
+            Flag(typed, kind, "no effect", is_ignored=True)
+            for typed, kind in (
+                ("--betas NAMES", "text"),
+                ("--debug", "on"),
+                ("--debug-file FILE", "text"),
+                ("--include-hook-events", "on"),
+                ("--plugin-dir DIR", "texts"),
+                ("--plugin-dir-no-mcp DIR", "texts"),
+                ("--task-budget N", "text"),
+                ("--thinking-display KIND", "text"),
+            )
+        ),
     ),
 }
 
@@ -243,13 +301,22 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         flags=(
             Flag("--out FILE", "path"),
             Flag("--jobs N", "positive"),
+            Flag("--ray ADDRESS", "text"),
             *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
             *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
         )
     ),
     "config": Subcommand({"path": (), "show": ()}),
     "doctor": Subcommand(),
-    "mcp": Subcommand({"list": (), "show": (), "approve": ()}, _shared("--cwd", "--mcp-config", "--trust")),
+    "mcp": Subcommand(
+        {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
+        (
+            *_shared("--cwd", "--mcp-config", "--trust"),
+            Flag("--env NAME=VALUE", "texts"),
+            Flag("--header NAME:VALUE", "texts"),
+            Flag("--transport KIND", "choice", choices=("http", "sse")),
+        ),
+    ),
     "models": Subcommand({"forget": ()}),
     "permissions": Subcommand(
         {"list": (), "check": ("shell", "read", "write", "fetch")},
@@ -296,7 +363,8 @@ Usage:
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
   qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result a line;
-                                  takes the flags of Model, Output limits, Limits and Permissions
+                                  takes the flags of Model, Output limits, Limits and Permissions; --ray ADDRESS runs
+                                  them on a Ray cluster
   qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
   qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
@@ -306,6 +374,8 @@ Usage:
   qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
   qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
                                   and --mcp-config FILE; starts none
+  qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
+                                  --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,

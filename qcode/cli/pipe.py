@@ -113,7 +113,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
         return None
     from qcode.config.definitions import load_custom_commands
 
-    found = load_custom_commands(context.user_folder, context.root, is_trusted=context.is_trusted)
+    found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     for problem in found.problems:
         say(problem)
     return found.typed(typed)

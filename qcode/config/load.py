@@ -53,19 +53,27 @@ def load(
     *,
     extra: Path | Mapping[str, object] | None = None,
     user_config: bool = True,
+    reads_project: bool = True,
+    warnings: tuple[str, ...] = (),
 ) -> Settings:
     """Return the merged settings.
 
     `flags` maps dotted names of keys (`output.max_tokens`) to values, None for a flag that was not given.
     `extra` is a file named on the command line, or such settings; it overrides the environment, and single flags
-    override it. Without `user_config` only the tables of `_OF_THE_MACHINE` are taken from the user's file. Raise
-    `ConfigError` for an invalid file or value, with one line that names the file, the line and the nearest key.
+    override it. Without `user_config` only the tables of `_OF_THE_MACHINE` are taken from the user's file, and without
+    `reads_project` nothing of the project's. Raise `ConfigError` for an invalid file or value, with one line that names
+    the file, the line and the nearest key. `warnings` come before those of the settings.
     """
-    caps, warnings = cap_layer(env)
+    caps, of_caps = cap_layer(env)
+    warnings += of_caps
     own = file_layer(paths.config_file, "user")
     layers = [caps, own if user_config else own.only(_OF_THE_MACHINE)]
     project = project_file(project_root)
-    if not _is_same(project, paths.config_file) and not (isinstance(extra, Path) and _is_same(project, extra)):
+    if (
+        reads_project
+        and not _is_same(project, paths.config_file)
+        and not (isinstance(extra, Path) and _is_same(project, extra))
+    ):
         if is_trusted:
             layers.append(file_layer(project, "project"))
         elif project.is_file():
@@ -214,8 +222,9 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     if ("command" in own) == ("url" in own):
         raise ConfigError(f"{origin}: {place} needs either a command or a url")
     env, headers = (_texts(values, "mcp_servers", name, one) for one in ("env", "headers"))
-    if headers["headers"] and "url" not in own:
-        raise ConfigError(f"{origin}: {place} has headers, which require a url")
+    for key, found in (("headers", headers["headers"]), ("transport", own.get("transport"))):
+        if found and "url" not in own:
+            raise ConfigError(f"{origin}: {place} has {key}, which require{'s' if key == 'transport' else ''} a url")
     if (env["env"] or own.get("args")) and "command" not in own:
         raise ConfigError(f"{origin}: {place} has args or env, which require a command")
     return McpServer(**own, **env, **headers, is_from_project=origin.is_project)

@@ -12,6 +12,8 @@ from qcode.values import dataclass
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
+CONFIGURED_MODELS = ("", "default", "inherit")
+"""Names of the model that the configuration selects, in flags and in Claude Code's files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,8 @@ class Policy:
     """The permissions of a session. `search_path` is the PATH of its shell commands.
 
     `probes` answer questions that need a process or the disk. `limit` is a policy that must also allow a call.
-    `search_url` is the service of `web_search`, judged like a fetched page.
-
-    `sandboxed` are rules for commands that may run unasked in the workspace sandbox.
+    `search_url` is the service of `web_search`, judged like a fetched page. `sandboxed` are rules for commands that may
+    run unasked in the workspace sandbox. `never_asks`: what would ask is denied.
 
     In an untrusted folder, reading inside the workspace is allowed and everything else asks, in every mode.
     """
@@ -87,6 +86,7 @@ class Policy:
     limit: Policy | None = None
     search_url: str = ""
     sandboxed: tuple[Rule, ...] = ()
+    never_asks: bool = False
     _ground: Ground = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class Policy:
 
     def judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
         """Return the verdict for a call of a tool. A malformed call asks; the tool then reports the error."""
-        verdict = self._judge(spec, arguments)
+        verdict = self._judge(spec, arguments).settled(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge(spec, arguments))
 
     def judge_command(self, command: str) -> Verdict:
@@ -204,7 +204,7 @@ class Policy:
 
         Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access, PathJudge(self._ground))
+        verdict = self._judge_file(path, access, PathJudge(self._ground)).settled(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
     def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:

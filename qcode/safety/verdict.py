@@ -53,6 +53,12 @@ class Verdict:
     def is_allowed(self) -> bool:
         return self.verdict == "allow"
 
+    def settled(self, *, never_asks: bool) -> Verdict:
+        """Return this verdict, or a denial if it asks and nothing may be asked."""
+        if not never_asks or self.verdict != "ask":
+            return self
+        return Verdict("deny", f"{self.reason}, and this run denies everything that would ask", self.rule)
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxSupport:

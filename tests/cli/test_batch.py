@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from qcode.agent.options import Options
 from qcode.cli.main import main
-from qcode.cli.subcommands import batch
-from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.cli.subcommands import batch, tasks
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Faults, Refusal, Turn
 
@@ -163,20 +164,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_refusal_of_one_job_pauses_all(clock: list[float]) -> None:
-    limits = batch.SharedLimits()
-    limits.refused(ProviderError(ErrorKind.SERVER, "broken"))
-    assert limits.left_s == 0
-    limits.refused(ProviderError(ErrorKind.RATE_LIMIT, "slow down", retry_after=7))
-    assert limits.left_s == 7
-    clock[0] += 5
-    limits.refused(ProviderError(ErrorKind.OVERLOADED, "busy"))
-    assert limits.left_s == batch.MIN_PAUSE_S * 2
-    limits.refused(ProviderError(ErrorKind.RATE_LIMIT, "come back tomorrow", retry_after=9_999))
-    assert limits.left_s == batch.MAX_PAUSE_S
-    clock[0] += 100
-    limits.answered()
-    limits.refused(ProviderError(ErrorKind.OVERLOADED, "busy"))
-    assert limits.left_s == batch.MIN_PAUSE_S
+    async def go() -> None:
+        limits = tasks.SharedLimits()
+        assert await limits.left() == 0
+        await limits.refused(7)
+        assert await limits.left() == 7
+        clock[0] += 5
+        await limits.refused(None)
+        assert await limits.left() == tasks.MIN_PAUSE_S * 2
+        await limits.refused(9_999)
+        assert await limits.left() == tasks.MAX_PAUSE_S
+        clock[0] += 100
+        await limits.answered()
+        await limits.refused(None)
+        assert await limits.left() == tasks.MIN_PAUSE_S
+
+    asyncio.run(go())
 
 
 def test_request_waits_for_the_end_of_the_pause(work: Path) -> None:
@@ -187,6 +190,17 @@ def test_request_waits_for_the_end_of_the_pause(work: Path) -> None:
         assert run(server, "--jobs", "2") == 0
     assert time.monotonic() - began >= 1
     assert {row["exit_code"] for row in results(work).values()} == {0}
+
+
+def test_only_a_limit_pauses_the_other_jobs(work: Path) -> None:
+    write_tasks(work, {"id": "a", "prompt": "x"})
+    (work / "config.toml").write_text("[network]\nmax_retries = 0\n")
+    with FakeServer("openai", (Turn(refusal=Refusal(500, "broken")),)) as server:
+        limits = tasks.SharedLimits()
+        options = Options(model="openai/m", base_url=server.base_url, settings="config.toml")
+        one = tasks.Task("a", "x", work, (), {})
+        assert asyncio.run(tasks.task_result(one, options, limits))["exit_code"] == 75
+        assert asyncio.run(limits.left()) == 0
 
 
 def test_out_is_needed(work: Path, capfd: pytest.CaptureFixture[str]) -> None:

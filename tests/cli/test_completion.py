@@ -28,7 +28,7 @@ def completed(*words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("--max-t",), ["--max-turns", "--max-tool-calls"]),
+        (("--max-t",), ["--max-turns", "--max-tool-calls", "--max-thinking-tokens"]),
         (("-o", ""), ["text", "json", "stream-json"]),
         (("-p", "x", "--permission-mode", "a"), ["accept-edits", "auto"]),
         (("se",), ["sessions"]),

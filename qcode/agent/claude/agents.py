@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from qcode.agent.claude.rules import split_rules
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
+from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
 from qcode.text.clean import single_spaced
 from qcode.tools.registry import all_names

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
 from qcode.protocol.approvals import ApprovalMode
-from qcode.safety.rules import KINDS, is_rule
+from qcode.safety.rules import is_rule
 from qcode.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
@@ -86,31 +86,6 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
     if tool == "WebFetch":
         return _fetch(body, effect)
     return _other(tool, body, effect, source)
-
-
-def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
-    """Split `Bash(git log:*), Read Edit(src/**)` at commas and blanks outside brackets.
-
-    Inside the brackets of `shell(...)` quotes count: `shell(echo '), ')` is one rule.
-    """
-    rules: list[str] = []
-    for text in texts:
-        depth, start, quote = 0, 0, ""
-        for index, char in enumerate(text):
-            if quote:
-                quote = "" if char == quote else quote
-            elif char in "'\"" and depth and text[start:].lstrip().startswith("shell("):
-                quote = char
-            elif char == "(":
-                depth += 1
-            elif char == ")":
-                depth -= 1
-            elif (char == "," or char.isspace()) and depth <= 0:
-                rules.append(text[start:index].strip())
-                start = index + 1
-        # A rule with an unclosed bracket is kept: it is reported later, and must not be lost silently.
-        rules.append(text[start:].strip())
-    return tuple(rule for rule in rules if rule)
 
 
 def _bare(kind: str, effect: RuleEffect, source: Source) -> Conversion:
@@ -241,18 +216,3 @@ def _other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversi
         why = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
         return Conversion(lost=why)
     return Conversion(tools=(name,))
-
-
-def qcode_rules(effect: RuleEffect, texts: Sequence[str], source: Source = "flag") -> tuple[list[str], list[str]]:
-    """Return rules in either form as qcode's, with the names of tools not to offer, and a line for each lost rule."""
-    rules: dict[str, None] = {}
-    lost: list[str] = []
-    for text in texts:
-        if not is_claude_rule(text) or text.partition("(")[0] in KINDS:
-            rules[text] = None
-            continue
-        found = convert(text, effect, source)
-        rules.update(dict.fromkeys((*found.rules, *found.tools)))
-        if found.lost:
-            lost.append(f"{effect} {text}: {found.lost}")
-    return list(rules), lost

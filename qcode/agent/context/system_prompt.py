@@ -39,7 +39,8 @@ _UNATTENDED = (
 class Briefing:
     """The inputs of a system prompt. `model` is `provider/model`.
 
-    `replacement` is a prompt of the user that replaces all other parts; `addition` comes last in either case.
+    `replacement` is a prompt of the user that replaces all other parts, None for no such prompt; an empty one leaves
+    only the environment. `addition` comes last in each case.
     `is_attended`: a user can answer and approve.
     """
 
@@ -48,7 +49,7 @@ class Briefing:
     instructions: Instructions = field(default_factory=Instructions)
     mode: ApprovalMode = "default"
     is_attended: bool = True
-    replacement: str = ""
+    replacement: str | None = None
     addition: str = ""
 
 
@@ -64,7 +65,7 @@ class Prompts:
         memory: Memory,
         *,
         is_attended: bool = False,
-        replacement: str = "",
+        replacement: str | None = None,
         addition: str = "",
     ) -> None:
         self.instructions = memory.read()
@@ -101,8 +102,8 @@ class Prompts:
 
 def build_system_prompt(briefing: Briefing) -> str:
     """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
-    if briefing.replacement:
-        parts = [briefing.replacement, briefing.addition]
+    if briefing.replacement is not None:
+        parts = [briefing.replacement or describe(briefing.environment, briefing.model), briefing.addition]
     else:
         parts = [
             _text("base"),

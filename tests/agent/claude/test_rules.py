@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.claude.rules import Conversion, convert, is_claude_rule, qcode_rules, split_rules
+from qcode.agent.claude.rules import Conversion, convert, is_claude_rule
+from qcode.agent.claude.settings import converted_rules
+from qcode.agent.options import split_rules
 from qcode.safety.rules import is_rule
 
 
@@ -78,9 +80,13 @@ def test_denied_tools_without_a_kind_of_rule_are_not_offered() -> None:
 
 
 def test_rules_in_both_forms_stand_side_by_side() -> None:
-    rules, lost = qcode_rules("deny", ("shell(rm *)", "Bash(curl:*)", "read", "Skill(x)"))
-    assert rules == ["shell(rm *)", "shell(curl *)", "read"]
-    assert lost == ["deny Skill(x): a rule about the arguments of Skill has no equivalent"]
+    found = converted_rules(("shell(rm *)", "Bash(curl:*)", "read", "Skill(x)", "Bash(* -f)"), "deny", "flag")
+    assert found.rules == ("shell(rm *)", "shell(curl *)", "read")
+    assert found.lost == (
+        "deny Skill(x): a rule about the arguments of Skill has no equivalent",
+        "deny Bash(* -f): a rule must name the program; this one covers any",
+    )
+    assert found.unenforced == found.lost[1:]
     assert [is_claude_rule(text) for text in ("Bash", "mcp__a", "shell(x)", "")] == [True, True, False, False]
 
 

@@ -6,11 +6,12 @@ _qcode() {
     acp)
       case $prev in
         --reasoning-effort) found="none minimal low medium high max" ;;
+        --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
+        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
         *)
           case $cur in
-            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust --settings --mcp-config --debug-log --no-session -v --verbose" ;;
+            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust --settings --mcp-config --debug-log --no-session --no-session-persistence -v --verbose" ;;
           esac ;;
       esac
       ;;
@@ -32,11 +33,12 @@ _qcode() {
     batch)
       case $prev in
         --reasoning-effort) found="none minimal low medium high max" ;;
+        --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        --out|--jobs|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
+        --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
         *)
           case $cur in
-            -*) found="--out --jobs -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session" ;;
+            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session --no-session-persistence" ;;
           esac ;;
       esac
       ;;
@@ -62,13 +64,14 @@ _qcode() {
       ;;
     mcp)
       case $prev in
-        -C|--cwd|--mcp-config) ;;
+        --transport) found="http sse" ;;
+        -C|--cwd|--mcp-config|--env|--header) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust" ;;
+            -*) found="-C --cwd --mcp-config --trust --env --header --transport" ;;
             *)
               case $prev in
-                mcp) found="list show approve" ;;
+                mcp) found="list show approve add remove" ;;
               esac ;;
           esac ;;
       esac
@@ -88,10 +91,10 @@ _qcode() {
     permissions)
       case $prev in
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        -C|--cwd|--allowed-tools|--disallowed-tools|--add-dir|--settings) ;;
+        -C|--cwd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--add-dir|--settings) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --permission-mode --allowed-tools --disallowed-tools --add-dir --settings --jsonl --trust --yolo" ;;
+            -*) found="-C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --trust --yolo --dangerously-skip-permissions" ;;
             *)
               case $prev in
                 permissions) found="list check" ;;
@@ -103,10 +106,10 @@ _qcode() {
     replay)
       case $prev in
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        -C|--cwd|--allowed-tools|--disallowed-tools|--add-dir) ;;
+        -C|--cwd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--add-dir) ;;
         *)
           case $cur in
-            -*) found="--diff --timed -C --cwd --trust --permission-mode --allowed-tools --disallowed-tools --add-dir" ;;
+            -*) found="--diff --timed -C --cwd --trust --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir" ;;
           esac ;;
       esac
       ;;
@@ -159,12 +162,14 @@ _qcode() {
         --output-format) found="text json stream-json" ;;
         --input-format) found="text stream-json" ;;
         --reasoning-effort) found="none minimal low medium high max" ;;
+        --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --completion) found="bash zsh fish" ;;
-        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--disallowed-tools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config|--theme|--debug-log|--record) ;;
+        --thinking) found="adaptive enabled disabled" ;;
+        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --system-prompt --append-system-prompt --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --disallowed-tools --tools --strict-tools --yolo --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session -C --cwd --settings --mcp-config --theme --debug-log --record --completion --login --version -h --help" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
           esac ;;
       esac
       ;;

@@ -17,8 +17,11 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l model -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l base-url -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l fallback-model -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l effort -x -a 'none minimal low medium high max'
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l system-prompt -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l append-system-prompt -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l system-prompt-file -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l append-system-prompt-file -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-output-tokens -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-continuations -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l no-escalation
@@ -28,10 +31,14 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-budget-usd -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l wait-for-limit
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l tools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l yolo
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l dangerously-skip-permissions
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l allow-dangerously-skip-permissions
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l exit-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l add-dir -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l trust
@@ -39,6 +46,7 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l debug-log -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l no-session
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l no-session-persistence
 complete -c qcode -n '__fish_seen_subcommand_from acp' -s v
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l verbose
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and not __fish_seen_subcommand_from login status logout' -a 'login status logout'
@@ -49,13 +57,17 @@ complete -c qcode -n '__fish_seen_subcommand_from auth' -l no-check
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l json
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l out -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l jobs -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l ray -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -s m -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l model -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l base-url -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l fallback-model -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l effort -x -a 'none minimal low medium high max'
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l system-prompt -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l append-system-prompt -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l system-prompt-file -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l append-system-prompt-file -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-output-tokens -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-continuations -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-escalation
@@ -65,10 +77,14 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-budget-usd -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l wait-for-limit
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l tools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l yolo
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l dangerously-skip-permissions
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l allow-dangerously-skip-permissions
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l exit-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l add-dir -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l trust
@@ -77,12 +93,16 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session-persistence
 complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show' -a 'path show'
-complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve' -a 'list show approve'
+complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove' -a 'list show approve add remove'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'
 complete -c qcode -f -n '__fish_seen_subcommand_from models; and not __fish_seen_subcommand_from forget' -a 'forget'
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and not __fish_seen_subcommand_from list check' -a 'list check'
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and __fish_seen_subcommand_from check; and not __fish_seen_subcommand_from shell read write fetch' -a 'shell read write fetch'
@@ -90,12 +110,15 @@ complete -c qcode -n '__fish_seen_subcommand_from permissions' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from permissions' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from permissions' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l add-dir -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l jsonl
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l yolo
+complete -c qcode -n '__fish_seen_subcommand_from permissions' -l dangerously-skip-permissions
 complete -c qcode -n '__fish_seen_subcommand_from replay' -l diff
 complete -c qcode -n '__fish_seen_subcommand_from replay' -l timed
 complete -c qcode -n '__fish_seen_subcommand_from replay' -s C -r
@@ -103,7 +126,9 @@ complete -c qcode -n '__fish_seen_subcommand_from replay' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from replay' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from replay' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from replay' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from replay' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from replay' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from replay' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from replay' -l add-dir -r
 complete -c qcode -f -n '__fish_seen_subcommand_from sessions; and not __fish_seen_subcommand_from list show export import delete' -a 'list show export import delete'
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l format -x -a 'md json html'
@@ -137,8 +162,11 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l base-url -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fallback-model -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l effort -x -a 'none minimal low medium high max'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt-file -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-output-tokens -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-continuations -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-escalation
@@ -148,10 +176,14 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l wait-for-limit
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allowedTools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l disallowedTools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l strict-tools
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l yolo
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allow-dangerously-skip-permissions
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l exit-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l add-dir -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l trust
@@ -161,10 +193,13 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l resume
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fork-session
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-session-persistence
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s C -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l cwd -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l settings -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l setting-sources -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l mcp-config -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l strict-mcp-config
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l theme -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug-log -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l record -r
@@ -173,3 +208,13 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l version
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s h
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l thinking -x -a 'adaptive enabled disabled'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-thinking-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l betas -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l include-hook-events
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l plugin-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l plugin-dir-no-mcp -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l task-budget -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l thinking-display -r

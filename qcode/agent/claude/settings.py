@@ -1,0 +1,284 @@
+"""Claude Code's settings, and the values of its flags, as options of qcode.
+
+A settings file gives its `permissions` and `model`; the rest is listed. Also here: files of flags that are pipes, such
+as `--settings <(...)`, which can be read only once. See code.claude.com/docs/en/settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from qcode.agent.claude.rules import MODES, NEVER_ASKS, RuleEffect, Source, convert, is_claude_rule
+from qcode.agent.claude.tool_names import qcode_name
+from qcode.config.load import parse_toml
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.errors import ConfigError, InputError, UsageError
+from qcode.protocol.model import CONFIGURED_MODELS
+from qcode.text.clean import one_line
+from qcode.text.json import JsonObject
+from qcode.values import dataclass
+
+MAX_BYTES = 1 << 20
+PIPE_S = 10.0
+"""Seconds until the first byte must have arrived in a pipe."""
+
+SOURCES = ("user", "project", "local")
+_PERMISSIONS = frozenset(
+    {"allow", "ask", "deny", "defaultMode", "additionalDirectories", "disableBypassPermissionsMode"}
+)
+_ENFORCED = ("Bash", "Read", "Edit", "Write", "MultiEdit", "NotebookEdit", "WebFetch", "mcp__")
+"""The tools whose denials must not be dropped: a run that relies on one is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedRules:
+    """Rules in qcode's form; `tools` are not offered at all. `lost` has a line for each rule with a lost part.
+
+    `unenforced` are the denials that no rule replaces.
+    """
+
+    rules: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    unenforced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeSettings:
+    """The parts of a settings file that qcode uses; `rules` by their effect. `unused` are the names of the others."""
+
+    rules: Mapping[RuleEffect, ConvertedRules]
+    mode: str = ""
+    folders: tuple[str, ...] = ()
+    model: str = ""
+    unused: tuple[str, ...] = ()
+
+
+def converted_rules(texts: Iterable[str], effect: RuleEffect, source: Source) -> ConvertedRules:
+    """Convert rules; those in qcode's form stay as they are."""
+    rules: dict[str, None] = {}
+    tools: dict[str, None] = {}
+    lost: list[str] = []
+    unenforced: list[str] = []
+    for text in texts:
+        if not is_claude_rule(text):
+            rules[text] = None
+            continue
+        found = convert(text, effect, source)
+        rules.update(dict.fromkeys(found.rules))
+        tools.update(dict.fromkeys(found.tools))
+        if not found.lost:
+            continue
+        lost.append(f"{effect} {one_line(text, 200)}: {found.lost}")
+        if effect == "deny" and not found.rules and text.startswith(_ENFORCED):
+            unenforced.append(lost[-1])
+    return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))
+
+
+def parse_settings(text: str, shown: str, source: Source = "flag") -> ClaudeSettings:
+    """Read the JSON of a settings file; raise `ConfigError` with one line. `shown` is its path for the user."""
+    try:
+        found = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise ConfigError("not valid JSON", file=Path(shown), line=line) from None
+    if not isinstance(found, dict):
+        raise ConfigError("settings must be a JSON object", file=Path(shown))
+    given = found.get("permissions", {})
+    if not isinstance(given, dict):
+        raise ConfigError("permissions must be an object", file=Path(shown))
+    model, mode = found.get("model", ""), given.get("defaultMode", "")
+    if not isinstance(model, str) or not isinstance(mode, str):
+        raise ConfigError("model and permissions.defaultMode must be text", file=Path(shown))
+    unused = [name for name in found if name not in ("permissions", "model", "$schema")]
+    unused += [f"permissions.{name}" for name in given if name not in _PERMISSIONS]
+    effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
+    rules = {one: converted_rules(_texts(given, one, shown), one, source) for one in effects}
+    return ClaudeSettings(rules, mode, _texts(given, "additionalDirectories", shown), model, tuple(unused))
+
+
+def _texts(table: JsonObject, name: str, shown: str) -> tuple[str, ...]:
+    given = table.get(name, [])
+    texts = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+    if not isinstance(given, list) or len(texts) < len(given):
+        raise ConfigError(f"permissions.{name} must be a list of texts", file=Path(shown))
+    return tuple(texts)
+
+
+def converted(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `Options` with values in qcode's form, and with the texts of files that may be pipes.
+
+    Raise `QcodeError` for a value that cannot be used, and for a denial that no rule of qcode can enforce.
+    """
+    found = _Fields({**options}, list(options["notices"]))
+    found.convert_rules()
+    found.convert_sources()
+    found.convert_settings()
+    fields = found.fields
+    fields["mcp_config"] = tuple(_server_config(one) for one in fields["mcp_config"])
+    for name in ("system_prompt", "append_system_prompt"):
+        file = fields[f"{name}_file"]
+        if file is not None:
+            fields |= {name: _prompt_text(f"--{name.replace('_', '-')}-file", file), f"{name}_file": None}
+    return {**fields, "notices": tuple(found.notices)}
+
+
+class _Fields:
+    """The fields of `Options` while they are converted; they are named like the flags."""
+
+    def __init__(self, fields: dict[str, Any], notices: list[str]) -> None:
+        self.fields = fields
+        self.notices = notices
+
+    def convert_rules(self) -> None:
+        fields = self.fields
+        allowed = converted_rules(fields["allowed_tools"], "allow", "flag")
+        denied = converted_rules(fields["disallowed_tools"], "deny", "flag")
+        if denied.unenforced:
+            raise UsageError(f"--disallowed-tools: qcode cannot enforce a rule: {denied.unenforced[0]}")
+        self.notices += [*allowed.lost, *denied.lost]
+        fields |= {"allowed_tools": allowed.rules, "disallowed_tools": (*denied.rules, *denied.tools)}
+        tools = fields["builtin_tools"]
+        if tools is not None:
+            unknown = [name for name in tools if name[:1].isupper() and qcode_name(name) == name]
+            self.notices += [f"--tools: qcode has no {', '.join(unknown)}"] if unknown else []
+            known = tuple(qcode_name(name) for name in tools if name not in unknown)
+            fields["builtin_tools"] = None if "default" in tools else known
+
+    def convert_sources(self) -> None:
+        sources = self.fields["setting_sources"]
+        unknown = next((source for source in sources or () if source not in SOURCES), None)
+        if unknown is not None:
+            raise UsageError(f'--setting-sources: unknown source "{one_line(unknown, 60)}"; there are user and project')
+        if sources is not None and "user" not in sources:
+            self.fields["user_config"] = False
+
+    def convert_settings(self) -> None:
+        given = self.fields["settings"]
+        if given is None or isinstance(given, Mapping):
+            return
+        text, file = str(given), Path(given)
+        if text.lstrip().startswith("{"):
+            self._adopt(parse_settings(text, "--settings"))
+        elif not _is_pipe(file) and file.suffix != ".json":
+            self.fields["settings"] = file
+        else:
+            content = read_text(file, "--settings")
+            if content.lstrip().startswith("{") or file.suffix == ".json":
+                self._adopt(parse_settings(content, str(file)))
+            else:
+                self.fields["settings"] = parse_toml(content, file)
+
+    def _adopt(self, found: ClaudeSettings) -> None:
+        """Put settings of Claude Code into the fields. A mode that was given as a flag takes precedence."""
+        fields, denied = self.fields, found.rules["deny"]
+        if denied.unenforced:
+            raise ConfigError(f"--settings: qcode cannot enforce a rule: {denied.unenforced[0]}")
+        self.notices += [line for rules in found.rules.values() for line in rules.lost]
+        if found.unused:
+            self.notices.append(f"--settings: no effect in qcode: {one_line(', '.join(found.unused), 300)}")
+        if found.mode and fields["permission_mode"] is None:
+            fields["permission_mode"] = self._mode(found.mode)
+            fields["never_asks"] = fields["never_asks"] or found.mode == NEVER_ASKS
+        start = Path.cwd() if fields["cwd"] is None else Path(fields["cwd"])
+        for text in found.folders:
+            folder = start / os.path.expanduser(text)  # noqa: PTH111  # pathlib raises for an unknown user
+            if folder.is_dir():
+                fields["add_dir"] = (*fields["add_dir"], folder)
+            else:
+                self.notices.append(f"--settings: additionalDirectories: {one_line(text, 200)} is not a folder")
+        fields["disallowed_tools"] = (*fields["disallowed_tools"], *denied.tools)
+        permissions = {effect: list(rules.rules) for effect, rules in found.rules.items() if rules.rules}
+        model = {} if found.model in CONFIGURED_MODELS else {"model": found.model}
+        fields["settings"] = {"permissions": permissions, **model} if permissions else model
+
+    def _mode(self, name: str) -> ApprovalMode | None:
+        mode = MODES.get(name)
+        if mode == "bypass" and not self.fields["allow_dangerously_skip_permissions"]:
+            self.notices.append("--settings: defaultMode bypassPermissions is ignored: only a flag can choose it")
+            return None
+        if mode is None:
+            self.notices.append(f'--settings: defaultMode "{one_line(name, 60)}" is not known')
+        return mode
+
+
+def _server_config(given: str | Path) -> str | Path:
+    """Return a value of `--mcp-config`: a file, or JSON text that begins with `{`."""
+    text = str(given).lstrip()
+    if text.startswith("{"):
+        return _without_host_servers(text)
+    file = Path(given)
+    if not _is_pipe(file):
+        return file
+    content = read_text(file, "--mcp-config").lstrip("\ufeff \t\r\n")
+    if not content.startswith("{"):
+        raise ConfigError('must be {"mcpServers": {NAME: ...}}', file=file)
+    return _without_host_servers(content)
+
+
+def _without_host_servers(text: str) -> str:
+    """Return a configuration without the servers of type `sdk`: they live in the program that controls the run."""
+    try:
+        found = json.loads(text)
+        servers = {name: one for name, one in found["mcpServers"].items() if one.get("type") != "sdk"}
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        return text  # the reader of servers says what is wrong
+    return json.dumps({**found, "mcpServers": servers})
+
+
+def _prompt_text(flag: str, path: str | Path) -> str:
+    try:
+        return read_text(Path(path), flag)
+    except ConfigError as error:
+        raise InputError(str(error)) from None
+
+
+def _is_pipe(file: Path) -> bool:
+    try:
+        return stat.S_ISFIFO(file.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def read_text(file: Path, flag: str) -> str:
+    """Return the text of a regular file or a pipe; raise `ConfigError`. A pipe is read once, to its end."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb", buffering=0) as stream:
+            kind = os.fstat(stream.fileno()).st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISFIFO(kind):
+                raise ConfigError(f"{flag}: not a file", file=file)
+            data = _drained(stream.fileno(), file, flag)
+    except OSError as error:
+        raise ConfigError(f"{flag}: cannot read the file: {error.strerror}", file=file) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{flag}: larger than {MAX_BYTES >> 20} MiB", file=file)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{flag}: not UTF-8 text", file=file) from None
+
+
+def _drained(handle: int, file: Path, flag: str) -> bytes:
+    data = b""
+    deadline = time.monotonic() + PIPE_S
+    while len(data) <= MAX_BYTES:
+        ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise ConfigError(f"{flag}: nothing arrived within {PIPE_S:g} s", file=file)
+        try:
+            part = os.read(handle, 1 << 16)
+        except BlockingIOError:
+            continue
+        if not part:
+            return data
+        data += part
+        deadline = time.monotonic() + PIPE_S
+    return data

@@ -1,0 +1,216 @@
+"""The tasks of `qcode batch`: read from the file, and run, each with a separate agent.
+
+Apart from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait where a host
+refuses one of them for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from qcode.agent.agent import Agent, Opening
+from qcode.agent.options import Options, RunContext
+from qcode.agent.outcomes import exit_code
+from qcode.agent.programs.turns import File, Prompt
+from qcode.agent.reports import ModelSpending
+from qcode.headless.lines import line_without_turn, result_line
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, ProviderError, QcodeError
+from qcode.protocol.messages import Text
+from qcode.protocol.model import ModelRequest
+from qcode.protocol.provider import Provider
+from qcode.protocol.reply import ReplyEvent
+from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
+
+_TASK_OPTIONS: dict[str, type | tuple[type, ...]] = {
+    "model": str,
+    "system_prompt": str,
+    "append_system_prompt": str,
+    "reasoning_effort": str,
+    "max_turns": int,
+    "max_tool_calls": int,
+    "max_output_tokens": int,
+    "max_budget_usd": (int, float),
+}
+_KEYS = ("id", "prompt", "cwd", "files", "schema", *_TASK_OPTIONS)
+MIN_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A line of the file of tasks. `options` replace those of the command line; `cwd` is absolute."""
+
+    id: str
+    prompt: str
+    cwd: Path
+    files: tuple[str, ...]
+    options: JsonObject
+
+
+def read_tasks(path: Path, folder: Path) -> list[Task]:
+    """Read the tasks; raise `InputError` with the line of the first one that cannot be used."""
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
+    found: dict[str, Task] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            task = _task(json.loads(line), number, folder)
+        except ValueError as fault:
+            what = "not a line of JSON" if isinstance(fault, json.JSONDecodeError) else str(fault)
+            raise InputError(f"{path}:{number}: {what}") from None
+        if task.id in found:
+            raise InputError(f"{path}:{number}: the id {task.id} is used twice")
+        found[task.id] = task
+    return list(found.values())
+
+
+def _task(row: Json, number: int, folder: Path) -> Task:
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    unknown = next((key for key in row if key not in _KEYS), None)
+    if unknown is not None:
+        from qcode.text.match import most_alike
+
+        raise ValueError(f'unknown key "{unknown}"; the nearest is {most_alike(unknown, _KEYS)}')
+    name, prompt, files = row.get("id", number), row.get("prompt"), row.get("files", [])
+    if isinstance(name, bool) or not isinstance(name, (str, int)):
+        raise ValueError('"id" must be a text or a number')
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError('"prompt" must be a text')
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise ValueError('"files" must be a list of paths')
+    cwd = row.get("cwd", ".")
+    if not isinstance(cwd, str):
+        raise ValueError('"cwd" must be a path')
+    options: JsonObject = {}
+    for key, kind in _TASK_OPTIONS.items():
+        if key in row:
+            if isinstance(row[key], bool) or not isinstance(row[key], kind):
+                raise ValueError(f'"{key}" must be {"a text" if kind is str else "a number"}')
+            options[key] = row[key]
+    if "schema" in row:
+        options["json_schema"] = json.dumps(row["schema"])
+    return Task(str(name), prompt, folder / cwd, tuple(cast("list[str]", files)), options)
+
+
+class SharedLimits:
+    """The rate limits that several jobs share: once one is refused, all wait before their next request.
+
+    Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.cluster`).
+    """
+
+    def __init__(self) -> None:
+        self._ends = 0.0
+        self._in_a_row = 0
+
+    async def left(self) -> float:
+        """Return the seconds until requests may be sent again."""
+        return max(0.0, self._ends - time.monotonic())
+
+    async def refused(self, retry_after: float | None) -> None:
+        """Begin or extend the pause, by the time that the host names, or by a longer one each time."""
+        pause = retry_after or MIN_PAUSE_S * 2**self._in_a_row
+        self._in_a_row = min(self._in_a_row + 1, 5)
+        self._ends = max(self._ends, time.monotonic() + min(pause, MAX_PAUSE_S))
+
+    async def answered(self) -> None:
+        self._in_a_row = 0
+
+
+class ThisProcess:
+    """Runs tasks in this process. `options` are those of the command line."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._limits = SharedLimits()
+
+    async def result(self, task: Task) -> JsonObject:
+        return await task_result(task, self._options, self._limits)
+
+    async def pause_left(self) -> float:
+        return await self._limits.left()
+
+
+async def task_result(task: Task, options: Options, limits: SharedLimits) -> JsonObject:
+    """Run a task and return its line, also if it fails."""
+    about: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
+    try:
+        if not task.cwd.is_dir():
+            raise InputError(f"{task.cwd} is not a folder")
+        options = replace(options, cwd=task.cwd, **cast("dict[str, Any]", task.options))
+        async with Opening(partial(_open, options, limits)) as agent:
+            return {**about, "model": agent.conversation.model, **await _answer(agent, task)}
+    except QcodeError as failure:
+        return {**about, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
+    except Exception as fault:  # noqa: BLE001 - a fault of one task must not end the others
+        error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}: {fault}")
+        return {**about, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
+
+
+def _open(options: Options, limits: SharedLimits) -> Agent:
+    context = RunContext.read(options, dict(os.environ))
+    return Agent.begin(context, wrap=lambda provider: _SharingProvider(provider, limits))
+
+
+async def _answer(agent: Agent, task: Task) -> JsonObject:
+    prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
+    began = time.monotonic()
+    spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known().output_limit)
+    async with agent.stream(prompt, append_only=False) as turn:
+        async for event in turn:
+            spending.handle(event)
+    line = result_line(
+        turn.ended,
+        agent.conversation.session_id,
+        agent.context.schema,
+        duration_ms=round((time.monotonic() - began) * 1000),
+        metrics=agent.conversation.metrics.as_json(),
+        models=spending.as_json(),
+    )
+    return {"exit_code": int(exit_code(turn.ended)), **line}
+
+
+class _SharingProvider:
+    """A provider that keeps to limits it shares with others."""
+
+    def __init__(self, provider: Provider, limits: SharedLimits) -> None:
+        self.name = provider.name
+        self.host = provider.host
+        self._provider = provider
+        self._limits = limits
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        while (left := await self._limits.left()) > 0:  # noqa: ASYNC110  # another job may extend the pause meanwhile
+            await asyncio.sleep(left)
+        is_first = True
+        try:
+            async for event in self._provider.stream(request):
+                if is_first:
+                    is_first = False
+                    await self._limits.answered()
+                yield event
+        except ProviderError as error:
+            if error.kind in (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED) and error.may_retry:
+                await self._limits.refused(error.retry_after)
+            raise
+
+    async def model_names(self) -> tuple[str, ...]:
+        return await self._provider.model_names()
+
+    def warm_up(self) -> None:
+        self._provider.warm_up()
+
+    async def close(self) -> None:
+        await self._provider.close()
