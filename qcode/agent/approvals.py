@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from qcode.agent.permissions import Permissions
+from qcode.agent.permissions import Permissions, judge_with_hook
 from qcode.agent.toolbox import Ask, Toolbox
 from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
@@ -46,7 +46,7 @@ from qcode.protocol.tools import ChangedFile, Runs, ToolOutcome, ToolSpec
 from qcode.safety.paths import GUARDED
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
-from qcode.safety.verdict import RESTRICTED, SHELL_UNKNOWN, Level, Verdict
+from qcode.safety.verdict import RESTRICTED, Level, Verdict
 from qcode.text.clean import one_line, visible, visible_lines, visible_rows
 from qcode.text.diff import diff_lines
 from qcode.text.json import JsonObject, parse_object
@@ -212,18 +212,20 @@ class PendingCalls:
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
         self._judged[call_id] = judged = replace(judged, targets=targets)
         if self.hooks is None or is_requested or repeats or is_question:
-            return await self._asked(policy, asked, preview, verdict)
+            return await self._open_approval(policy, asked, preview, verdict)
         requested, revised = await self.hooks.request(call_id, name, spelled)
         if requested is not None and requested.verdict == "deny":
             return self._refused(call, requested)
         if revised is None and requested is None:
-            return await self._asked(policy, asked, preview, verdict)
+            return await self._open_approval(policy, asked, preview, verdict)
         if revised is not None:
             judged = replace(judged, arguments=revised, revised=revised)
         return await self._judge_call(policy, asked, judged, hook or requested, is_requested=True)
 
-    async def _asked(self, policy: Policy, asked: AskApproval, preview: Preview, verdict: Verdict) -> CallApproval:
-        """Return the approval that the user has to decide."""
+    async def _open_approval(
+        self, policy: Policy, asked: AskApproval, preview: Preview, verdict: Verdict
+    ) -> CallApproval:
+        """Open the approval that the user has to decide, and return it."""
         call, judged = asked.call, self._judged[asked.call.call_id]
         if judged.revised is not None:
             call = replace(call, arguments=json.dumps(judged.revised))
@@ -465,29 +467,6 @@ class PendingCalls:
         self._judged.clear()
         self._revisions.clear()
         self._open.clear()
-
-
-def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook: Verdict | None) -> Verdict:
-    """Return the verdict for a call: the stricter one of the rules and of the hooks, if they have one.
-
-    A hook that may allow answers a question of the mode: an edit, a tool of a server, an address, and a command as far
-    as auto mode would run it, in the workspace sandbox. What rules, protected files or an untrusted folder ask, stays.
-    """
-    verdict = policy.judge(spec, arguments)
-    if hook is None or verdict.verdict == "deny":
-        return verdict
-    if hook.verdict == "ask":
-        reason = hook.reason if verdict.is_allowed else f"{hook.reason}; {verdict.reason}"
-        return Verdict("ask", reason, RESTRICTED if verdict.rule == RESTRICTED else hook.rule)
-    if verdict.is_allowed or not policy.is_trusted:
-        return verdict
-    if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):
-        return hook
-    if verdict.rule == SHELL_UNKNOWN:
-        sandboxed = policy.with_mode("auto").judge(spec, arguments)
-        if sandboxed.is_allowed and sandboxed.confinement == "workspace":
-            return replace(hook, confinement="workspace")
-    return verdict
 
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
