@@ -457,7 +457,7 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
     """Return the verdict for a call: the stricter one of the rules and of the hooks, if they have one.
 
     A hook that may allow answers a question of the mode: an edit, a tool of a server, an address, and a command as far
-    as auto mode would run it, in the workspace sandbox. What rules, protected files or an untrusted folder ask, stays.
+    as auto mode would run it, in the workspace sandbox. Questions of rules, protected files and untrusted folders stay.
     """
     verdict = policy.judge(spec, arguments)
     if hook is None or verdict.verdict == "deny":

@@ -165,7 +165,7 @@ def _rule(value: object) -> str | WrittenRule:
 
 @dataclass(frozen=True, slots=True)
 class WrittenHook:
-    """A hook as a file has it. `timeout_s` and `on_failure` are None if the event decides."""
+    """A hook as a file has it. Without `timeout_s` and `on_failure`, the event decides."""
 
     matcher: str = ""
     command: str = ""

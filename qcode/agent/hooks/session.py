@@ -304,7 +304,7 @@ class HookScope:
         self._transcript: TranscriptFile | None = None
 
     def inside(self, agent_id: str, agent_type: str) -> HookScope:
-        """Return the scope of a sub-agent, with a transcript of its own."""
+        """Return the scope of a sub-agent, which has a separate transcript."""
         scope = HookScope(self._session, agent_id, agent_type)
         session_id = self._session.fields("")["session_id"]
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in agent_id)
