@@ -196,9 +196,9 @@ class PendingCalls:
         granted = targets if verdict is hook else frozenset[str]()
         self._judged[call_id] = judged = replace(judged, level=level, is_for_user=is_for_user, targets=granted)
         is_question = toolbox.asks_user(call.name)
-        if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
-            if verdict.verdict == "deny":
-                return self._refused(call, verdict)
+        if verdict.verdict == "deny":
+            return self._refused(call, verdict)
+        if verdict.is_allowed and not repeats and not is_question:
             permissions.note(call, "ran", verdict.reason, verdict.rule)
             return self._runs(call_id, verdict.reason)
         preview = await toolbox.preview(name, spelled)
@@ -208,8 +208,7 @@ class PendingCalls:
             return self._runs(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, spelled):
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
-            permissions.note(call, "refused", _PLAN_READS, "mode:plan")
-            return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
+            return self._refused(call, Verdict("deny", _PLAN_READS, "mode:plan"))
         self._judged[call_id] = judged = replace(judged, targets=targets)
         if self.hooks is None or is_requested or repeats or is_question:
             return await self._open_approval(policy, asked, preview, verdict)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import PendingCalls, ResolvedCall
 from qcode.agent.checkpoints.checkpoints import Checkpoints
-from qcode.agent.context.pending import PendingAttachments
+from qcode.agent.context.system_prompt import PendingAttachments
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
@@ -256,8 +256,7 @@ class Conversation:
         writer = self._clients.small()
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
-        self._last_turn = turn
-        self.turn = turn
+        self._last_turn = self.turn = turn
         hooks, logged = self.hooks, None if writer is None else writer.logged
         confirm = None if hooks is None else hooks.confirm
         self._driver = driver = Driver(turn, self.client.logged, self, writer=logged, confirm=confirm)
