@@ -135,8 +135,9 @@ class Conversation:
         self._is_opening = False
         self.hooks: SessionHooks | None = None
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
-        self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
+        self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
+        toolbox.transcript = lambda: self._transcript.messages
         self._begin(session, tuple(messages))
 
     def use_hooks(self, hooks: SessionHooks) -> None:
