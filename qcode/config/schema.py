@@ -15,6 +15,7 @@ from qcode.config.kinds import ValueKind
 from qcode.config.settings import (
     HookSettings,
     KeySchema,
+    Mcp,
     McpServer,
     ModelSettings,
     Network,
@@ -89,6 +90,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Settings, ())
     yield from _keys_of(Output, ("output",))
     yield from _keys_of(Network, ("network",))
+    yield from _keys_of(Mcp, ("mcp",))
     yield from _keys_of(PermissionSettings, ("permissions",))
     yield from _keys_of(Tools, ("tools",))
     yield from _keys_of(Ui, ("ui",))
