@@ -31,6 +31,7 @@ from qcode.protocol.messages import Block
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from qcode.agent.agent import Hooks
     from qcode.config.definitions import CustomCommand
     from qcode.headless.host.handshake import Handshake
     from qcode.headless.host.link import HostLink
@@ -90,7 +91,9 @@ def _begin_lines(options: Options) -> _Begun:
             program_agents=kinds,
         )
 
-    begun = _begin(host.applied_to(options), notices.append, prepared)
+    hooks, complaints = link.hooks(host.hooks)
+    notices.extend(complaints)
+    begun = _begin(host.applied_to(options), notices.append, prepared, hooks)
     return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
 
 
@@ -131,8 +134,9 @@ def _begin(
     options: Options,
     tell: Callable[[str], None] = say,
     prepared: Callable[[RunContext], RunContext] = lambda context: context,
+    hooks: Hooks | None = None,
 ) -> _Begun:
-    """Open the agent. `tell` gets lines for the user; `prepared` adds what a host brings."""
+    """Open the agent. `tell` gets lines for the user; `prepared` adds what a host brings, `hooks` are its functions."""
     context = prepared(run_context(options, working_folder(options.cwd), is_attended=False))
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
@@ -153,11 +157,16 @@ def _begin(
         if may_have_skills(context):
             return _begin_skill(context, typed)
     prompt, attached = _asked(context, typed, turn.foreign)
-    return _Begun(_opened(context, attached, tell), prompt, turn)
+    return _Begun(_opened(context, attached, tell, hooks), prompt, turn)
 
 
-def _opened(context: RunContext, attached: tuple[Block, ...] = (), tell: Callable[[str], None] = say) -> Agent:
-    agent = Agent.begin(with_chosen_session(context))
+def _opened(
+    context: RunContext,
+    attached: tuple[Block, ...] = (),
+    tell: Callable[[str], None] = say,
+    hooks: Hooks | None = None,
+) -> Agent:
+    agent = Agent.begin(with_chosen_session(context), hooks=hooks)
     for notice in (*context.keys.complaints, *agent.notices):
         tell(notice)
     agent.conversation.attach(attached)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -105,13 +105,21 @@ def hosting(
     base: Path, script: Script, *flags: str, protocol: ProtocolName = "openai", trust: bool = True
 ) -> Iterator[Host]:
     """Start qcode as an SDK does, with a model that gives the scripted answers."""
+    given = ["-m", f"{protocol}/some-model", "--base-url", "<url>", *(["--trust"] if trust else []), *flags]
+    with hosting_with(base, script, [*FLAGS, *given], protocol) as host:
+        yield host
+
+
+@contextmanager
+def hosting_with(
+    base: Path, script: Script, arguments: Sequence[str], protocol: ProtocolName = "openai"
+) -> Iterator[Host]:
+    """Start qcode with exactly these arguments; `<url>` in them is the address of the model."""
     work = workspace(base)
     with FakeServer(protocol, script) as server:
-        given = ["-m", f"{protocol}/some-model", "--base-url", server.base_url, *(["--trust"] if trust else []), *flags]
-        command = [sys.executable, "-m", "qcode", *FLAGS, *given]
-        errors = (base / "stderr").open("wb")
+        command = [sys.executable, "-m", "qcode", *(one.replace("<url>", server.base_url) for one in arguments)]
         with (
-            errors,
+            (base / "stderr").open("wb") as errors,
             subprocess.Popen(
                 command, cwd=work, env=environment(base), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
             ) as process,

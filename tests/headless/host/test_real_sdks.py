@@ -138,6 +138,17 @@ def check_agents(found: Any, work: Path) -> None:
     assert ends(found) == [ended("It is fine.")]
 
 
+def check_hooks(found: Any, work: Path) -> None:
+    before = [one for one in found["called"] if one[0] == "PreToolUse"]
+    assert [(name, values["command"]) for _, name, values in before] == [
+        ("Bash", "rm a.txt"),
+        ("Bash", "echo hi > b.txt"),
+    ]
+    assert [one[1]["stdout"] for one in found["called"] if one[0] == "PostToolUse"] != []
+    assert sorted(path.name for path in work.iterdir()) == ["a.txt", "b.txt"]
+    assert "no rm" in json.dumps(found["seen"])
+
+
 CHECKS: Mapping[str, Callable[[Any, Path], None]] = {
     name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
 }

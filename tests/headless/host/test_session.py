@@ -482,3 +482,43 @@ def test_agents_of_the_host_are_offered_and_a_bad_one_is_named(tmp_path: Path) -
         host.result()
         assert "reviewer" in json.dumps(host.server.requests[0].body)
     assert "the agent bad is left out" in json.dumps(host.seen)
+
+
+# Hooks of the host
+
+
+def hook_of(event: str, **fields: Any) -> dict[str, Any]:
+    return {event: [{"matcher": "Bash", "hookCallbackIds": ["hook_0"], **fields}]}
+
+
+@pytest.mark.parametrize("ending", ["deny", "error", "closed"])
+def test_hook_of_the_host_that_denies_or_fails_keeps_a_call_from_running(ending: str, tmp_path: Path) -> None:
+    script = [Turn(calls=(shell("touch b.txt"),)), Turn(text="Then not.")]
+    with hosting(tmp_path, script, "--permission-mode", "default", "--allowed-tools", "shell(touch *)") as host:
+        host.control("initialize", hooks=hook_of("PreToolUse", onFailure="block"))
+        host.ask()
+        request = host.request("hook_callback")
+        assert request["request"]["callback_id"] == "hook_0"
+        assert request["request"]["input"]["tool_input"] == {"command": "touch b.txt"}
+        output = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "no"}
+        match ending:
+            case "deny":
+                host.answer(request, hookSpecificOutput=output)
+            case "error":
+                error = {"subtype": "error", "request_id": request["request_id"], "error": "raised"}
+                host.send({"type": "control_response", "response": error})
+            case _:
+                host.end()
+        if ending != "closed":
+            host.result()
+    assert host.seen[-1]["result"] == "Then not."
+    assert not (tmp_path / "work" / "b.txt").exists()
+
+
+def test_hook_for_an_unknown_event_is_named(tmp_path: Path) -> None:
+    with hosting(tmp_path, [Turn(text="Hello.")]) as host:
+        host.control("initialize", hooks=hook_of("WorktreeCreate"))
+        host.ask()
+        assert host.result()["result"] == "Hello."
+        host.end()
+    assert "hooks for WorktreeCreate never run" in json.dumps(host.seen)
