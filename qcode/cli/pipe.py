@@ -91,6 +91,8 @@ def _begin(options: Options, folder: Path) -> _Begun:
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
         say(note)
+    elif not context.is_trusted and context.settings.permissions.mode == "bypass":
+        say("this folder is not trusted: bypass mode allows no commands and edits here; --trust trusts it for this run")
     for warning in context.settings.warnings:
         say(warning)
     typed, turn = options.prompt or "", NO_OPTIONS
