@@ -183,7 +183,7 @@ def late_reason(seconds: float) -> str:
 
 
 def unconnected(connection: Connection, error: Exception) -> ProviderError:
-    """Return the error for a connection that failed. An untrusted certificate is no transient failure."""
+    """Return the error for a connection that failed. An untrusted certificate fails for good."""
     is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _chain(error))
     return unreachable(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)
 
