@@ -42,6 +42,7 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowed-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l permission-prompt-tool -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l yolo
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l dangerously-skip-permissions
@@ -93,6 +94,7 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowed-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l permission-prompt-tool -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l yolo
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l dangerously-skip-permissions
@@ -216,6 +218,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-partial-messages
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l input-format -x -a 'text stream-json'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l replay-user-messages
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s v
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l verbose
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s m -r
@@ -241,6 +244,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowed-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowedTools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-prompt-tool -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-tools
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l yolo
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l dangerously-skip-permissions
@@ -253,6 +257,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l resume
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l session-id -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session-persistence
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s C -r
