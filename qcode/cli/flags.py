@@ -328,9 +328,11 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand(
-        {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
+        {"list": (), "show": (), "approve": (), "add": (), "remove": (), "serve": ()},
         (
             *_shared("--cwd", "--mcp-config", "--trust"),
+            *_shared("--model", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--max-turns"),
+            *_shared("--max-tool-calls", "--max-budget-usd", "--settings", "--no-session"),
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
             Flag("--transport KIND", "choice", choices=("http", "sse")),
@@ -410,6 +412,8 @@ Usage:
                                   and --mcp-config FILE; starts none
   qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
                                   --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
+  qcode mcp serve                 qcode as a tool server on stdio, for other agents: the tools ask and
+                                  permissions_check; takes -C, --trust, -m and flags of Permissions
   qcode skills list|show NAME|check [DIR]    the skills that apply here; check: problems by the rules of the format
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why

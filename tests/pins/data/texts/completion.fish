@@ -123,11 +123,24 @@ complete -c qcode -n '__fish_seen_subcommand_from doctor' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from login; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -n '__fish_seen_subcommand_from login' -l no-check
 complete -c qcode -f -n '__fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
-complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove' -a 'list show approve add remove'
+complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove serve' -a 'list show approve add remove serve'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -s m -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l model -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l allowedTools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l disallowedTools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l max-turns -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l max-tool-calls -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-session
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-session-persistence
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'

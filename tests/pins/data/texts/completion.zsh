@@ -91,14 +91,15 @@ _qcode() {
       ;;
     mcp)
       case $prev in
+        --permission-mode) found="plan default accept-edits auto bypass" ;;
         --transport) found="http sse" ;;
-        -C|--cwd|--mcp-config|--env|--header) ;;
+        -C|--cwd|--mcp-config|-m|--model|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--max-turns|--max-tool-calls|--max-budget-usd|--settings|--env|--header) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust --env --header --transport" ;;
+            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport" ;;
             *)
               case $prev in
-                mcp) found="list show approve add remove" ;;
+                mcp) found="list show approve add remove serve" ;;
               esac ;;
           esac ;;
       esac
