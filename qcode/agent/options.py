@@ -334,7 +334,7 @@ class RunContext:
     ) -> RunContext:
         """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
 
-        `judge_trust` (folder, project, state folder) says whether a folder is trusted, and may ask the user; without it,
+        `judge_trust` (folder, project, state folder) says whether a folder is trusted and may ask the user; without it,
         only folders trusted earlier are. `on_wait` is called if the keyring takes long, `paths` come from `env`.
         """
         # A program that only names the options loads none of this.
