@@ -26,7 +26,7 @@ from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
-from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
+from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Message
@@ -312,11 +312,16 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
     """Return the kinds of sub-agents, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
-    folders = (context.user_folder, context.root / PROJECT_FOLDER if context.reads_project else None)
-    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders if folder is not None):
+    folders = context.definition_folders(AGENTS_FOLDER)
+    if not folders:
         return KINDS, ()
+    from qcode.agent.claude.agents import load_agents
+    from qcode.agent.claude.markdown import MarkdownFolder
     from qcode.config.definitions import load_custom_agents
 
     taken = tuple(kind.name for kind in KINDS)
     found = load_custom_agents(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
-    return (*KINDS, *map(own_kind, found.agents)), found.problems
+    kinds = (*KINDS, *map(own_kind, found.agents))
+    markdown = (MarkdownFolder(folder, project) for folder, project in folders)
+    more, problems = load_agents(markdown, {kind.name for kind in kinds})
+    return (*kinds, *more), (*found.problems, *problems)

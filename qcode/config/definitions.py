@@ -115,7 +115,9 @@ def load_custom_commands(
     return CustomCommands(tuple(sorted(found.values(), key=lambda one: one.name)), tuple(problems))
 
 
-def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> Iterator[tuple[str, Path]]:
+def named_files(
+    folder: Path, problems: list[str], *, inside: Path | None, suffix: str = ".toml"
+) -> Iterator[tuple[str, Path]]:
     """Yield name and file of each definition below `folder`, sorted; links must not lead out of `inside`."""
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
@@ -123,9 +125,9 @@ def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> It
         prefix, current = pending.pop()
         for entry in _entries(current):
             path = Path(entry.path)
-            stem = path.stem if entry.name.endswith(".toml") else entry.name
+            stem = path.stem if entry.name.endswith(suffix) else entry.name
             is_folder = _is_folder(entry)
-            if entry.name.startswith(".") or not (is_folder or entry.name.endswith(".toml")):
+            if entry.name.startswith(".") or not (is_folder or entry.name.endswith(suffix)):
                 continue
             if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
                 problems.append(f"{path}: ignored, because it leads outside the project")
