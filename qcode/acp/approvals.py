@@ -77,7 +77,8 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
                 PermissionOption(f"choice-{number}", "allow_once", choice.label, Answer(choice.label))
                 for number, choice in enumerate(choices, start=1)
             ]
-            return [*asked, PermissionOption("skip", "reject_once", "Skip", Answer(_SKIPPED))]
+            skipped = Deny() if approval.server else Answer(_SKIPPED)
+            return [*asked, PermissionOption("skip", "reject_once", "Skip", skipped)]
         case ServerApproval():
             session = PermissionOption("once", "allow_once", "Yes, in this session", Allow("session"))
             folder = PermissionOption("folder", "allow_always", "Always in this folder", Allow("folder"))
@@ -92,9 +93,10 @@ async def ask(
     """Ask the client and return the decision. There is no time limit."""
     if isinstance(approval, Question):
         if has_forms:
-            return await _ask_with_form(approval, card, session_id, client)
+            decision = await _ask_with_form(approval, card, session_id, client)
+            return Deny() if approval.server and decision == Answer(_SKIPPED) else decision
         if not approval.choices:
-            return Answer(_NO_CHOICES)
+            return Deny() if approval.server else Answer(_NO_CHOICES)
     size = len(approval.detail)
     if size > MAX_ASKED and not (isinstance(approval, ToolApproval) and approval.kind == "edit"):
         # A command that the user cannot see in full must not run. A diff says how much of it is missing.
@@ -133,6 +135,8 @@ def _tool_call(approval: CallApproval, card: Card, folder: str) -> JsonObject:
         fence = "" if isinstance(approval, PlanApproval | Question) else "```"
         content = [_shown(approval.detail, fence)]
     title, why = approval.question, ""
+    if isinstance(approval, Question) and approval.server:
+        title = f"{_asker(approval)} {title}"
     if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) and approval.agent:
         title = f"{title} (sub-agent: {shown_line(approval.agent, 100)})"
     if isinstance(approval, ToolApproval):
@@ -157,6 +161,10 @@ def _shown(detail: str, fence: str) -> JsonObject:
     return {"type": "content", "content": {"type": "text", "text": f"{fence}\n{detail}\n{fence}" if fence else detail}}
 
 
+def _asker(question: Question) -> str:
+    return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""
+
+
 async def _ask_with_form(question: Question, card: Card, session_id: str, client: AskClient) -> Decision | CancelTurn:
     labels = [choice.label for choice in question.choices]
     other: JsonObject = {"type": "string", "title": "Other answer" if labels else "Answer"}
@@ -171,7 +179,7 @@ async def _ask_with_form(question: Question, card: Card, session_id: str, client
         "mode": "form",
         "sessionId": session_id,
         "toolCallId": card.card_id,
-        "message": "\n\n".join(filter(None, (question.question, question.detail))),
+        "message": "\n\n".join(filter(None, (_asker(question), question.question, question.detail))),
         "requestedSchema": {"type": "object", "properties": properties},
     }
     try:

@@ -19,7 +19,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from qcode.agent.permissions import Permissions
-from qcode.agent.toolbox import Toolbox
+from qcode.agent.toolbox import Ask, Toolbox
 from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
     AcceptPlan,
@@ -27,6 +27,7 @@ from qcode.protocol.approvals import (
     Answer,
     ApprovalMode,
     CallApproval,
+    Choice,
     Decision,
     Deny,
     Draft,
@@ -39,6 +40,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
     misfit,
 )
+from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ChangedFile, Runs, ToolOutcome, ToolSpec
 from qcode.safety.paths import GUARDED
@@ -116,6 +118,27 @@ class PendingCalls:
         self._open: dict[str, CallApproval] = {}
         self._revisions: dict[str, tuple[ToolApproval, str]] = {}
         self._warnings: list[str] = []
+        self._inputs: dict[str, asyncio.Future[Decision]] = {}
+        self._asked = 0
+
+    async def ask_for_server(
+        self,
+        show: Callable[[TurnEvent], Awaitable[None]],
+        call: ToolCall,
+        question: str,
+        detail: str,
+        choices: tuple[Choice, ...],
+    ) -> str | None:
+        """Ask a question of a tool server during a call of it; return the answer, None if it was dismissed."""
+        self._asked += 1
+        approval = Question(call, question, detail, choices, call.name.partition("__")[0], self._asked)
+        self._inputs[approval.id] = answer = asyncio.get_running_loop().create_future()
+        try:
+            await show(ApprovalRequested(approval))
+            decision = await answer
+        finally:
+            del self._inputs[approval.id]
+        return decision.text if isinstance(decision, Answer) else None
 
     async def judge(self, policy: Policy, asked: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user has to decide."""
@@ -221,6 +244,10 @@ class PendingCalls:
 
         A call that the user edited must be judged again.
         """
+        if call_id in self._inputs:
+            if not self._inputs[call_id].done():
+                self._inputs[call_id].set_result(decision)
+            return None
         approval = self._open.pop(call_id, None)
         if approval is None:
             return None
@@ -324,10 +351,11 @@ class PendingCalls:
         output: Callable[[str], None],
         model: str,
         background_requested: asyncio.Event | None = None,
+        ask: Ask | None = None,
     ) -> ToolOutcome:
         """Run a call as it was judged; the diff of its result hides the contents of secret files.
 
-        `background_requested` as in `Toolbox.run`.
+        `background_requested` and `ask` as in `Toolbox.run`.
         """
         if judged.refusal:
             return ToolOutcome(judged.refusal, is_error=True, summary=judged.refusal.split("\n", 1)[0])
@@ -335,7 +363,13 @@ class PendingCalls:
             return ToolOutcome(f"Not run: {_PLAN_READS}.", is_error=True, summary="plan mode")
         toolbox, targets = self._toolbox, judged.targets
         work = toolbox.run(
-            judged.name, judged.arguments, output, judged.level, targets, background_requested=background_requested
+            judged.name,
+            judged.arguments,
+            output,
+            judged.level,
+            targets,
+            background_requested=background_requested,
+            ask=ask,
         )
         with self._approved(judged.targets):
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)

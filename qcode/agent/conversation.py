@@ -448,8 +448,10 @@ class Conversation:
         judged = self._calls.take(call, arguments)
         if judged.name == AGENT and self._toolbox.agent is not None:
             return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
-        with self.background.running(call.call_id, judged.name) as background_requested:
-            return await self._calls.run(self.policy, judged, output, self.client.model.name, background_requested)
+        show = self._driver.show if self._driver is not None and self._context.is_attended else None
+        ask = None if show is None else partial(self._calls.ask_for_server, show, call)
+        with self.background.running(call.call_id, judged.name) as moved:
+            return await self._calls.run(self.policy, judged, output, self.client.model.name, moved, ask)
 
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.agent.sandbox import SessionSandbox
 from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
+from qcode.protocol.approvals import Choice
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
@@ -41,6 +42,9 @@ from qcode.tools.workspace import PathJudge, Scratch, Workspace
 if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
     from qcode.tools.web_search import SearchService, WebSearch
+
+Ask: TypeAlias = "Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]"
+"""Asks the user a question with its details and choices; returns the answer, None if it was dismissed."""
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
 _CONFINEMENTS: Mapping[Level, str] = {
@@ -194,11 +198,12 @@ class Toolbox:
         granted: frozenset[str] | None = None,
         *,
         background_requested: asyncio.Event | None = None,
+        ask: Ask | None = None,
     ) -> ToolOutcome:
         """Run a call, sandboxed at `level`. After the timeout of the tool it is stopped, and the result says so.
 
         `granted` as in `Workspace.granting`. When `background_requested` is set, a command continues in the background
-        and the call ends.
+        and the call ends. `ask` asks the user on behalf of a tool server.
         """
         most = self.max_output_chars
         context = ToolContext(
@@ -217,7 +222,7 @@ class Toolbox:
         try:
             async with asyncio.timeout(limit):
                 with self.workspace.granting(granted), self._approved(granted or frozenset()):
-                    return await self._run(name, arguments, output, most, context)
+                    return await self._run(name, arguments, most, context, ask)
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
             return ToolOutcome(text, is_error=True, summary="timed out")
@@ -245,10 +250,10 @@ class Toolbox:
         raise Refused("shell: the command was not run: there is no sandbox")
 
     async def _run(
-        self, name: str, arguments: JsonObject, output: Callable[[str], None], most: int, context: ToolContext
+        self, name: str, arguments: JsonObject, most: int, context: ToolContext, ask: Ask | None
     ) -> ToolOutcome:
         if self.servers is not None and self.servers.has(name):
-            return await self.servers.run(name, arguments, output, most, lambda: self.workspace.scratch)
+            return await self.servers.run(name, arguments, context.output, most, lambda: self.workspace.scratch, ask)
         return await self._tools[name].run(arguments, self.workspace, context)
 
     async def run_line(self, line: str, output: Callable[[str], None]) -> ToolOutcome:

@@ -307,7 +307,15 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "config": Subcommand({"path": (), "show": ()}),
     "doctor": Subcommand(),
-    "mcp": Subcommand({"list": (), "show": (), "approve": ()}, _shared("--cwd", "--mcp-config", "--trust")),
+    "mcp": Subcommand(
+        {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
+        (
+            *_shared("--cwd", "--mcp-config", "--trust"),
+            Flag("--env NAME=VALUE", "texts"),
+            Flag("--header NAME:VALUE", "texts"),
+            Flag("--transport KIND", "choice", choices=("http", "sse")),
+        ),
+    ),
     "models": Subcommand({"forget": ()}),
     "permissions": Subcommand(
         {"list": (), "check": ("shell", "read", "write", "fetch")},
@@ -365,6 +373,8 @@ Usage:
   qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
   qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
                                   and --mcp-config FILE; starts none
+  qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
+                                  --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,

@@ -315,26 +315,29 @@ def _limits(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, 
 
 _STDIO = ("stdio",)
 _HTTP = ("http", "streamable-http", "streamableHttp", "streamable_http")
+_SSE = ("sse",)
 _MAX_SERVERS = 100
 
 
-def read_mcp_file(file: Path, *, is_project: bool, text: str | None = None) -> dict[str, McpServer]:
-    """Return the servers defined in a file, by name; none if a project has no such file.
+def read_mcp_file(
+    file: Path, *, is_project: bool, text: str | None = None
+) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+    """Return the servers defined in a file, by name, and a line for each entry that cannot be used.
 
-    Raise `ConfigError` with one line for a file or an entry that cannot be used; it never repeats a value.
+    A project needs no such file. Raise `ConfigError` with one line for a file that cannot be used; no line repeats a
+    value.
     """
     if file.suffix == ".toml" and not is_project:
         layer = file_layer(file, "extra")
         other = next((path for path in layer.values if path[0] != "mcp_servers"), None)
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
-    else:
-        text = read_toml_text(file, is_needed=not is_project) if text is None else text
-        layer = _json_layer(file, text, is_project) if text is not None else Layer()
-    return {name: replace(server, file=str(file)) for name, server in servers_of(layer).items()}
+        return {name: replace(server, file=str(file)) for name, server in servers_of(layer).items()}, ()
+    text = read_toml_text(file, is_needed=not is_project) if text is None else text
+    return _json_servers(file, text, is_project) if text is not None else ({}, ())
 
 
-def _json_layer(file: Path, text: str, is_project: bool) -> Layer:
+def _json_servers(file: Path, text: str, is_project: bool) -> tuple[dict[str, McpServer], tuple[str, ...]]:
     import json
 
     try:
@@ -342,51 +345,81 @@ def _json_layer(file: Path, text: str, is_project: bool) -> Layer:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise ConfigError("not valid JSON", file=file, line=line) from None
-    servers = found.get("mcpServers") if isinstance(found, dict) else None
-    if not isinstance(servers, dict) or len(servers) > _MAX_SERVERS:
-        raise ConfigError(f'must be {{"mcpServers": {{NAME: ...}}}} with at most {_MAX_SERVERS} servers', file=file)
-    layer = Layer()
-    for name, entry in servers.items():
-        origin = Origin("file", str(file), is_project)
-        if not is_server_name(name):
-            raise ConfigError(f"invalid server name {_quoted(name)}: {SERVER_NAME_WORDS}", file=file)
-        if not isinstance(entry, dict):
-            raise ConfigError(f"the server {name} must be an object, not {type_words(entry)}", file=file)
-        layer.tables["mcp_servers", name] = origin
-        for path, value in _values(file, name, entry):
-            layer.values[path] = Value(value, origin)
-    return layer
+    entries = found.get("mcpServers") if isinstance(found, dict) else None
+    if not isinstance(entries, dict):
+        raise ConfigError('must be {"mcpServers": {NAME: ...}}', file=file)
+    servers: dict[str, McpServer] = {}
+    problems = []
+    for name, entry in tuple(entries.items())[:_MAX_SERVERS]:
+        try:
+            servers[name] = _json_server(file, text, is_project, name, entry)
+        except ConfigError as error:
+            problems.append(f"{error}; it is left out")
+    if len(entries) > _MAX_SERVERS:
+        problems.append(f"{file}: has {len(entries):,} servers; only the first {_MAX_SERVERS} are used")
+    return servers, tuple(problems)
 
 
-def _values(file: Path, name: str, entry: Mapping[str, object]) -> Iterator[tuple[KeyPath, object]]:
+def _json_server(file: Path, text: str, is_project: bool, name: str, entry: object) -> McpServer:
+    """Return the server of one entry; raise `ConfigError`."""
+    layer, line = Layer(), _line_of(text, name)
+    origin = Origin("file", f"{file}:{line}" if line else str(file), is_project)
+
+    def fail(message: str) -> ConfigError:
+        return ConfigError(message, file=file, line=line)
+
+    if not is_server_name(name):
+        raise fail(f"invalid server name {_quoted(name)}: {SERVER_NAME_WORDS}")
+    if not isinstance(entry, dict):
+        raise fail(f"the server {name} must be an object, not {type_words(entry)}")
+    layer.tables["mcp_servers", name] = origin
+    for path, value in _values(fail, name, entry):
+        layer.values[path] = Value(value, origin)
+    return replace(servers_of(layer)[name], file=str(file))
+
+
+def _line_of(text: str, name: str) -> int | None:
+    """Return the line of the first `"name":` behind `"mcpServers"`, None if it is written with escapes."""
+    import json
+
+    start = max(0, text.find('"mcpServers"'))
+    found = re.compile(re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:").search(text, start)
+    return text.count("\n", 0, found.start()) + 1 if found is not None else None
+
+
+def _values(
+    fail: Callable[[str], ConfigError], name: str, entry: Mapping[str, object]
+) -> Iterator[tuple[KeyPath, object]]:
     """Yield the values of an entry under the names of qcode's keys."""
     kind = entry.get("type")
-    if kind is not None and kind not in (*_STDIO, *_HTTP):
-        raise ConfigError(f"the server {name} has a type that is neither stdio nor http", file=file)
-    if (kind in _STDIO and "url" in entry) or (kind in _HTTP and "command" in entry):
-        raise ConfigError(f"the type of the server {name} does not match its command or url", file=file)
+    if kind is not None and kind not in (*_STDIO, *_HTTP, *_SSE):
+        raise fail(f"the server {name} has a type that is neither stdio nor http nor sse")
+    if (kind in _STDIO and "url" in entry) or (kind in (*_HTTP, *_SSE) and "command" in entry):
+        raise fail(f"the type of the server {name} does not match its command or url")
     given = {key: value for key, value in entry.items() if value not in (None, [], {})}
+    if kind in _SSE:
+        given["transport"] = "sse"
     if entry.get("disabled") is True:
         given["enabled"] = False
     for key, value in given.items():
         if key in ("env", "headers"):
             if not isinstance(value, dict):
-                raise ConfigError(f"{key} of the server {name} must be an object", file=file)
+                raise fail(f"{key} of the server {name} must be an object")
             for inner, text in value.items():
                 place = ("mcp_servers", name, key, inner)
-                yield place, _checked(file, place, text)
+                yield place, _checked(fail, place, text)
         elif find_key(("mcp_servers", name, key)) is not None:
             path = ("mcp_servers", name, key)
-            yield path, _checked(file, path, value)
+            yield path, _checked(fail, path, value)
 
 
-def _checked(file: Path, path: KeyPath, value: object) -> object:
+def _checked(fail: Callable[[str], ConfigError], path: KeyPath, value: object) -> object:
     key = find_key(path)
     assert key is not None
     try:
         return checked(key, path, value)
     except ConfigError as error:
-        raise ConfigError(str(error), file=file) from None
+        raise fail(str(error)) from None
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Changes one key of the user's `config.toml`, validated as if it were written by hand.
+"""Changes one key or table of the user's `config.toml`, validated as if it were written by hand.
 
 `with_value` and `without_value` are pure and keep comments, order and everything else. A new key may fit in several
 places: each candidate is parsed again, and only one with exactly the wanted value is used. `change` writes the file. It
@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from qcode.config import state_file
 from qcode.config.kinds import type_words
-from qcode.config.lines import Places, TomlPath, find_places
+from qcode.config.lines import Places, TomlPath, find_places, parse_key
 from qcode.config.load import KeyPath, checked, read_toml_text
 from qcode.config.schema import Key, dotted, quoted
 from qcode.protocol.errors import ConfigError
+
+_HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\r?\n?")
 
 
 def with_value(text: str, path: TomlPath, value: object) -> str:
@@ -36,10 +39,67 @@ def without_value(text: str, path: TomlPath) -> str:
     return _first_exact(_removals(text, places, path), _set(tomllib.loads(text), path, None))
 
 
+def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
+    """Return `text` with a new table at its end. Raise `ValueError` if the table exists or that is not possible."""
+    found = tomllib.loads(text)
+    wanted = copy.deepcopy(found)
+    table: Any = wanted
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"{dotted(path)} cannot be set: a key above it is not a table")
+    if path[-1] in table:
+        raise ValueError(f"{dotted(path)} is already defined")
+    table[path[-1]] = values
+    end = "\r\n" if "\r\n" in text else "\n"
+    rows = [f"[{dotted(path)}]", *(f"{dotted((key,))} = {literal(value)}" for key, value in values.items())]
+    before = f"{text.rstrip()}{end}{end}" if text.strip() else ""
+    return _first_exact(iter([before + "".join(f"{row}{end}" for row in rows)]), wanted)
+
+
+def without_table(text: str, path: TomlPath) -> str:
+    """Return `text` without a table and the tables in it. Raise `ValueError` if that is not possible."""
+    return _first_exact(
+        iter([_without_sections(text, path), *_without_pair(text, path)]), _set(tomllib.loads(text), path, None)
+    )
+
+
+def _without_pair(text: str, path: TomlPath) -> Iterator[str]:
+    places = find_places(text)
+    if path in places.pairs:
+        yield from _removals(text, places, path)
+
+
+def _without_sections(text: str, path: TomlPath) -> str:
+    """Return the lines without those from a header of the table, up to the comment above the next header."""
+    kept: list[str] = []
+    held: list[str] = []
+    is_dropped = False
+    for line in text.splitlines(keepends=True):
+        header = _HEADER.match(line)
+        if header is not None:
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                was, is_dropped = is_dropped, parse_key(header[1])[: len(path)] == path
+                kept += held if was and not is_dropped else []
+                held = []
+        if not is_dropped:
+            kept.append(line)
+        elif not line.strip() or line.lstrip().startswith("#"):
+            held.append(line)
+        else:
+            held = []
+    left = "".join(kept)
+    return f"{left.rstrip()}\n" if is_dropped and left.strip() else left
+
+
 def literal(value: object) -> str:
-    """Return a value as a TOML literal."""
+    """Return a value as a TOML literal; a list and a table are written on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{dotted((key,))} = {literal(one)}' for key, one in value.items())} }}"
     return str(value) if isinstance(value, int | float) else quoted(str(value))
 
 
@@ -150,9 +210,18 @@ def change(file: Path, path: KeyPath, value: object | None) -> None:
 
     Raise `ConfigError` if the file cannot be read, parsed or written.
     """
+    _edit(file, lambda text: without_value(text, path) if value is None else with_value(text, path, value))
+
+
+def change_table(file: Path, path: KeyPath, values: dict[str, Any] | None) -> None:
+    """Add a table to a file, which need not exist; None removes the table. As `change` in all else."""
+    _edit(file, lambda text: without_table(text, path) if values is None else with_table(text, path, values))
+
+
+def _edit(file: Path, changed_text: Callable[[str], str]) -> None:
     text = read_toml_text(file, is_needed=False) or ""
     try:
-        changed = without_value(text, path) if value is None else with_value(text, path, value)
+        changed = changed_text(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", file=file) from None
     except ValueError as error:

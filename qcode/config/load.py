@@ -220,8 +220,9 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     if ("command" in own) == ("url" in own):
         raise ConfigError(f"{origin}: {place} needs either a command or a url")
     env, headers = (_texts(values, "mcp_servers", name, one) for one in ("env", "headers"))
-    if headers["headers"] and "url" not in own:
-        raise ConfigError(f"{origin}: {place} has headers, which require a url")
+    for key, found in (("headers", headers["headers"]), ("transport", own.get("transport"))):
+        if found and "url" not in own:
+            raise ConfigError(f"{origin}: {place} has {key}, which require{'s' if key == 'transport' else ''} a url")
     if (env["env"] or own.get("args")) and "command" not in own:
         raise ConfigError(f"{origin}: {place} has args or env, which require a command")
     return McpServer(**own, **env, **headers, is_from_project=origin.is_project)

@@ -286,9 +286,14 @@ class McpServer:
     command: str | None = key(None, kinds.text(), "the program; required without url")
     args: tuple[str, ...] = key((), kinds.words(), "its arguments", is_secret=True)
     env: Mapping[str, str] = key(_NO_TEXTS, kinds.raw_text(), "an environment variable for it", is_secret=True)
-    url: str | None = key(None, kinds.url(), "the address of the server (streamable HTTP), instead of a program")
+    url: str | None = key(None, kinds.url(), "the address of the server, instead of a program")
     headers: Mapping[str, str] = key(
         _NO_TEXTS, kinds.text(), "a header to send with each request to url", is_secret=True
+    )
+    transport: str | None = key(
+        None,
+        kinds.choice("http", "sse"),
+        "the transport of url; absent: streamable HTTP, then the older SSE if the server asks for it",
     )
     tools: tuple[str, ...] = key((), kinds.texts(), "the only tools to offer, by the server's names; empty: all")
     timeout_s: float = key(300.0, kinds.number(0, above=True), "seconds for one call")

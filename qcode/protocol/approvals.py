@@ -142,17 +142,21 @@ class Choice:
 class Question:
     """The model asks something. Decided by an `Answer`, one of `choices` or any text, or by `Deny`.
 
-    `detail` is what its first line leaves out.
+    `detail` is what its first line leaves out. `server` is not empty if a tool server asks during a call, whose words
+    the question and the choices then are; `Deny` dismisses it, and the call continues. A call can ask several times:
+    `number` tells these questions apart.
     """
 
     call: ToolCall
     question: str
     detail: str = ""
     choices: tuple[Choice, ...] = ()
+    server: str = ""
+    number: int = 0
 
     @property
     def id(self) -> str:
-        return self.call.call_id
+        return f"{self.call.call_id}:{self.number}" if self.server else self.call.call_id
 
     @property
     def text(self) -> str:

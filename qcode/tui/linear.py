@@ -346,7 +346,8 @@ class LinearApp:
             if form.format in ("text", "markdown"):
                 # The model's text is indented, so that a line such as `1. Allow` in it cannot pass for a choice.
                 detail = "\n".join(f"  {line}" for line in detail.split("\n"))
-            question = question_line(approval) if isinstance(approval, Question) else asked_by(approval)
+            is_of_model = isinstance(approval, Question) and not approval.server
+            question = question_line(approval) if is_of_model else asked_by(approval)
             risk = risk_line(detail) if form.format == "command" else ""
             told = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
             draft = approval.draft if isinstance(approval, ToolApproval) else None
@@ -357,7 +358,7 @@ class LinearApp:
         if decision == Allow("trust"):
             self.view.add_notice("info", self.agent.trust.accept())
         self.agent.conversation.answer(approval.id, decision)
-        if decision == Deny():
+        if decision == Deny() and not (isinstance(approval, Question) and approval.server):
             self.stop()
 
     async def _choose(self, options: tuple[Option, ...], draft: Draft | None = None) -> Option | Revise | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.outcomes import BROKE_OFF
-from qcode.protocol.approvals import Allow, Decision, Deny, TurnApproval
+from qcode.protocol.approvals import Allow, Decision, Deny, Question, TurnApproval
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import ModelFellBack, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
@@ -52,6 +52,7 @@ class Turns:
         self._connectivity = ConnectivityStatus(widgets.status, clock)
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
+        self._of_servers: set[str] = set()
         max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
             widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
@@ -124,8 +125,9 @@ class Turns:
         self._conversation.answer(approval_id, decision)
         # An approved plan ends plan mode, and so may a yes to all edits.
         self._widgets.status.change(mode=self._conversation.mode)
-        if decision == Deny():
+        if decision == Deny() and approval_id not in self._of_servers:
             self.stop()
+        self._of_servers.discard(approval_id)
         self.after_question()
 
     def ask(self, approval: TurnApproval, position: str) -> None:
@@ -133,6 +135,8 @@ class Turns:
         if self._is_cancelling:
             self._conversation.answer(approval.id, Deny())
             return
+        if isinstance(approval, Question) and approval.server:
+            self._of_servers.add(approval.id)
         self._widgets.approval.ask(approval, position)
         self._announce("asking")
 

@@ -14,6 +14,8 @@ from qcode.cli.main import main
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 
+COMMAND = ("npx", "-y", "a b", '"q"\\')
+
 
 class Asked:
     """Runs the command in a trusted folder with a server of each origin."""
@@ -30,7 +32,7 @@ class Asked:
         (self.work / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
     def __call__(self, *argv: str, code: int = 0) -> str:
-        assert main(("mcp", *argv, "-C", str(self.work))) == code
+        assert main(("mcp", "-C", str(self.work), *argv)) == code
         out, err = self._capfd.readouterr()
         return out + err
 
@@ -104,7 +106,16 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
     ("argv", "says"),
     [
         (("show",), "use: qcode mcp"),
-        (("remove", "x"), "use: qcode mcp"),
+        (("remove",), "use: qcode mcp"),
+        (("remove", "x"), "config.toml has no tool server"),
+        (("remove", "theirs", "--trust"), "config.toml has no tool server"),
+        (("remove", "mime"), "did you mean mine?"),
+        (("add", "x"), "use: qcode mcp"),
+        (("list", "--env", "A=b"), "use: qcode mcp"),
+        (("add", "a__b", "x"), "letters, digits"),
+        (("add", "x", "https://h/mcp", "--env", "A=b"), "takes --header"),
+        (("add", "x", "--header", "A:b", "--", "prog"), "a server with a URL"),
+        (("add", "x", "--env", "A", "--", "prog"), "the form --env NAME=VALUE"),
         (("show", "mime"), "did you mean mine?"),
         (("approve", "xyz"), "run qcode mcp list to see them"),
     ],
@@ -115,3 +126,59 @@ def test_wrong_mcp_usage_is_an_error(argv: tuple[str, ...], says: str, asked: As
 
 def test_invalid_mcp_config_file_prevents_the_run(asked: Asked) -> None:
     assert "--mcp-config: " in asked("list", "--mcp-config", "absent.json", code=52)
+
+
+def test_server_is_added_to_the_own_configuration_and_removed(asked: Asked) -> None:
+    file = asked.home / "config.toml"
+    before = file.read_text() + "# mine ends\n\n# colours\n[ui]\ntheme = 'dark'\n"
+    file.write_text(before)
+    said = asked(
+        "add", "files", "--env", "ROOT=${HOME}", "--env", "API_TOKEN=canary", "--", "npx", "-y", "a b", '"q"\\'
+    )
+    assert f"added files to {file}" in said
+    assert f"API_TOKEN is stored as it is in {file}; to keep it out, write '${{API_TOKEN}}' instead" in said
+    assert "canary" not in said
+    config = asked.specs()["files"].config
+    assert (config.command, config.args) == (COMMAND[0], COMMAND[1:])
+    assert dict(config.env) == {"ROOT": "${HOME}", "API_TOKEN": "canary"}
+    asked("add", "docs", "https://h.example/mcp", "--header", "Authorization: Bearer ${T}", "--transport", "sse")
+    docs = asked.specs()["docs"].config
+    assert (docs.url, docs.transport, dict(docs.headers)) == (
+        "https://h.example/mcp",
+        "sse",
+        {"Authorization": "Bearer ${T}"},
+    )
+    assert "already defined" in asked("add", "docs", "https://h/mcp", code=52)
+    asked("remove", "docs")
+    asked("remove", "files")
+    assert file.read_text() == before
+    asked("remove", "mine")
+    assert file.read_text() == "# mine ends\n\n# colours\n[ui]\ntheme = 'dark'\n"
+
+
+def test_removed_server_loses_its_approvals(asked: Asked) -> None:
+    pins, spec = Pins(asked.home / "state"), asked.specs()["mine"]
+    pins.approve(spec)
+    asked("remove", "mine")
+    assert not pins.was_approved(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('mcp_servers = { mine = { command = "x" } }\n', "mcp_servers = { }\n"),
+        ('[mcp_servers.mine]\ncommand = "x"\n[mcp_servers.mine.env]\nA = """\n[ui]\n"""\n[ui]\ntheme = "a"\n', None),
+        ('[mcp_servers]\nmine.command = "x"\nmine.args = ["a"]\n', None),
+    ],
+)
+def test_server_written_in_another_form_is_removed_or_left_with_a_reason(
+    text: str, left: str | None, asked: Asked
+) -> None:
+    file = asked.home / "config.toml"
+    file.write_text(text)
+    if left is not None:
+        asked("remove", "mine")
+        assert file.read_text() == left
+    else:
+        assert "edit it by hand" in asked("remove", "mine", code=52)
+        assert file.read_text() == text

@@ -16,9 +16,20 @@ from typing import Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import CallToolResult, EmbeddedResource, TextContent, TextResourceContents
+from mcp_types import (
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    EmbeddedResource,
+    InputRequiredResult,
+    TextContent,
+    TextResourceContents,
+)
 
 from tests.fakes.tool_server import CONTROLS, PNG, mark
+
+FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
 def build() -> MCPServer:
@@ -79,6 +90,20 @@ def build() -> MCPServer:
         return "done"
 
     @server.tool()
+    def ask(ctx: Context[Any]) -> str | InputRequiredResult:
+        """Asks for a name"""
+        found = (ctx.input_responses or {}).get("who")
+        if not isinstance(found, ElicitResult):
+            form = ElicitRequestFormParams(message="Who are you?", requested_schema=FORM)
+            return InputRequiredResult(input_requests={"who": ElicitRequest(params=form)}, request_state="state 1")
+        return f"{found.action} {(found.content or {}).get('name')} {ctx.request_state}"
+
+    @server.tool()
+    def ask_forever() -> InputRequiredResult:
+        """Never has enough"""
+        return InputRequiredResult(request_state="again")
+
+    @server.tool()
     def crash() -> str:
         """Ends the server"""
         sys.stderr.write("it hurts\n")
@@ -89,23 +114,29 @@ def build() -> MCPServer:
 
 
 class HttpToolServer:
-    """The same over HTTP on loopback, in a thread. `asked` are the headers of every request so far."""
+    """The same over HTTP on loopback, in a thread. `asked` are the headers of every request so far.
 
-    def __init__(self, *, is_json: bool = False, refuses: int = 0) -> None:
+    `refuses` is the status of every response, or of those to POST requests of a server that has only `sse`.
+    """
+
+    def __init__(self, *, is_json: bool = False, refuses: int = 0, sse: bool = False) -> None:
         self._is_json = is_json
         self._refuses = refuses
+        self._sse = sse
         self.asked: list[dict[str, str]] = []
         self.url = ""
 
     def __enter__(self) -> HttpToolServer:
         import uvicorn
 
-        app = build().streamable_http_app(json_response=self._is_json)
+        server = build()
+        app = server.sse_app(sse_path="/mcp") if self._sse else server.streamable_http_app(json_response=self._is_json)
 
         async def noting(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
                 self.asked.append({name.decode(): value.decode() for name, value in scope["headers"]})
-                if self._refuses:
+                is_older = self._sse and (scope["method"] != "POST" or scope["path"] != "/mcp")
+                if self._refuses and not is_older:
                     await send({"type": "http.response.start", "status": self._refuses, "headers": []})
                     await send({"type": "http.response.body", "body": b""})
                     return

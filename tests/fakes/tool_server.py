@@ -42,7 +42,7 @@ def main() -> None:
     mark("starts", str(os.getpid()))
     kind = sys.argv[1] if len(sys.argv) > 1 else ""
     if kind == "exits":
-        sys.stderr.write("no license found\n")
+        sys.stderr.write(steered("complaint", "no license found") + "\n")
         sys.exit(4)
     if kind == "silent":
         with suppress(KeyboardInterrupt):
@@ -65,13 +65,19 @@ def serve(*, is_strict: bool) -> None:
         if "id" in asked:
             answer = {"jsonrpc": "2.0", "id": asked["id"], **answered(asked["method"], asked.get("params", {}))}
             sys.stdout.write(json.dumps(answer) + "\n")
+            if asked["method"] == "tools/call" and steered("announces", ""):
+                sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
             sys.stdout.flush()
 
 
 def answered(method: str, given: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         info = {"name": "fake", "version": "1"}
-        return {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}}
+        return {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}}
+    if method == "tools/list" and steered("unlisted", ""):
+        return {"error": {"code": -32603, "message": "the index is being built"}}
+    if method == "tools/call" and steered("error", ""):
+        return {"error": json.loads(steered("error", ""))}
     if method == "tools/list":
         return {"result": {"tools": tools()}}
     if method == "tools/call":
@@ -84,14 +90,30 @@ def tools() -> list[dict[str, Any]]:
     add = {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
     found = [
         {"name": "add", "description": steered("description", "Add two numbers"), "inputSchema": add},
+        {"name": "ask", "inputSchema": {"type": "object"}},
         {"name": "crash", "inputSchema": {"type": "object"}},
     ]
+    found += json.loads(steered("extra", "[]"))
     if steered("more", ""):
         found.append({"name": "more", "description": "A further tool", "inputSchema": {"type": "object"}})
     return found
 
 
+def asked(params: dict[str, Any]) -> str:
+    """Ask the client a question during a call, and return its answer."""
+    request = {"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params}
+    sys.stdout.write(json.dumps(request) + "\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        answer: dict[str, Any] = json.loads(line)
+        if answer.get("id") == "q1":
+            return json.dumps(answer.get("result") or answer.get("error"), sort_keys=True)
+    return "nothing"
+
+
 def called(name: str, given: dict[str, Any]) -> str:
+    if name == "ask":
+        return asked(given["params"])
     if name == "crash":
         sys.stderr.write("it hurts\n")
         sys.stderr.flush()

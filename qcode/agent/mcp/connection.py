@@ -6,33 +6,86 @@ One task runs `run`; other tasks make calls. Which servers may run and which too
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from qcode import __version__
+from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.identity import NotApprovedError, ServerContext
+from qcode.agent.mcp.session import (
+    MAX_REASON,
+    Listing,
+    Rejected,
+    agree,
+    error_text,
+    explain,
+    failures,
+    inputs_of,
+    is_closed,
+    list_all,
+    load,
+    open_session,
+)
 from qcode.agent.mcp.spec import ServerError, ServerSpec
-from qcode.agent.mcp.tools import ListedTool
-from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_stdio, program_path
+from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_sse, connect_stdio, program_path
 from qcode.config.settings import McpServer
-from qcode.providers.sdk import quiet
-from qcode.text.clean import single_spaced
+from qcode.protocol.approvals import Choice
+from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
 from qcode.tools.processes import passed_on
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from mcp import ClientSession
-    from mcp.client._transport import TransportStreams
-    from mcp_types import CallToolResult
+    from mcp import ClientSession, MCPError
+    from mcp_types import (
+        CallToolResult,
+        ElicitRequestFormParams,
+        ElicitRequestURLParams,
+        ElicitResult,
+        GetPromptResult,
+        ReadResourceResult,
+    )
 
-_PROBE_S = 3.0
-_MAX_PAGES = 50
-_MAX_LISTED = 1_000
-MAX_REASON = 300
 _BETWEEN_LISTS_S = 1.0
 _AFTER_CANCEL_S = 0.3
+_SSE_STATUSES = (400, 404, 405)
+# A subscription that ends soon is opened again a few times only, one that held longer a few times an hour.
+_SHORT_S = 10.0
+_MAX_SHORT = 3
+_MAX_PER_HOUR = 5
+_MAX_ROUNDS = 10
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
+
+
+Answers: TypeAlias = dict[str, Any]
+"""The arguments of a request that is sent again: `input_responses` and `request_state`."""
+
+Send: TypeAlias = "Callable[[ClientSession, Answers], Awaitable[object]]"
+
+
+@dataclass(slots=True)
+class RunningRequest:
+    """A request under way. `ask` asks the user, None if no user can answer; `notes` are lines for its result."""
+
+    output: Callable[[str], None] = lambda text: None
+    ask: Ask | None = None
+    notes: list[str] = field(default_factory=list)
+    timer: asyncio.Timeout | None = None
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Stop the time limit."""
+        timer, clock = self.timer, asyncio.get_running_loop().time
+        left = None if timer is None or timer.when() is None else (timer.when() or 0) - clock()
+        if timer is not None and left is not None:
+            timer.reschedule(None)
+        try:
+            yield
+        finally:
+            if timer is not None and left is not None and not timer.expired():
+                timer.reschedule(clock() + max(0.0, left))
 
 
 class ServerConnection:
@@ -45,7 +98,7 @@ class ServerConnection:
         self,
         spec: ServerSpec,
         context: ServerContext,
-        on_listed: Callable[[list[ListedTool]], None],
+        on_listed: Callable[[Listing], None],
         on_lost: Callable[[str], None],
         admit: Callable[[], Awaitable[None]],
     ) -> None:
@@ -58,24 +111,30 @@ class ServerConnection:
         self._session: ClientSession | None = None
         self._lost = asyncio.Event()
         self._changed = asyncio.Event()
+        self._rejected: Rejected = []
+        self._uses_sse = spec.config.transport == "sse"
         self._late: set[asyncio.Task[Any]] = set()
+        self._running: list[RunningRequest] = []
+        self._asking = asyncio.Lock()
 
     async def run(self) -> None:
         """Run the server until cancelled; raise `ServerError` once it cannot be used any more."""
         await self._admit()
-        await asyncio.to_thread(_load)
+        await asyncio.to_thread(load)
         is_second = False
         while True:
-            was_ready = False
+            was_ready, used_sse = False, self._uses_sse
             try:
-                async with self._connected(is_second) as session:
+                async with self._connected(is_second) as (session, fresh_s):
                     was_ready = True
-                    await self._serve(session)
+                    await self._serve(session, fresh_s)
                 why = self._explained("the connection ended")
             except (ServerError, NotApprovedError):
                 raise
-            except _failures() as error:
-                why = self._explained(_why(error))
+            except failures() as error:
+                if self._uses_sse and not used_sse:
+                    continue
+                why = self._explained(explain(error))
             finally:
                 self._session = None
             # A server that exited before it answered may support only the older handshake.
@@ -85,11 +144,9 @@ class ServerConnection:
             if was_ready:
                 self._on_lost(why)
 
-    async def call(
-        self, tool: str, arguments: JsonObject, timeout_s: float, on_progress: Callable[[str], None]
-    ) -> CallToolResult:
+    async def call(self, tool: str, arguments: JsonObject, timeout_s: float, running: RunningRequest) -> CallToolResult:
         """Call a tool; raise `ServerError`. Cancelling notifies the server and does not wait for it."""
-        task = asyncio.ensure_future(self._call(tool, arguments, timeout_s, on_progress))
+        task = asyncio.ensure_future(self._call(tool, arguments, timeout_s, running))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -101,41 +158,139 @@ class ServerConnection:
             raise
 
     async def _call(
-        self, tool: str, arguments: JsonObject, timeout_s: float, on_progress: Callable[[str], None]
+        self, tool: str, arguments: JsonObject, timeout_s: float, running: RunningRequest
     ) -> CallToolResult:
         import mcp_types as types
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            running.output(f"{progress:g}{f'/{total:g}' if total else ''}{f' {message}' if message else ''}\n")
+
+        async def send(session: ClientSession, answers: Answers) -> object:
+            return await session.call_tool(
+                tool, arguments, None, progressed, allow_input_required=True, allow_claimed=True, **answers
+            )
+
+        result = await self.request(send, timeout_s, running)
+        if not isinstance(result, types.CallToolResult):
+            raise ServerError("the server sent a result of an unknown kind")
+        return result
+
+    async def get_prompt(self, name: str, arguments: dict[str, str], running: RunningRequest) -> GetPromptResult:
+        """Return the messages of a prompt; raise `ServerError`."""
+
+        async def send(session: ClientSession, answers: Answers) -> object:
+            return await session.get_prompt(name, arguments, allow_input_required=True, **answers)
+
+        result: Any = await self.request(send, self._spec.config.timeout_s, running)
+        return cast("GetPromptResult", result)
+
+    async def read_resource(self, uri: str, running: RunningRequest) -> ReadResourceResult:
+        """Return the contents of a resource; raise `ServerError`."""
+
+        async def send(session: ClientSession, answers: Answers) -> object:
+            return await session.read_resource(uri, allow_input_required=True, **answers)
+
+        result: Any = await self.request(send, self._spec.config.timeout_s, running)
+        return cast("ReadResourceResult", result)
+
+    async def request(self, send: Send, timeout_s: float, running: RunningRequest) -> object:
+        """Send a request, again with answers while the server requires input; raise `ServerError`.
+
+        The time that the user takes for an answer does not count.
+        """
         from mcp import MCPError
 
         session = self._session
         if session is None:
             raise ServerError("it is not running")
-
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            on_progress(f"{progress:g}{f'/{total:g}' if total else ''}{f' {message}' if message else ''}\n")
-
+        self._running.append(running)
         try:
-            result = await session.call_tool(
-                tool, arguments, timeout_s, progressed, allow_input_required=True, allow_claimed=True
-            )
+            async with asyncio.timeout(timeout_s) as running.timer:
+                return await self._answered(session, send, running)
+        except TimeoutError:
+            raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
-            if error.code == types.REQUEST_TIMEOUT:
-                raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
-            if error.code == types.CONNECTION_CLOSED:
+            if is_closed(error):
                 raise ServerError("the server ended during the call") from None
             if error.message == "Session terminated":
                 self._lost.set()
-            raise ServerError(
-                f"the server answered with an error: {single_spaced(error.message, MAX_REASON)}"
-            ) from None
-        except _failures() as error:
-            raise ServerError(_why(error)) from None
-        if not isinstance(result, types.CallToolResult):
-            raise ServerError("the tool requests user input, which is not supported")
-        return result
+            raise ServerError(f"the server answered with an error: {error_text(error)}") from None
+        except failures() as error:
+            raise ServerError(explain(error)) from None
+        finally:
+            self._running.remove(running)
+
+    async def _answered(
+        self,
+        session: ClientSession,
+        send: Callable[[ClientSession, Answers], Awaitable[object]],
+        running: RunningRequest,
+    ) -> object:
+        """Return the final result: input that it requires is asked for, and sent back with its unchanged state."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        answers: Answers = {}
+        pause_s, was_visited = _MIN_PAUSE_S, False
+        for _ in range(_MAX_ROUNDS + 1):
+            try:
+                result = await send(session, answers)
+            except MCPError as error:
+                if error.code != types.URL_ELICITATION_REQUIRED or was_visited:
+                    raise
+                was_visited = True
+                await self._visit_all(error, running)
+                continue
+            if not isinstance(result, types.InputRequiredResult):
+                return result
+            answers = {"request_state": result.request_state}
+            if result.input_requests:
+                answers["input_responses"] = await inputs_of(session, result.input_requests)
+                pause_s = _MIN_PAUSE_S
+            else:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+        raise ServerError(f"the server asked for input more than {_MAX_ROUNDS} times")
+
+    async def _visit_all(self, error: MCPError, running: RunningRequest) -> None:
+        """Ask the user to open the addresses that the server requires; raise `ServerError` unless all are accepted."""
+        import mcp_types as types
+
+        for params in types.ElicitationRequiredErrorData.model_validate(error.error.data).elicitations:
+            if (await self._elicit_for(running, params)).action != "accept":
+                raise ServerError(f"the server requires a page to be opened, which was declined: {error_text(error)}")
+        if running.ask is not None:
+            await running.ask("Continue once you have finished on that page.", "", (Choice("Done"),))
+
+    async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
+        """Ask on behalf of the latest request that can ask: a server does not say which one it is for."""
+        able = [running for running in self._running if running.ask is not None]
+        return await self._elicit_for((able or self._running or [RunningRequest()])[-1], params)
+
+    async def _elicit_for(
+        self, running: RunningRequest, params: ElicitRequestFormParams | ElicitRequestURLParams
+    ) -> ElicitResult:
+        """Ask the user; the limit of the request pauses meanwhile."""
+        import mcp_types as types
+
+        if running.ask is None:
+            said = visible(single_spaced(params.message, MAX_REASON))
+            running.notes.append(f'[The server asked the user: "{said}". No user can answer, so it was cancelled.]')
+            return types.ElicitResult(action="cancel")
+        async with self._asking, running.paused():
+            try:
+                if isinstance(params, types.ElicitRequestURLParams):
+                    return types.ElicitResult(action=await visit(params.message, params.url, running.ask))
+                schema = params.requested_schema
+                action, values = await fill_form(self._spec.name, params.message, schema, running.ask)
+            except ValueError as problem:
+                running.notes.append(f"[The server asked for input, which was declined: {problem}.]")
+                return types.ElicitResult(action="decline")
+        return types.ElicitResult(action=action, content=dict(values) if action == "accept" else None)
 
     @asynccontextmanager
-    async def _connected(self, is_second: bool) -> AsyncIterator[ClientSession]:
-        """Connect and yield a session after its tools were listed."""
+    async def _connected(self, is_second: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
+        """Connect and yield a session after its tools were listed, with the seconds until they expire."""
         self._lost.clear()
         self._changed.clear()
         config = self._spec.expanded(self._context.env)
@@ -144,40 +299,62 @@ class ServerConnection:
             try:
                 async with asyncio.timeout(config.startup_timeout_s):
                     streams = await stack.enter_async_context(self._transport(config))
-                    session = await stack.enter_async_context(_session(streams, self._context.cwd, self._changed.set))
-                    await _agree(session, probes=not is_second)
-                    listed = await _list(session)
+                    session = open_session(streams, self._context.cwd, self._rejected, self._changed.set, self._elicit)
+                    await stack.enter_async_context(session)
+                    await self._negotiate(session, probes=not is_second)
+                    listed = await list_all(session, self._rejected)
             except TimeoutError:
                 limit = f"{config.startup_timeout_s:g} s (startup_timeout_s of the server)"
                 raise ServerError(self._explained(f"it was not ready within {limit}")) from None
             self._session = session
             self._on_listed(listed)
-            yield session
+            yield session, listed.fresh_s
+
+    async def _negotiate(self, session: ClientSession, *, probes: bool) -> None:
+        """Negotiate the protocol; note if the specification asks for the older transport after a refusal."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        try:
+            await agree(session, probes=probes and not self._uses_sse)
+        except MCPError as error:
+            is_modern = types.UNSUPPORTED_PROTOCOL_VERSION <= error.code <= types.HEADER_MISMATCH
+            config = self._spec.config
+            is_choosable = config.url is not None and config.transport is None and not self._uses_sse
+            if is_choosable and not is_modern and self.log.status in _SSE_STATUSES:
+                self._uses_sse = True
+                self.log.note("[answers as a server of the older SSE transport, which is deprecated; trying that]")
+            raise
 
     def _transport(self, config: McpServer) -> Any:  # noqa: ANN401  # an async context manager of streams, both ways
         if config.url is not None:
-            return connect_http(config, self.log)
+            return (connect_sse if self._uses_sse else connect_http)(config, self.log)
         assert config.command is not None
         env = {**passed_on(self._context.env), **config.env}
         path = program_path(config.command, self._context.cwd, env["PATH"])
         program = ServerProgram((path, *config.args), self._context.cwd, env)
         return connect_stdio(program, self.log, self._context.groups, self._lost.set)
 
-    async def _serve(self, session: ClientSession) -> None:
-        """List the tools again whenever the server reports a change; return when the connection is lost."""
-        watching = asyncio.ensure_future(_watch_list(session, self._changed.set))
+    async def _serve(self, session: ClientSession, fresh_s: float | None) -> None:
+        """List everything again if the server reports a change or its list expires; return when the connection ends."""
+        watching = asyncio.ensure_future(_watch(session, self._changed.set))
         try:
             while True:
                 waits = [asyncio.ensure_future(one.wait()) for one in (self._lost, self._changed)]
                 try:
-                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(waits, timeout=fresh_s, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     for wait in waits:
                         wait.cancel()
                 if self._lost.is_set():
                     return
                 self._changed.clear()
-                self._on_listed(await _list(session))
+                try:
+                    listed = await list_all(session, self._rejected)
+                    fresh_s = listed.fresh_s
+                    self._on_listed(listed)
+                except failures() as error:  # the lists of before stay; a lost connection is noticed above
+                    self.log.note(f"[its lists cannot be refreshed: {explain(error)}]")
                 await asyncio.sleep(_BETWEEN_LISTS_S)
         finally:
             for task in (watching, *self._late):
@@ -186,114 +363,32 @@ class ServerConnection:
 
     def _explained(self, why: str) -> str:
         """Return the reason of a failure with the last line of the server's log."""
-        last = single_spaced(self.log.last_line, MAX_REASON)
+        last = single_spaced(next(reversed(self.log.tail), ""), MAX_REASON)
         return f"{why} ({last})" if last and last not in why else why
 
 
-def _load() -> None:
-    """Import the modules for a connection; this is slow, so it runs in a thread."""
-    import mcp.client.streamable_http
-    import mcp.client.subscriptions  # noqa: F401
-
-    # Their log messages on stderr would break the screen.
-    quiet("mcp", "httpx2", "httpcore2")
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """Return the exceptions that connections and requests can raise."""
-    import anyio
-    import httpx2
-    from mcp import MCPError
-
-    closed = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
-    return (MCPError, OSError, RuntimeError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, ExceptionGroup, *closed)
-
-
-def _why(error: BaseException) -> str:
-    """Return one line for the user."""
-    import httpx2
-    from mcp import MCPError
-
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    said = single_spaced(str(error), MAX_REASON)
-    match error:
-        case MCPError():
-            return f"it answered with an error: {said}"
-        case httpx2.ConnectError():
-            return f"it cannot be reached: {said}"
-        case OSError():
-            return f"it cannot be started: {error.strerror or said}"
-    return said or type(error).__name__
-
-
-def _session(streams: TransportStreams, cwd: Path, on_change: Callable[[], None]) -> ClientSession:
-    """Return a session that reports the workspace as its only root and offers no other client feature."""
-    import mcp_types as types
-    from mcp import ClientSession
-
-    class Session(ClientSession):
-        async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
-            """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
-
-    root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
-
-    async def roots(context: object) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[root])
-
-    async def heard(message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            on_change()
-
-    info = types.Implementation(name="qcode", version=__version__)
-    return Session(*streams, list_roots_callback=roots, message_handler=heard, client_info=info)
-
-
-async def _agree(session: ClientSession, *, probes: bool) -> None:
-    """Negotiate the protocol: the newer one if the server responds to it, otherwise the one with a handshake."""
-    import mcp_types as types
-    from mcp import MCPError
-
-    if probes:
-        with suppress(MCPError, TimeoutError, ValueError, RuntimeError):
-            async with asyncio.timeout(_PROBE_S):
-                await session.discover()
-                return
-    try:
-        await session.initialize()
-    except MCPError as error:
-        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-            raise
-        await session.discover()  # the server had accepted the first request, with a delay
-
-
-async def _list(session: ClientSession) -> list[ListedTool]:
-    import mcp_types as types
-
-    capabilities = session.server_capabilities
-    if capabilities is None or capabilities.tools is None:
-        return []
-    found: list[ListedTool] = []
-    cursor: str | None = None
-    for _ in range(_MAX_PAGES):
-        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        found += [ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
-        if not page.next_cursor or page.next_cursor == cursor or len(found) >= _MAX_LISTED:
-            break
-        cursor = page.next_cursor
-    return found[:_MAX_LISTED]
-
-
-async def _watch_list(session: ClientSession, on_change: Callable[[], None]) -> None:
-    """Subscribe to changes of the tools if the protocol requires it; a server without support is not asked again."""
+async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
+    """Subscribe to changes of the lists if the protocol requires it, again if the subscription is lost."""
     from mcp.client.subscriptions import listen
 
     capabilities = session.server_capabilities
-    if session.discover_result is None or capabilities is None or capabilities.tools is None:
+    if session.discover_result is None or capabilities is None:
         return
-    if not capabilities.tools.list_changed:
+    lists = (capabilities.tools, capabilities.prompts, capabilities.resources)
+    tools, prompts, resources = (bool(one is not None and one.list_changed) for one in lists)
+    if not (tools or prompts or resources):
         return
-    with suppress(*_failures(), TimeoutError):
-        async with listen(session, tools_list_changed=True) as changes:
-            async for _ in changes:
-                on_change()
+    short, ends = 0, list[float]()
+    while short <= _MAX_SHORT and len(ends) <= _MAX_PER_HOUR:
+        began = time.monotonic()
+        with suppress(*failures(), TimeoutError):
+            async with listen(
+                session, tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+            ) as changes:
+                async for _ in changes:
+                    on_change()
+        now = time.monotonic()
+        short = short + 1 if now - began < _SHORT_S else 0
+        ends = [*(end for end in ends if now - end < 3_600), now]
+        await asyncio.sleep(min(0.2 * 2**short, 5))
+        on_change()  # events in between are lost

@@ -113,6 +113,12 @@ class Pins:
         known = self.tools(spec) or {}
         self.pin(spec, {**known, **{change.tool: change.now for change in changes}})
 
+    def forget(self, key: str) -> None:
+        """Delete the approvals of a server that was removed."""
+        servers = self._servers()
+        if servers.pop(key, None) is not None:
+            state_file.save_json(self.path, {"version": _VERSION, "servers": servers})
+
     def _entry(self, key: str) -> JsonObject:
         found = self._servers().get(key)
         return found if isinstance(found, dict) else {}

@@ -15,14 +15,15 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.agent.mcp.connection import MAX_REASON, ServerConnection
+from qcode.agent.mcp.connection import RunningRequest, ServerConnection
+from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
+from qcode.agent.mcp.session import MAX_REASON, Listing
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
     CheckedTool,
-    ListedTool,
     offered,
     outcome_of,
     shown_name,
@@ -240,20 +241,28 @@ class Servers:
         return Preview(f"Run the tool {visible(shown)} of the server {visible(server)}?", detail)
 
     async def run(
-        self, name: str, arguments: JsonObject, output: Callable[[str], None], limit: int, folder: Callable[[], Path]
+        self,
+        name: str,
+        arguments: JsonObject,
+        output: Callable[[str], None],
+        limit: int,
+        folder: Callable[[], Path],
+        ask: Ask | None = None,
     ) -> ToolOutcome:
-        """Run a call. Errors become results; cancellation raises at once."""
+        """Run a call. Errors become results; cancellation raises at once. `ask` asks the user for the server."""
         server_name, _ = split_name(name)
         found = self._find(name)
         if found is None:
             return _failed(f"the tool {name} is not available now", f"{server_name}: not available")
         server, tool = found
         assert server.connection is not None
+        running = RunningRequest(output, ask)
         try:
-            result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, output)
+            result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, running)
         except ServerError as error:
-            return _failed(bounded_text(f"the server {server_name}: {error}", limit, folder), f"{server_name}: failed")
-        return await asyncio.to_thread(outcome_of, result, limit, folder)
+            text = "\n".join((f"the server {server_name}: {error}", *running.notes))
+            return _failed(bounded_text(text, limit, folder), f"{server_name}: failed")
+        return await asyncio.to_thread(outcome_of, result, limit, folder, running.notes)
 
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
@@ -281,7 +290,7 @@ class Servers:
         if not self._is_trusted:
             server.state, server.problem = "restricted", _UNTRUSTED
             if spec.config.file:
-                how = "" if self._is_attended else " (use --trust to trust it)"
+                how = "" if self._is_attended else " (use --trust to trust it); continuing without it"
                 self._notice("warning", f"{spec.name} was not started: {_UNTRUSTED}{how}")
         else:
             self._launch(server)
@@ -308,15 +317,15 @@ class Servers:
             what = f"{spec.name} was not started: files that it runs have changed since you approved it"
         else:
             what = f"{spec.name} is defined by this project and not yet approved"
-        self._notice("warning", f"{what}: {how}", is_unattended=True)
+        self._notice("warning", f"{what}; continuing without it: {how}", is_unattended=True)
         self._changed()
 
     def _launch(self, server: _Server) -> None:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
 
-        def listed(tools: list[ListedTool]) -> None:
+        def listed(listing: Listing) -> None:
             if server.connection is connection:
-                self._take_tools(server, tools)
+                self._take_listing(server, listing)
 
         def lost(why: str) -> None:
             if server.connection is connection:
@@ -338,13 +347,18 @@ class Servers:
             return
         why = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
         server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
-        how = f"; type /mcp restart {server.spec.name} to restart it" if self._is_attended else ""
-        self._notice("warning", f"{server.spec.name} failed: {server.problem}{how}")
+        name = server.spec.name
+        how = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
+        tail = server.connection.log.tail if server.connection is not None else ()
+        rows = [f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail] if len(tail) > 1 else []
+        self._notice("warning", f"{name} failed: {server.problem}; {how}{''.join(rows)}")
         self._changed()
 
-    def _take_tools(self, server: _Server, listed: list[ListedTool]) -> None:
+    def _take_listing(self, server: _Server, listing: Listing) -> None:
         spec = server.spec
-        server.tools = offered(spec.name, listed, spec.config.tools)
+        server.tools = offered(spec.name, listing.tools, spec.config.tools)
+        for problem in listing.problems:
+            self._notice("warning", f"{spec.name}: {problem}")
         before, known = server.changes, None if spec.is_of_client else self._pins.tools(spec)
         server.state, server.problem, server.changes = "ready", "", ()
         if known is None and server.tools and not spec.is_of_client:

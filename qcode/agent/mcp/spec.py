@@ -45,7 +45,7 @@ class ServerSpec:
     @property
     def key(self) -> str:
         """The key of its approval and its pinned tools in the state file."""
-        return f"{self.scope}#{self.name}"
+        return key_of_server(self.scope, self.name)
 
     @property
     def is_from_project(self) -> bool:
@@ -65,6 +65,7 @@ class ServerSpec:
         # A project's values of variables are part of the fingerprint; values of the user may be keys.
         env: object = dict(config.env) if self.is_from_project else sorted(config.env)
         whole = [config.command, list(config.args), env, config.url, sorted(config.headers)]
+        whole += [config.transport] if config.transport is not None else []
         return digest(whole)
 
     def detail(self) -> str:
@@ -113,6 +114,11 @@ class ServerSpec:
         )
 
 
+def key_of_server(scope: str, name: str) -> str:
+    """Return the key of a server in the state file."""
+    return f"{scope}#{name}"
+
+
 def digest(value: object) -> str:
     """Return the SHA-256 of a JSON value, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
@@ -130,7 +136,7 @@ OWN = "own"
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredServers:
-    """The servers in order, and a line for each problem of a project's file."""
+    """The servers in order, and a line for each entry or file that is not used."""
 
     specs: tuple[ServerSpec, ...]
     complaints: tuple[str, ...] = ()
@@ -152,17 +158,19 @@ def named_servers(
 
     `of_client` are those of the program that uses qcode; they replace none.
 
-    Raise `QcodeError` if a file of a flag cannot be used; problems of a project's file never stop a run.
+    Raise `QcodeError` if a file of a flag cannot be read. Its unusable entries, and all problems of a project's
+    file, are complaints.
     """
+    complaints: list[str] = []
     found = {name: _of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
         try:
-            servers = _of_flag(file)
+            servers, problems = _of_flag(file)
         except ConfigError as error:
             raise QcodeError(f"--mcp-config: {error}", ExitCode.BAD_CONFIG) from None
+        complaints += problems
         scope, origin = (OF_TEXT, OF_TEXT) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
         found |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
-    complaints: list[str] = []
     for name, config in of_client.items():
         if name in found:
             complaints.append(f"{name} of the editor is ignored: that name is already used")
@@ -208,8 +216,8 @@ def _is_text(given: str | Path) -> bool:
     return str(given).startswith("{")
 
 
-def _of_flag(given: str | Path) -> dict[str, McpServer]:
-    """Return the servers of a file, or of a JSON text."""
+def _of_flag(given: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+    """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
     if _is_text(given):
         return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(given))
     return read_mcp_file(Path(given), is_project=False)
@@ -217,10 +225,12 @@ def _of_flag(given: str | Path) -> dict[str, McpServer]:
 
 def _of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:
     try:
-        return read_mcp_file(root / MCP_FILE, is_project=True)
+        servers, problems = read_mcp_file(root / MCP_FILE, is_project=True)
     except ConfigError as error:
         complaints.append(str(error))
         return {}
+    complaints += problems
+    return servers
 
 
 def _scope(root: Path) -> str:

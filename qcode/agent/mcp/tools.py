@@ -2,7 +2,7 @@
 
 Names become `server__tool` in a form that every provider accepts; descriptions and schemas are limited in size, so that
 no tool can make a provider reject a whole request. A tool that cannot be offered has a `problem`. Text and images of a
-result are sent to the model; other content is described or stored.
+result are sent to the model; other content is stored in a file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import json
+import mimetypes
 import re
 import unicodedata
 from collections import Counter
@@ -29,7 +30,7 @@ from qcode.tools.output import bounded_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, ContentBlock
+    from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
 
 MAX_DESCRIPTION = 2_048
 MAX_SCHEMA = 16_384
@@ -51,11 +52,12 @@ _JOINERS = "\u200c\u200d"
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool exactly as a server listed it."""
+    """A tool exactly as a server listed it; `problem` is the reason if its definition is not valid."""
 
     name: str
     description: str
     schema: Mapping[str, Json]
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def offered(server: str, listed: Sequence[ListedTool], wanted: Collection[str] =
     for one in taken:
         name = tool_name(server, one.name)
         schema, problem = _parameters(one.schema)
+        problem = one.problem or problem
         if names[name] > 1:
             problem = f"{names[name]} tools of this server would be called {name}"
         description = _described(server, one.description)
@@ -193,16 +196,21 @@ def _depth(value: Json) -> int:
 MAX_IMAGES = 8
 
 
-def outcome_of(result: CallToolResult, limit: int, folder: Callable[[], Path]) -> ToolOutcome:
-    """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`."""
-    reader = _ContentReader()
+def outcome_of(
+    result: CallToolResult, limit: int, folder: Callable[[], Path], notes: Sequence[str] = ()
+) -> ToolOutcome:
+    """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`.
+
+    `notes` are lines of qcode behind it.
+    """
+    reader = ContentReader(folder)
     reader.take_all(result.content)
     if result.structured_content is not None and not reader.says(result.structured_content):
         reader.texts.append(json.dumps(result.structured_content, ensure_ascii=False, indent=1))
     text = "\n".join(reader.texts)
     if not text and not reader.images:
         text = "(the tool failed and said nothing)" if result.is_error else "(no output)"
-    bounded = bounded_text(text, limit, folder)
+    bounded = "\n".join((bounded_text(text, limit, folder), *notes))
     return ToolOutcome(bounded, result.is_error, _summary(text, len(reader.images)), images=tuple(reader.images))
 
 
@@ -213,10 +221,11 @@ def _summary(text: str, images: int) -> str:
     return ", ".join(words)
 
 
-class _ContentReader:
-    """Converts the content blocks of a result, in order."""
+class ContentReader:
+    """Converts the content blocks of a result, in order. Audio and other binary data is stored in `folder`."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
         self.texts: list[str] = []
         self.images: list[Image] = []
 
@@ -230,29 +239,40 @@ class _ContentReader:
                 case types.ImageContent():
                     self._take_binary("image", block.data, block.mime_type)
                 case types.AudioContent():
-                    self.texts.append(f"[audio ({block.mime_type}), which is not shown]")
+                    self._take_binary("audio", block.data, block.mime_type)
                 case types.ResourceLink():
                     about = f": {block.description}" if block.description else ""
                     self.texts.append(f"[resource {block.uri} ({block.mime_type or 'unknown type'}){about}]")
                 case types.EmbeddedResource():
-                    self._take_resource(block)
+                    self.take_resource(block.resource)
 
     def says(self, value: object) -> bool:
-        """Return whether a text block already has this value as JSON, as servers send it to text-only clients."""
-        return any(_json_of(text) == value for text in self.texts)
+        """Return whether the text blocks already have this value, as servers send it to text-only clients.
 
-    def _take_resource(self, block: object) -> None:
+        SDKs wrap a value that is not an object as `{"result": value}`, and send a list as one block for each item.
+        """
+        parsed = [_json_of(text) for text in self.texts]
+        if any(one == value for one in parsed):
+            return True
+        if not (isinstance(value, dict) and value.keys() == {"result"}):
+            return False
+        inner = value["result"]
+        items = inner if isinstance(inner, list) else [inner]
+        has_items = len(items) == len(self.texts) and all(
+            item in (text, one) for item, text, one in zip(items, self.texts, parsed, strict=True)
+        )
+        return has_items or any(inner in (text, one) for text, one in zip(self.texts, parsed, strict=True))
+
+    def take_resource(self, found: TextResourceContents | BlobResourceContents) -> None:
         import mcp_types as types
 
-        assert isinstance(block, types.EmbeddedResource)
-        found = block.resource
         if isinstance(found, types.TextResourceContents):
             self.texts.append(f"[resource {found.uri}]\n{found.text}")
         else:
             self._take_binary(f"resource {found.uri}", found.blob, found.mime_type or "unknown type")
 
     def _take_binary(self, what: str, data: str, media_type: str) -> None:
-        """Add an image; only name other binary data. The type is detected from the bytes, not taken from the server."""
+        """Add an image, store other data. The type is detected from the bytes, not taken from the server."""
         try:
             raw = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
@@ -260,7 +280,7 @@ class _ContentReader:
             return
         kind = image_type(raw)
         if not kind:
-            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, which is not shown]")
+            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, saved as {self._saved(raw, media_type)}]")
         elif len(self.images) == MAX_IMAGES:
             self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
@@ -271,6 +291,12 @@ class _ContentReader:
                 return
             self.images.append(found.image)
             self.texts.append(f"[{what}: {found.described}]")
+
+    def _saved(self, raw: bytes, media_type: str) -> Path:
+        ending = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
+        path = self._folder() / f"{hashlib.sha256(raw).hexdigest()[:16]}{ending}"
+        path.write_bytes(raw)
+        return path
 
 
 def _json_of(text: str) -> object:

@@ -1,8 +1,8 @@
-"""The two transports: a program in its own process group with lines of JSON, and an address with streamable HTTP.
+"""The transports: a program in its own process group with lines of JSON, and an address over HTTP.
 
 Programs do not use the transport of the `mcp` package, which reads lines of any length into memory and writes the
-server's stderr to the terminal. HTTP uses the transport of the package, with limits for the size of a response and the
-time to close. `Log` keeps the end of a server's stderr, which is foreign text.
+server's stderr to the terminal. HTTP uses the two transports of the package, streamable HTTP and the older SSE, with
+limits for the size of a response and the time to close. `Log` keeps the end of a server's stderr: foreign text.
 """
 
 from __future__ import annotations
@@ -208,24 +208,44 @@ _IS_EVENTS = "text/event-stream"
 @asynccontextmanager
 async def connect_http(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
     """Yield the streams of a session; nothing is sent yet. Raise `ServerError` for an invalid address."""
-    import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     assert config.url is not None
+    client = _client(config, log)
+    async with (
+        client,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
+async def connect_sse(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
+    """Yield the streams of a session over the older transport, whose events have at most 1 MiB."""
+    from mcp.client.sse import sse_client
+
+    assert config.url is not None
+    client = _client(config, log)
+
+    def opened(*_: object, **__: object) -> httpx2.AsyncClient:
+        return client
+
+    async with sse_client(config.url, timeout=_CONNECT_S, httpx_client_factory=opened) as streams:
+        yield streams
+
+
+def _client(config: McpServer, log: Log) -> httpx2.AsyncClient:
+    import httpx2
+
     _check(config)
     watch = _ResponseGuard(log)
     hooks: dict[str, list[Callable[..., Any]]] = {"request": [_hurry_endings], "response": [watch.see]}
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
     try:
-        client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(_CONNECT_S, read=None), event_hooks=hooks)
+        return httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(_CONNECT_S, read=None), event_hooks=hooks)
     except (ImportError, ValueError, OSError) as error:
         raise ServerError(f"cannot connect: {error}") from None
-    async with (
-        client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as streams,
-    ):
-        yield streams
 
 
 def _check(config: McpServer) -> None:
@@ -252,6 +272,7 @@ class _ResponseGuard:
     async def see(self, response: httpx2.Response) -> None:
         import httpx2
 
+        self._log.status = response.status_code
         if response.status_code >= 400 and response.status_code not in (404, 405):
             self._log.note(f"answered {response.status_code} {response.reason_phrase}")
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -284,13 +305,15 @@ def _bounded(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
 
 
 _MAX_BYTES = 8_192
+_TAIL_LINES = 5
 
 
 class Log:
-    """The end of a server's log. `note` adds a line by qcode."""
+    """The end of a server's log. `note` adds a line by qcode; `status` is that of the last response over HTTP."""
 
     def __init__(self) -> None:
         self._data = b""
+        self.status = 0
 
     def add(self, data: bytes) -> None:
         self._data = (self._data + data)[-_MAX_BYTES:]
@@ -303,5 +326,6 @@ class Log:
         return self._data.decode("utf-8", "replace").strip()
 
     @property
-    def last_line(self) -> str:
-        return self.text.rpartition("\n")[2].strip()
+    def tail(self) -> tuple[str, ...]:
+        """The last lines that are not empty."""
+        return tuple(line.strip() for line in self.text.splitlines() if line.strip())[-_TAIL_LINES:]

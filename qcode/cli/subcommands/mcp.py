@@ -1,31 +1,45 @@
-"""`qcode mcp list|show|approve`: the tool servers of this folder and pending approvals. Starts no server."""
+"""`qcode mcp`: the tool servers of this folder and pending approvals; adds and removes servers. Starts none."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins, detail_of
-from qcode.agent.mcp.spec import ServerError, ServerSpec, named_servers
+from qcode.agent.mcp.spec import OWN, ServerError, ServerSpec, key_of_server, may_be_secret, named_servers
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import put, say, working_folder
-from qcode.config.load import load
+from qcode.config.edit import change_table
+from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
+from qcode.config.load import checked, load
 from qcode.config.paths import ConfigPaths
+from qcode.config.schema import find_key
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
 from qcode.text.match import nearest
 
-_USE = "use: qcode mcp list, show NAME, or approve NAME; with -C DIR, --trust, --mcp-config FILE"
+_USE = (
+    "use: qcode mcp list, show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, or remove NAME; with "
+    "-C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport"
+)
 
 
 def run_mcp(rest: Sequence[str]) -> int:
     """List, show or approve, and return 0; raise `CommandLineError` or `QcodeError`."""
-    options, words, _ = parse_subcommand("mcp", rest, _USE)
+    options, words, given = parse_subcommand("mcp", rest, _USE)
+    stray = next((flag for flag in ("env", "header", "transport") if flag in given and words[:1] != ["add"]), "")
+    if stray:
+        raise invalid_arguments((f"--{stray}",), _USE)
     match words:
+        case ["add", name, first, *others]:
+            return _add(name, (first, *others), given)
+        case ["remove", name]:
+            return _remove(name)
         case [] | ["list"]:
             wanted = ""
         case ["show" | "approve", wanted]:
@@ -40,6 +54,64 @@ def run_mcp(rest: Sequence[str]) -> int:
     files = _files(spec, context)
     put(f"{_detail(spec, pins, files)}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
+
+
+def _add(name: str, words: Sequence[str], given: Mapping[str, Any]) -> int:
+    """Add a server to the user's own configuration. Nothing is started."""
+    if not is_server_name(name):
+        raise UsageError(f'invalid server name "{single_spaced(name, 40)}": {SERVER_NAME_WORDS}')
+    env = _pairs(given.get("env", ()), "=", "--env NAME=VALUE")
+    headers = _pairs(given.get("header", ()), ":", "--header NAME:VALUE")
+    is_url = len(words) == 1 and words[0].startswith(("http://", "https://"))
+    if is_url and env:
+        raise UsageError("--env is for a server with a command; a URL takes --header NAME:VALUE")
+    if not is_url and (headers or "transport" in given):
+        raise UsageError("--header and --transport are for a server with a URL")
+    values: dict[str, Any] = {"url": words[0]} if is_url else {"command": words[0], "args": list(words[1:])}
+    values |= {"env": env, "headers": headers, "transport": given.get("transport", "")}
+    values = {key: value for key, value in values.items() if value}
+    paths = ConfigPaths.from_env(os.environ)
+    for key, value in values.items():
+        for inner, one in value.items() if isinstance(value, dict) else (("", value),):
+            path = ("mcp_servers", name, key, *((inner,) if inner else ()))
+            found = find_key(path)
+            assert found is not None
+            checked(found, path, tuple(one) if isinstance(one, list) else one)
+    change_table(paths.config_file, ("mcp_servers", name), values)
+    plain = [inner for inner, value in (*env.items(), *headers.items()) if may_be_secret(inner) and "${" not in value]
+    for inner in plain:
+        hint = f"to keep it out, write '${{{_variable(inner)}}}' instead"
+        say(f"{inner} is stored as it is in {paths.config_file}; {hint}")
+    put(f"added {name} to {paths.config_file}; qcode starts it in the next session\n")
+    return 0
+
+
+def _pairs(typed: Sequence[str], mark: str, form: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in typed:
+        name, has_value, value = one.partition(mark)
+        if not (name.strip() and has_value):
+            raise UsageError(f'"{single_spaced(name, 40)}" does not have the form {form}')
+        found[name.strip()] = value.strip() if mark == ":" else value
+    return found
+
+
+def _variable(name: str) -> str:
+    return "".join(char if char.isalnum() else "_" for char in name.upper())
+
+
+def _remove(name: str) -> int:
+    """Remove a server from the user's own configuration, with its approvals."""
+    paths = ConfigPaths.from_env(os.environ)
+    settings = load(paths, os.environ, {}, find_project_root(working_folder(None)), is_trusted=False)
+    if name not in settings.mcp_servers:
+        near = nearest(name, settings.mcp_servers)
+        hint = f"; did you mean {near}?" if near else ""
+        raise UsageError(f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"{hint}')
+    change_table(paths.config_file, ("mcp_servers", name), None)
+    Pins(paths.state_dir).forget(key_of_server(OWN, name))
+    put(f"removed {name} from {paths.config_file}\n")
+    return 0
 
 
 def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerContext]:

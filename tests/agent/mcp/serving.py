@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
@@ -93,12 +94,13 @@ async def call(
     folder: Path | None = None,
     limit: int = 30_000,
     output: Callable[[str], None] = lambda text: None,
+    ask: Ask | None = None,
 ) -> ToolOutcome:
     def kept() -> Path:
         assert folder is not None, "nothing should have to be kept"
         return folder
 
-    return await servers.run(name, arguments or {}, output, limit, kept)
+    return await servers.run(name, arguments or {}, output, limit, kept, ask)
 
 
 async def until(holds: Callable[[], bool]) -> None:

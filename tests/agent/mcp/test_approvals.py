@@ -209,7 +209,8 @@ def test_project_server_never_runs_in_an_untrusted_folder(folders: ServerFolders
         ) as servers:
             assert {status.state for status in servers.statuses()} == {"restricted"}
             assert texts(servers) == (
-                "tool servers: flagged was not started: this folder is not trusted (use --trust to trust it)"
+                "tool servers: flagged was not started: this folder is not trusted (use --trust to trust it); "
+                "continuing without it"
             )
             assert folders.begun() == 0
             servers.trust()

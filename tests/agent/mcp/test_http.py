@@ -80,3 +80,33 @@ def test_unusable_address_is_named_with_its_reason(folders: ServerFolders) -> No
 
     with HttpToolServer(refuses=401) as server:
         asyncio.run(body(server))
+
+
+@pytest.mark.parametrize(("refuses", "transport"), [(405, None), (404, None), (400, None), (0, "sse")])
+def test_older_transport_is_used_if_the_server_asks_for_it(
+    refuses: int, transport: str | None, folders: ServerFolders
+) -> None:
+    async def body(server: HttpToolServer) -> None:
+        spec = ServerSpec("web", McpServer(url=server.url, transport=transport), "own", "config.toml:1")
+        async with open_servers(folders.servers(spec)) as servers:
+            assert "web__add" in names(servers), texts(servers)
+            assert (await call(servers, "web__add", {"a": 2, "b": 3})).content == "5"
+            assert ("SSE transport, which is deprecated" in servers.statuses()[0].log) is (transport is None)
+
+    from tests.fakes.sdk_tool_server import HttpToolServer
+
+    with HttpToolServer(sse=True, refuses=refuses) as server:
+        asyncio.run(body(server))
+
+
+def test_older_transport_is_not_tried_after_another_refusal(folders: ServerFolders) -> None:
+    async def body(server: HttpToolServer) -> None:
+        chosen = ServerSpec("chosen", McpServer(url=server.url, transport="http"), "own", "config.toml:1")
+        async with open_servers(folders.servers(at(server.url), chosen)) as servers:
+            assert {status.state for status in servers.statuses()} == {"failed"}
+            assert not any("SSE" in status.log for status in servers.statuses())
+
+    from tests.fakes.sdk_tool_server import HttpToolServer
+
+    with HttpToolServer(sse=True, refuses=500) as server:
+        asyncio.run(body(server))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.mcp import transports
+from qcode.text.json import JsonObject
 from tests.agent.mcp.serving import ServerFolders, call, is_running, names, open_servers, texts, until
 from tests.fakes.tool_server import CONTROLS
 
@@ -24,7 +25,7 @@ def test_tools_are_listed_and_called(folders: ServerFolders, tmp_path: Path) -> 
             assert names(servers) == sorted(names(servers))
             assert {"fake__add", "fake__slow"} <= set(names(servers))
             added = await call(servers, "fake__add", {"a": 2, "b": 3})
-            assert (added.content, added.is_error) == ('5\n{\n "result": 5\n}', False)
+            assert (added.content, added.is_error) == ("5", False)
             failed = await call(servers, "fake__fail", {"why": "no such thing"})
             assert failed.is_error
             assert "no such thing" in failed.content
@@ -145,5 +146,77 @@ def test_slow_server_does_not_delay_the_first_turn(folders: ServerFolders) -> No
             await servers.wait_until_started()  # waits no second time
         finally:
             await servers.close()
+
+    asyncio.run(body())
+
+
+def test_invalid_tool_is_disabled_with_its_reason_and_the_others_work(folders: ServerFolders) -> None:
+    extra = [{"name": "bad", "inputSchema": {"type": "array"}}, {"name": "worse"}, 7, {"inputSchema": {}}]
+    (folders.state / "extra").write_text(json.dumps(extra))
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            assert names(servers) == ["fake__add", "fake__ask", "fake__crash"]
+            assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content == "2"
+            said = texts(servers)
+            assert "the tool bad of fake is disabled: its definition is not valid (tools.0.inputSchema.type: " in said
+            assert "the tool worse of fake is disabled: its definition is not valid (tools.0.inputSchema: " in said
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ({"code": -32000, "message": "quota used up"}, "answered with an error: quota used up"),
+        ({"code": -32001, "message": "no session"}, "answered with an error: no session"),
+        ({"code": -32603, "message": ""}, "answered with an error: error -32603"),
+        (
+            {"code": -32022, "message": "old", "data": {"supported": ["2027-01-01"], "requested": "x"}},
+            "old (it supports only the protocol versions 2027-01-01)",
+        ),
+        (
+            {"code": -32021, "message": "need", "data": {"requiredCapabilities": {"sampling": {}}}},
+            "need (it requires a feature that is off or not supported: sampling)",
+        ),
+        ({"code": -32020, "message": "odd"}, "odd (headers and body of the request differ"),
+    ],
+)
+def test_error_of_a_server_keeps_its_message(folders: ServerFolders, error: JsonObject, says: str) -> None:
+    (folders.state / "error").write_text(json.dumps(error))
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            failed = await call(servers, "fake__add", {"a": 1, "b": 1})
+            assert failed.is_error
+            assert says in failed.content
+            assert servers.statuses()[0].state == "ready"
+
+    asyncio.run(body())
+
+
+def test_last_lines_of_a_failed_server_are_shown_and_one_shots_continue(folders: ServerFolders) -> None:
+    (folders.state / "complaint").write_text("line one\nline \x1b[31mtwo\nsee the log")
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec(kind="exits")), is_attended=False) as servers:
+            said = texts(servers)
+        assert "; continuing without it\n" in said
+        assert "\n  line one\n  line " in said
+        assert "\n  see the log" in said
+        assert "\x1b" not in said
+
+    asyncio.run(body())
+
+
+def test_refresh_that_fails_keeps_the_lists_of_before(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            (folders.state / "unlisted").write_text("yes")
+            (folders.state / "announces").write_text("yes")
+            assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content == "2"
+            await until(lambda: "cannot be refreshed" in servers.statuses()[0].log)
+            assert names(servers) == ["fake__add", "fake__ask", "fake__crash"]
+            assert servers.statuses()[0].state == "ready"
 
     asyncio.run(body())

@@ -11,9 +11,10 @@ import pytest
 
 from qcode.agent.conversation import Conversation
 from qcode.agent.mcp.servers import Servers
-from qcode.protocol.approvals import Allow, CallApproval, ToolApproval
+from qcode.protocol.approvals import Allow, Answer, CallApproval, Decision, Deny, Question, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome
+from qcode.tui.panels.choices import asked_by
 from tests.agent.mcp.serving import ServerFolders, until
 from tests.fakes.conversation import open_conversation
 from tests.fakes.scripted import Reply, ScriptedProvider, call_reply, text_reply
@@ -50,6 +51,45 @@ def test_call_asks_with_its_arguments_and_a_rule_and_then_runs(tmp_path: Path) -
     assert [result.split()[0] for result in results] == ["42", "42"]
     assert provider.requests[0].tools[-1].name.startswith("fake__")
     assert provider.requests[0].tools == provider.requests[-1].tools
+
+
+FORM = {
+    "message": "Who?",
+    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("decision", "says"),
+    [(Answer("Jo"), '{"action": "accept", "content": {"name": "Jo"}}'), (Deny(), '{"action": "cancel"}')],
+)
+def test_question_of_a_server_is_asked_in_the_turn(decision: Decision, says: str, tmp_path: Path) -> None:
+    folders = ServerFolders(tmp_path)
+    servers = folders.servers(folders.spec())
+    provider = ScriptedProvider([call_reply("fake__ask", {"params": FORM}), text_reply("Done.")])
+    conversation = open_conversation(folders.base, provider, servers=servers, is_attended=True).conversation
+    asked: list[Question] = []
+
+    async def body() -> list[TurnEvent]:
+        events = []
+        async for event in conversation.submit("ask"):
+            events.append(event)
+            if isinstance(event, ApprovalRequested) and isinstance(event.approval, Question):
+                asked.append(event.approval)
+                conversation.answer(event.approval.id, decision)
+                conversation.answer(event.approval.id, Answer("twice"))
+            elif isinstance(event, ApprovalRequested):
+                conversation.answer(event.approval.id, Allow())
+        await conversation.close()
+        return events
+
+    events = asyncio.run(body())
+    assert [event.outcome.content for event in events if isinstance(event, ToolFinished)] == [says]
+    (question,) = asked
+    assert (question.server, question.question) == ("fake", "Who?")
+    assert asked_by(question) == "The tool server fake asks: Who?"
+    assert isinstance(events[-1], TurnEnded)
+    assert events[-1].outcome is Outcome.END_TURN
 
 
 def test_turn_cancelled_while_servers_start_sends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

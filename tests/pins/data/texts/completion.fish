@@ -95,11 +95,14 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session-persistence
 complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show' -a 'path show'
-complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve' -a 'list show approve'
+complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove' -a 'list show approve add remove'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'
 complete -c qcode -f -n '__fish_seen_subcommand_from models; and not __fish_seen_subcommand_from forget' -a 'forget'
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and not __fish_seen_subcommand_from list check' -a 'list check'
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and __fish_seen_subcommand_from check; and not __fish_seen_subcommand_from shell read write fetch' -a 'shell read write fetch'

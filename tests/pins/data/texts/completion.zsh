@@ -64,13 +64,14 @@ _qcode() {
       ;;
     mcp)
       case $prev in
-        -C|--cwd|--mcp-config) ;;
+        --transport) found="http sse" ;;
+        -C|--cwd|--mcp-config|--env|--header) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust" ;;
+            -*) found="-C --cwd --mcp-config --trust --env --header --transport" ;;
             *)
               case $prev in
-                mcp) found="list show approve" ;;
+                mcp) found="list show approve add remove" ;;
               esac ;;
           esac ;;
       esac

@@ -1,0 +1,284 @@
+"""Questions of servers to the user (elicitation): the fields of a form, its answers, and addresses to visit.
+
+A form is asked for one field at a time, as a question of the turn that called the server, so that every front end can
+show it. Pure but for `ask`; foreign text is cleaned here. Specification: client/elicitation, 2025-11-25 and 2026-07-28.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import date, datetime
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from qcode.protocol.approvals import Choice
+from qcode.text.clean import single_spaced, visible, visible_rows
+from qcode.text.json import Json, JsonObject, text_in
+from qcode.values import dataclass
+
+Ask: TypeAlias = Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]
+"""Asks a question with its details and choices; returns the answer, None if the user dismissed it."""
+
+Action: TypeAlias = Literal["accept", "decline", "cancel"]
+Value: TypeAlias = str | int | float | bool | list[str]
+
+MAX_FIELDS = 20
+MAX_SCHEMA_BYTES = 8 * 1024
+DECLINE = "Decline"
+SEND = "Send"
+LEAVE_OUT = "Leave it out"
+VISITED = "I will open it"
+
+_MAX_MESSAGE = 2_000
+_MAX_LABEL = 120
+_MAX_TRIES = 5
+_KINDS = ("string", "number", "integer", "boolean", "array")
+_SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|private.?key|\bpin\b|cvv|card.?number", re.I)
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
+_LOCAL = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1")
+_WARNING = (
+    "This looks like a request for a secret. A server must not ask for passwords or keys in this way: decline unless "
+    "you know why it asks."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a form. `kind` is the type of its schema, `limits` are its keywords, `choices` values with titles."""
+
+    name: str
+    kind: str
+    title: str
+    limits: Mapping[str, Json]
+    description: str = ""
+    is_required: bool = False
+    choices: tuple[tuple[str, str], ...] = ()
+    default: Value | None = None
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the field seems to ask for a secret."""
+        return any(_SECRET.search(text) for text in (self.name, self.title, self.description))
+
+    def value_of(self, typed: str) -> Value:
+        """Return the value that the user typed or chose; raise `ValueError` with what is expected instead."""
+        match self.kind:
+            case "boolean":
+                words = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+                if typed.strip().lower() not in words:
+                    raise ValueError("answer yes or no")
+                return words[typed.strip().lower()]
+            case "number" | "integer":
+                return self._number(typed)
+            case "array":
+                return self._several(typed)
+        return self._chosen(typed) if self.choices else self._text(typed)
+
+    def shown(self, value: Value) -> str:
+        """Return a value as the user sees it."""
+        if isinstance(value, bool):
+            return "Yes" if value else "No"
+        titles = dict(self.choices)
+        if isinstance(value, list):
+            return ", ".join(titles.get(one, one) for one in value)
+        return titles.get(value, value) if isinstance(value, str) else f"{value}"
+
+    def _number(self, typed: str) -> int | float:
+        try:
+            value = int(typed) if self.kind == "integer" else float(typed)
+        except ValueError:
+            raise ValueError("enter a whole number" if self.kind == "integer" else "enter a number") from None
+        low, high = self.limits.get("minimum"), self.limits.get("maximum")
+        if isinstance(low, int | float) and not value >= low:
+            raise ValueError(f"the number must be at least {low:g}")
+        if isinstance(high, int | float) and not value <= high:
+            raise ValueError(f"the number must be at most {high:g}")
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError("enter a number")
+        return value
+
+    def _chosen(self, typed: str) -> str:
+        wanted = typed.strip().lower()
+        for value, title in self.choices:
+            if wanted in (value.lower(), title.lower()):
+                return value
+        raise ValueError("choose one of the answers")
+
+    def _several(self, typed: str) -> list[str]:
+        found = [self._chosen(one) for one in typed.split(",") if one.strip()]
+        found = list(dict.fromkeys(found))
+        low, high = self.limits.get("minItems"), self.limits.get("maxItems")
+        if isinstance(low, int) and len(found) < low:
+            raise ValueError(f"choose at least {low}")
+        if isinstance(high, int) and len(found) > high:
+            raise ValueError(f"choose at most {high}")
+        return found
+
+    def _text(self, typed: str) -> str:
+        low, high = self.limits.get("minLength"), self.limits.get("maxLength")
+        if isinstance(low, int) and len(typed) < low:
+            raise ValueError(f"enter at least {low} characters")
+        if isinstance(high, int) and len(typed) > high:
+            raise ValueError(f"enter at most {high} characters")
+        match self.limits.get("format"):
+            case "email" if not _EMAIL.fullmatch(typed):
+                raise ValueError("enter an e-mail address")
+            case "uri" if not (urlsplit(typed).scheme and " " not in typed):
+                raise ValueError("enter an address such as https://example.org")
+            case "date":
+                date.fromisoformat(typed)
+            case "date-time":
+                datetime.fromisoformat(typed)
+        return typed
+
+
+def form_of(schema: Mapping[str, Json]) -> tuple[Field, ...]:
+    """Return the fields of a form; raise `ValueError` for one that qcode does not show."""
+    if len(json.dumps(dict(schema))) > MAX_SCHEMA_BYTES:
+        raise ValueError(f"its form is larger than {MAX_SCHEMA_BYTES // 1024} KiB")
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or schema.get("type", "object") != "object":
+        raise ValueError("its form is not a flat object")
+    if len(properties) > MAX_FIELDS:
+        raise ValueError(f"its form has more than {MAX_FIELDS} fields")
+    needed = required if isinstance(required, list) else []
+    return tuple(_field(name, found, is_required=name in needed) for name, found in properties.items())
+
+
+def _field(name: str, found: Json, *, is_required: bool) -> Field:
+    if not isinstance(found, dict):
+        raise ValueError(f"its field {single_spaced(name, 40)} has no schema")
+    kind, inner = found.get("type"), found
+    if kind == "array":
+        items = found.get("items")
+        inner = items if isinstance(items, dict) else {}
+    choices = _choices(inner)
+    if not isinstance(kind, str) or kind not in _KINDS or (kind == "array" and not choices):
+        raise ValueError(f"its field {single_spaced(name, 40)} is nested or has an unknown type")
+    title = single_spaced(text_in(found.get("title")) or name, _MAX_LABEL)
+    description = text_in(found.get("description"))[:_MAX_MESSAGE]
+    plain = Field(name, kind, title, found, description, is_required, choices)
+    return replace(plain, default=_default(plain, found.get("default")))
+
+
+def _choices(found: JsonObject) -> tuple[tuple[str, str], ...]:
+    rows = found.get("oneOf") or found.get("anyOf")
+    if isinstance(rows, list):
+        pairs = [(row.get("const"), row.get("title") or row.get("const")) for row in rows if isinstance(row, dict)]
+        return tuple((text_in(value), text_in(title)) for value, title in pairs if isinstance(value, str))
+    values, titles = found.get("enum"), found.get("enumNames")
+    if not isinstance(values, list):
+        return ()
+    named = titles if isinstance(titles, list) and len(titles) == len(values) else values
+    return tuple(
+        (value, text_in(title) or value) for value, title in zip(values, named, strict=True) if isinstance(value, str)
+    )
+
+
+def _default(field: Field, given: Json) -> Value | None:
+    """Return the default of a field, None if there is none or it does not fit the field."""
+    match given:
+        case bool() if field.kind == "boolean":
+            return given
+        case list():
+            typed = ",".join(one for one in given if isinstance(one, str))
+        case str() | int() | float() if not isinstance(given, bool):
+            typed = str(given)
+        case _:
+            return None
+    try:
+        return field.value_of(typed)
+    except ValueError:
+        return None
+
+
+async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: Ask) -> tuple[Action, dict[str, Value]]:
+    """Ask for each field of a form, and before sending several; raise `ValueError` for a form that is not shown."""
+    fields, values = form_of(schema), dict[str, Value]()
+    said = single_spaced(message, _MAX_MESSAGE)
+    for number, field in enumerate(fields, start=1):
+        place = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
+        answer = await _ask_field(f"{said}{place}", field, ask)
+        if isinstance(answer, str):
+            return ("cancel" if answer == "cancel" else "decline"), {}
+        if answer[0] is not None:
+            values[field.name] = answer[0]
+    if len(fields) == 1:
+        return "accept", values
+    rows = [f"{field.title}: {field.shown(values[field.name])}" for field in fields if field.name in values]
+    detail = visible_rows("\n".join(rows))
+    sent = await ask(f"Send this to {server}? {said}", detail, (Choice(SEND), Choice(DECLINE)))
+    return ("cancel", {}) if sent is None else ("accept", values) if sent.strip() == SEND else ("decline", {})
+
+
+async def _ask_field(question: str, field: Field, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:
+    """Return the value of a field in a tuple, None in it if the user leaves the field out."""
+    problem = ""
+    for _ in range(_MAX_TRIES):
+        answer = await ask(question, _detail(field, problem), _offered(field))
+        if answer is None:
+            return "cancel"
+        if answer == DECLINE:
+            return "decline"
+        if answer == LEAVE_OUT and not field.is_required:
+            return (None,)
+        try:
+            return (field.value_of(answer),)
+        except ValueError as error:
+            problem = str(error)
+    return "cancel"
+
+
+def _detail(field: Field, problem: str) -> str:
+    rows = [f"{field.title}{'' if field.is_required else ' (optional)'}"]
+    rows += [field.description] if field.description else []
+    rows += [f"Expected: {field.limits['format']}"] if isinstance(field.limits.get("format"), str) else []
+    rows += ["Several answers: separate them with commas."] if field.kind == "array" else []
+    rows += ["", _WARNING] if field.is_secret else []
+    rows += ["", f"That answer does not fit: {problem}."] if problem else []
+    return visible_rows("\n".join(rows))
+
+
+def _offered(field: Field) -> tuple[Choice, ...]:
+    """Return the choices of a field, the default first."""
+    rows: list[Choice] = []
+    if field.kind == "boolean":
+        rows = [Choice("Yes"), Choice("No")]
+    elif field.choices:
+        rows = [Choice(visible(single_spaced(title, _MAX_LABEL))) for _, title in field.choices]
+    if field.default is not None:
+        shown = visible(single_spaced(field.shown(field.default), _MAX_LABEL))
+        rows = [Choice(shown, "the default"), *(row for row in rows if row.label != shown)]
+    rows += [] if field.is_required else [Choice(LEAVE_OUT)]
+    return (*rows, Choice(DECLINE, "tell the server that you do not answer"))
+
+
+async def visit(message: str, url: str, ask: Ask) -> Action:
+    """Ask the user to open an address; raise `ValueError` for one that must not be opened. Nothing is fetched."""
+    host = _host(url)
+    rows = [f"Address: {url}", f"Host:    {host}"]
+    if "xn--" in host or not host.isascii():
+        rows += ["", "The host has letters that may look like others (Punycode): compare it with the one you expect."]
+    rows += ["", "qcode does not open it. Open it only if you expect this and know the host."]
+    question = f"The server wants you to open a page of {host}: {single_spaced(message, _MAX_MESSAGE)}"
+    choices = (Choice(VISITED, "tell the server that you agree"), Choice(DECLINE))
+    answer = await ask(question, visible_rows("\n".join(rows)), choices)
+    return "cancel" if answer is None else "accept" if answer == VISITED else "decline"
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+    if not host or not url.isprintable() or " " in url:
+        raise ValueError("its address is not valid")
+    if parts.username is not None:
+        raise ValueError("its address contains a user name")
+    if parts.scheme != "https" and not (parts.scheme == "http" and _LOCAL.fullmatch(host)):
+        raise ValueError("its address does not use https")
+    return host

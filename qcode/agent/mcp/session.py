@@ -1,0 +1,360 @@
+"""The client side of one connection: the negotiated protocol, the lists of a server, and its errors in words.
+
+An entry of a list that is not valid is left out with its reason; the rest of the list is used. The life cycle of a
+server is in `connection`, its transports in `transports`. The `mcp` package is imported inside the functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from qcode import __version__
+from qcode.agent.mcp.tools import ListedTool
+from qcode.providers.sdk import quiet
+from qcode.text.clean import single_spaced
+from qcode.text.json import text_in
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import ClientSession
+    from mcp.client._transport import TransportStreams
+    from mcp_types import InputRequests, InputResponses
+
+    Elicit: TypeAlias = Callable[
+        ["types.ElicitRequestFormParams | types.ElicitRequestURLParams"], Awaitable["types.ElicitResult"]
+    ]
+
+MAX_REASON = 300
+MAX_LISTED = 1_000
+"""The maximum number of entries of one list of a server."""
+
+_PROBE_S = 3.0
+_MAX_PAGES = 50
+_MIN_FRESH_S = 60.0
+_LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedArgument:
+    """An argument of a prompt."""
+
+    name: str
+    description: str = ""
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrompt:
+    """A prompt exactly as a server listed it."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[ListedArgument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedResource:
+    """A resource exactly as a server listed it; `is_template`: `uri` is a template of RFC 6570."""
+
+    uri: str
+    name: str = ""
+    description: str = ""
+    media_type: str = ""
+    is_template: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The lists of a server. `problems` are lines about entries and lists that cannot be used.
+
+    `fresh_s` are the seconds after which the server wants its tools to be listed again, None if it does not say.
+    """
+
+    tools: tuple[ListedTool, ...] = ()
+    prompts: tuple[ListedPrompt, ...] = ()
+    resources: tuple[ListedResource, ...] = ()
+    problems: tuple[str, ...] = ()
+    fresh_s: float | None = None
+
+
+def load() -> None:
+    """Import the modules for a connection; this is slow, so it runs in a thread."""
+    import mcp.client.sse
+    import mcp.client.streamable_http
+    import mcp.client.subscriptions  # noqa: F401
+
+    # Their log messages on stderr would break the screen.
+    quiet("mcp", "httpx2", "httpcore2", "client")
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Return the exceptions that connections and requests can raise."""
+    import anyio
+    import httpx2
+    from mcp import MCPError
+
+    closed = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+    return (MCPError, OSError, RuntimeError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, ExceptionGroup, *closed)
+
+
+def explain(error: BaseException) -> str:
+    """Return one line for the user."""
+    import httpx2
+    from mcp import MCPError
+
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    said = single_spaced(str(error), MAX_REASON)
+    match error:
+        case MCPError() if is_closed(error):
+            return "the connection ended"
+        case MCPError():
+            return f"it answered with an error: {error_text(error)}"
+        case httpx2.ConnectError():
+            return f"it cannot be reached: {said}"
+        case httpx2.HTTPStatusError():
+            return f"it answered {error.response.status_code} {error.response.reason_phrase}"
+        case OSError():
+            return f"it cannot be started: {error.strerror or said}"
+    return said or type(error).__name__
+
+
+def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package loads late
+    """Return the message of an error that a server sent, with the meaning of the codes of 2026-07-28."""
+    import mcp_types as types
+
+    said = single_spaced(error.message, MAX_REASON)
+    data = error.error.data if isinstance(error.error.data, dict) else {}
+    match error.code:
+        case types.UNSUPPORTED_PROTOCOL_VERSION:
+            versions = data.get("supported")
+            named = ", ".join(map(str, versions)) if isinstance(versions, list) else ""
+            return f"{said} (it supports only the protocol versions {single_spaced(named, 100) or 'it does not name'})"
+        case types.MISSING_REQUIRED_CLIENT_CAPABILITY:
+            required = data.get("requiredCapabilities")
+            named = ", ".join(required) if isinstance(required, dict) else ""
+            return f"{said} (it requires a feature that is off or not supported: {single_spaced(named, 100)})"
+        case types.HEADER_MISMATCH:
+            return f"{said} (headers and body of the request differ: a proxy in between may have changed them)"
+    return said or f"error {error.code}"
+
+
+def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package loads late
+    """Return whether the connection ended; a server can send the same code with another message."""
+    import mcp_types as types
+
+    return bool(error.code == types.CONNECTION_CLOSED and error.message == "Connection closed")
+
+
+Rejected: TypeAlias = list[tuple[str, str]]
+"""The names of entries that were left out of the lists of a server, and the reasons."""
+
+
+def open_session(
+    streams: TransportStreams,
+    cwd: Path,
+    rejected: Rejected,
+    on_change: Callable[[], None],
+    elicit: Elicit,
+) -> ClientSession:
+    """Return a session that reports the workspace as its only root; `elicit` asks the user."""
+    import mcp_types as types
+    from mcp import ClientSession
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+    class Dispatcher(JSONRPCDispatcher[Any]):
+        async def send_raw_request(self, method: str, *given: Any, **named: Any) -> dict[str, Any]:  # noqa: ANN401
+            """Leave out the entries of a list that are not valid: one of them would fail the whole list."""
+            raw = await super().send_raw_request(method, *given, **named)
+            if method in _LISTS:
+                rejected.extend(_sift(method, session.protocol_version or "2025-11-25", raw))
+            return raw
+
+    class Session(ClientSession):
+        async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
+            """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
+
+    root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
+
+    async def roots(context: object) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[root])
+
+    async def elicited(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
+        return await elicit(params)
+
+    async def heard(message: object) -> None:
+        if str(getattr(message, "method", "")).endswith("/list_changed"):
+            on_change()
+
+    session = Session(
+        list_roots_callback=roots,
+        elicitation_callback=elicited,
+        message_handler=heard,
+        client_info=types.Implementation(name="qcode", version=__version__),
+        dispatcher=Dispatcher(*streams),
+    )
+    return session
+
+
+async def inputs_of(session: ClientSession, requests: InputRequests) -> InputResponses:
+    """Return the answers to the requests of a result that requires input, asked for one after the other."""
+    import mcp_types as types
+    from mcp import MCPError
+    from mcp.client.context import ClientRequestContext
+
+    found: InputResponses = {}
+    for key, request in requests.items():
+        context = ClientRequestContext(session=session, request_id=key)
+        answer = await session.dispatch_input_request(context, request)
+        if isinstance(answer, types.ErrorData):
+            raise MCPError.from_error_data(answer)
+        found[key] = answer
+    return found
+
+
+def _sift(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Take the invalid entries out of the result of a list; return their names and what is wrong with them."""
+    from mcp.shared.inbound import find_invalid_x_mcp_header
+    from mcp_types import methods
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    key = _LISTS[method]
+    entries = raw.get(key)
+    if not isinstance(entries, list) or _problem(
+        lambda: methods.parse_server_result(method, version, {**raw, key: []})
+    ):
+        return ()  # the page itself is not valid, which fails the list
+    kept, rejected = [], []
+    for entry in entries:
+        page = {**raw, key: [entry]}
+        problem = _problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
+        if not problem and key == "tools" and version in MODERN_PROTOCOL_VERSIONS:
+            problem = find_invalid_x_mcp_header(entry["inputSchema"]) or ""
+        if problem:
+            named = text_in(entry.get("name")) or text_in(entry.get("uri")) if isinstance(entry, dict) else ""
+            rejected.append((named, problem))
+        else:
+            kept.append(entry)
+    raw[key] = kept
+    return tuple(rejected)
+
+
+def _problem(check: Callable[[], object]) -> str:
+    """Return the first problem that a validation finds, in one line."""
+    from pydantic import ValidationError
+
+    try:
+        check()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        return single_spaced(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", MAX_REASON)
+    except KeyError:
+        return ""  # a protocol version without such a list
+    return ""
+
+
+async def agree(session: ClientSession, *, probes: bool) -> None:
+    """Negotiate the protocol: the newer one if the server responds to it, otherwise the one with a handshake."""
+    import mcp_types as types
+    from mcp import MCPError
+
+    if probes:
+        with suppress(MCPError, TimeoutError, ValueError, RuntimeError):
+            async with asyncio.timeout(_PROBE_S):
+                await session.discover()
+                return
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()  # the server had accepted the first request, with a delay
+
+
+async def list_all(session: ClientSession, rejected: Rejected) -> Listing:
+    """Return the lists of a server. Only a failure to list its tools raises; another list is then empty.
+
+    `rejected` is that of the session.
+    """
+    capabilities = session.server_capabilities
+    if capabilities is None:
+        return Listing()
+    rejected.clear()
+    found = Listing()
+    problems: list[str] = []
+    if capabilities.tools is not None:
+        tools, fresh_s = await _pages(session.list_tools, "tools", problems)
+        listed = tuple(ListedTool(one.name, one.description or "", one.input_schema) for one in tools)
+        invalid = tuple(ListedTool(name, "", {}, f"its definition is not valid ({why})") for name, why in rejected)
+        found = replace(found, tools=(*listed, *invalid), fresh_s=fresh_s)
+        rejected.clear()
+    if capabilities.prompts is not None:
+        prompts, _ = await _tried(session.list_prompts, "prompts", problems)
+        found = replace(found, prompts=tuple(map(_prompt, prompts)))
+    if capabilities.resources is not None:
+        resources, _ = await _tried(session.list_resources, "resources", problems)
+        templates, _ = await _tried(session.list_resource_templates, "resource_templates", problems)
+        found = replace(found, resources=(*map(_resource, resources), *map(_template, templates)))
+    problems += [f"{single_spaced(name, 80) or 'an entry'} is left out: {why}" for name, why in rejected]
+    return replace(found, problems=tuple(problems))
+
+
+async def _tried(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+    try:
+        return await _pages(fetch, key, problems)
+    except failures() as error:
+        problems.append(f"its {key.replace('_', ' ')} cannot be listed: {explain(error)}")
+        return [], None
+
+
+async def _pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+    """Return the entries of all pages, and the seconds for which the first page is fresh."""
+    import mcp_types as types
+
+    found: list[Any] = []
+    cursor: str | None = None
+    fresh_s: float | None = None
+    for number in range(_MAX_PAGES):
+        page = await fetch(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+        found += getattr(page, key)
+        if not number and page.ttl_ms:
+            fresh_s = max(_MIN_FRESH_S, page.ttl_ms / 1000)
+        if len(found) > MAX_LISTED:
+            problems.append(f"it lists more than {MAX_LISTED:,} {key.replace('_', ' ')}; the rest are ignored")
+            break
+        if not page.next_cursor or page.next_cursor == cursor:
+            break
+        cursor = page.next_cursor
+    else:
+        problems.append(f"its {key.replace('_', ' ')} take more than {_MAX_PAGES} pages; the rest are ignored")
+    return found[:MAX_LISTED], fresh_s
+
+
+def _prompt(found: types.Prompt) -> ListedPrompt:
+    arguments = tuple(
+        ListedArgument(one.name, one.description or "", bool(one.required)) for one in found.arguments or ()
+    )
+    return ListedPrompt(found.name, found.description or found.title or "", arguments)
+
+
+def _resource(found: types.Resource) -> ListedResource:
+    return ListedResource(
+        str(found.uri), found.title or found.name, found.description or "", found.mime_type or "", is_template=False
+    )
+
+
+def _template(found: types.ResourceTemplate) -> ListedResource:
+    return ListedResource(
+        found.uri_template, found.title or found.name, found.description or "", found.mime_type or "", is_template=True
+    )

@@ -1,0 +1,196 @@
+"""Questions of servers: forms, their answers, addresses, and the requests that wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, VISITED, fill_form, form_of, visit
+from qcode.protocol.approvals import Choice
+from tests.agent.mcp.serving import ServerFolders, call, open_servers
+
+
+class Asked:
+    """Answers in order; keeps each question with its details and the labels of its choices."""
+
+    def __init__(self, *answers: str | None) -> None:
+        self._answers = list(answers)
+        self.seen: list[tuple[str, str, tuple[str, ...]]] = []
+
+    async def __call__(self, question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+        self.seen.append((question, detail, tuple(choice.label for choice in choices)))
+        return self._answers.pop(0)
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def filled(found: dict[str, Any], *answers: str | None) -> tuple[str, dict[str, Any]]:
+    return asyncio.run(fill_form("srv", "Tell me", found, Asked(*answers)))
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "value"),
+    [
+        ({"type": "string"}, "x y", "x y"),
+        ({"type": "string", "format": "email"}, "a@b.example", "a@b.example"),
+        ({"type": "string", "format": "uri"}, "https://b.example", "https://b.example"),
+        ({"type": "string", "format": "date"}, "2026-11-22", "2026-11-22"),
+        ({"type": "string", "format": "date-time"}, "2026-11-22T10:00:00Z", "2026-11-22T10:00:00Z"),
+        ({"type": "integer", "minimum": 1, "maximum": 3}, "3", 3),
+        ({"type": "number"}, "1.5", 1.5),
+        ({"type": "boolean"}, "Yes", True),
+        ({"type": "string", "enum": ["a", "b"]}, "B", "b"),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["Ay", "Bee"]}, "Bee", "b"),
+        ({"type": "string", "oneOf": [{"const": "r", "title": "Red"}]}, "Red", "r"),
+        ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 2}, "a, b", ["a", "b"]),
+        ({"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}]}}, "red", ["r"]),
+    ],
+)
+def test_answer_is_sent_in_the_type_of_its_field(field: dict[str, Any], typed: str, value: object) -> None:
+    assert filled(schema(one=field), typed) == ("accept", {"one": value})
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "says"),
+    [
+        ({"type": "string", "minLength": 3}, "ab", "at least 3 characters"),
+        ({"type": "string", "maxLength": 3}, "abcd", "at most 3 characters"),
+        ({"type": "string", "format": "email"}, "nobody", "an e-mail address"),
+        ({"type": "string", "format": "uri"}, "nowhere", "an address"),
+        ({"type": "string", "format": "date"}, "tomorrow", "isoformat"),
+        ({"type": "integer"}, "1.5", "a whole number"),
+        ({"type": "integer", "maximum": 3}, "4", "at most 3"),
+        ({"type": "number"}, "nan", "a number"),
+        ({"type": "boolean"}, "perhaps", "yes or no"),
+        ({"type": "string", "enum": ["a"]}, "c", "one of the answers"),
+        ({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 2}, "a", "at least 2"),
+    ],
+)
+def test_answer_that_does_not_fit_is_asked_for_again(field: dict[str, Any], typed: str, says: str) -> None:
+    asked = Asked(typed, None)
+    assert asyncio.run(fill_form("srv", "Tell me", schema(one=field), asked)) == ("cancel", {})
+    assert says in asked.seen[1][1]
+
+
+def test_form_with_several_fields_is_shown_before_it_is_sent() -> None:
+    found = schema(name={"type": "string", "title": "Your name"}, size={"type": "integer", "default": 4})
+    found["required"] = ["name"]
+    asked = Asked("Jo", "4", SEND)
+    assert asyncio.run(fill_form("srv", "Tell me", found, asked)) == ("accept", {"name": "Jo", "size": 4})
+    assert asked.seen[0][0] == "Tell me (1 of 2)"
+    assert asked.seen[1][2] == ("4", LEAVE_OUT, DECLINE)
+    assert asked.seen[2] == ("Send this to srv? Tell me", "Your name: Jo\nsize: 4", (SEND, DECLINE))
+    assert filled(found, "Jo", LEAVE_OUT, SEND) == ("accept", {"name": "Jo"})
+    assert filled(found, "Jo", "4", DECLINE) == ("decline", {})
+    assert filled(found, "Jo", "4", None) == ("cancel", {})
+    assert filled(found, DECLINE) == ("decline", {})
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"type": "string", "title": "Password"}, {"type": "string", "description": "your API key"}],
+)
+def test_field_that_looks_like_a_secret_is_warned_about(field: dict[str, Any]) -> None:
+    asked = Asked(None)
+    asyncio.run(fill_form("srv", "Log in", schema(one=field), asked))
+    assert "looks like a request for a secret" in asked.seen[0][1]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (schema(one={"type": "object", "properties": {}}), "nested"),
+        (schema(one={"type": "array", "items": {"type": "object"}}), "nested"),
+        (schema(one=7), "no schema"),
+        (schema(**{f"f{number}": {"type": "string"} for number in range(21)}), "more than 20 fields"),
+        (schema(one={"type": "string", "description": "x" * 9_000}), "larger than 8 KiB"),
+        ({"type": "array"}, "not a flat object"),
+    ],
+)
+def test_form_that_cannot_be_shown_is_refused(found: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        form_of(found)
+
+
+def test_text_of_a_server_is_shown_without_hidden_characters() -> None:
+    asked = Asked(None)
+    field = {"type": "string", "title": "a\x1b[2Jb", "description": "c\u202ed", "enum": ["\x1b[31mred"]}
+    asyncio.run(fill_form("srv", "one\n\n1. Allow", schema(one=field), asked))
+    question, detail, labels = asked.seen[0]
+    assert "\n" not in question
+    assert not {"\x1b", "\u202e"} & set("".join((question, detail, *labels)))
+
+
+def test_address_is_shown_whole_and_never_opened() -> None:
+    asked = Asked(VISITED)
+    url = "https://xn--pypal-4ve.example/login?next=https://paypal.example"
+    assert asyncio.run(visit("Log in", url, asked)) == "accept"
+    question, detail, labels = asked.seen[0]
+    assert "xn--pypal-4ve.example" in question
+    assert f"Address: {url}\nHost:    xn--pypal-4ve.example" in detail
+    assert "Punycode" in detail
+    assert labels == (VISITED, DECLINE)
+    assert asyncio.run(visit("x", "http://127.0.0.1:99/x", Asked(DECLINE))) == "decline"
+    assert asyncio.run(visit("x", "https://h.example", Asked(None))) == "cancel"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h.example", "javascript:x", "https://u:p@h.example", "https://", "https://h/\n"]
+)
+def test_unsafe_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="its address"):
+        asyncio.run(visit("x", url, Asked()))
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> ServerFolders:
+    return ServerFolders(tmp_path)
+
+
+FORM = {"message": "Who are you?", "requestedSchema": schema(name={"type": "string"})}
+URL = {"mode": "url", "message": "Log in", "url": "https://h.example/x", "elicitationId": "1"}
+
+
+async def late(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+    await asyncio.sleep(1.2)
+    return "Jo"
+
+
+def test_server_asks_during_a_call_and_the_limit_pauses(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec(timeout_s=1))) as servers:
+
+            async def said(params: dict[str, Any], ask: Any = None) -> str:
+                return (await call(servers, "fake__ask", {"params": params}, ask=ask)).content
+
+            assert await said(FORM, late) == '{"action": "accept", "content": {"name": "Jo"}}'
+            assert await said(FORM, Asked(DECLINE)) == '{"action": "decline"}'
+            assert await said(FORM, Asked(None)) == '{"action": "cancel"}'
+            assert await said(URL, Asked(VISITED)) == '{"action": "accept"}'
+            refused = await said({**URL, "url": "http://h.example"}, Asked())
+            assert refused.startswith(
+                '{"action": "decline"}\n[The server asked for input, which was declined: its address'
+            )
+            alone = await said(FORM)
+            assert alone.startswith('{"action": "cancel"}\n[The server asked the user: "Who are you?"')
+            assert alone.endswith("No user can answer, so it was cancelled.]")
+
+    asyncio.run(body())
+
+
+def test_result_that_requires_input_is_requested_again_with_the_answer(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.sdk_spec())) as servers:
+            assert (await call(servers, "fake__ask", ask=Asked("Jo"))).content == "accept Jo state 1"
+            assert (await call(servers, "fake__ask", ask=Asked(None))).content == "cancel None state 1"
+            assert "No user can answer" in (await call(servers, "fake__ask")).content
+            endless = await call(servers, "fake__ask_forever")
+            assert endless.content == "the server fake: the server asked for input more than 10 times"
+
+    asyncio.run(body())
