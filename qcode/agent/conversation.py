@@ -204,7 +204,8 @@ class Conversation:
         self._use(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        message = Message("user", (*self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
+        blocks = self._toolbox.with_instructions(self._waiting.taken(prompt, attached, options.foreign))
+        message = Message("user", (*blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
                 yield event
@@ -459,6 +460,7 @@ class Conversation:
 
     def take_compaction(self, effect: Compact) -> None:
         self._transcript.compact(effect)
+        self._toolbox.forget_instructions()
 
     def learn(self, effect: Learn) -> None:
         self.client.learn(effect)

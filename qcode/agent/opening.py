@@ -73,6 +73,7 @@ class AgentParts:
             context.user_folder,
             lambda: self.permissions.is_trusted and context.options.reads_project,
             self._may_import,
+            context.home,
         )
         self.prompts = self._prompts()
         recording = self._recording(selection.name)
@@ -163,6 +164,7 @@ class AgentParts:
             is_offered=context.options.offers,
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
             own=own,
+            nested=self.memory.nested,
         )
 
     def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:

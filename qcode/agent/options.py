@@ -308,6 +308,12 @@ class RunContext:
         """The folder with the user's commands, agents and instructions; None if they do not apply to this run."""
         return self.paths.config_dir if self.options.user_config else None
 
+    @property
+    def home(self) -> Path | None:
+        """The home folder with the files that the user keeps for Claude Code; None if they do not apply to this run."""
+        home = self.env.get("HOME", "")
+        return Path(home) if home and self.options.user_config else None
+
     def definition_folders(self, name: str) -> tuple[tuple[Path, Path | None], ...]:
         """Return the existing folders `name` with definitions, the user's first, each with its project if it has one.
 
@@ -319,8 +325,8 @@ class RunContext:
         found: list[tuple[Path, Path | None]] = []
         if self.user_folder is not None:
             found.append((self.user_folder / name, None))
-            home = self.env.get("HOME", "")
-            found += [(Path(home, CLAUDE_FOLDER, name), None)] if home else []
+        if self.home is not None:
+            found.append((self.home / CLAUDE_FOLDER / name, None))
         if self.reads_project:
             found += [(self.root / folder / name, self.root) for folder in (PROJECT_FOLDER, CLAUDE_FOLDER)]
         own = {path.resolve() for path, project in found if project is None}

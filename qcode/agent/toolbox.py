@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from pathlib import Path
@@ -21,6 +21,7 @@ from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.approvals import Choice
 from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.messages import Block, Text
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.providers.blocks import WEB_SEARCH
@@ -40,6 +41,7 @@ from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
 if TYPE_CHECKING:
+    from qcode.agent.context.nested import NestedInstructions
     from qcode.agent.mcp.servers import Servers
     from qcode.tools.web_search import SearchService, WebSearch
 
@@ -62,7 +64,7 @@ class Toolbox:
     variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
     service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
-    the agent; they are always offered.
+    the agent; they are always offered. `nested` returns the instructions of folders that the calls touch.
     """
 
     def __init__(
@@ -83,7 +85,9 @@ class Toolbox:
         search: WebSearch | None = None,
         is_offered: Callable[[ToolSpec], bool] = lambda _: True,
         own: tuple[Tool, ...] = (),
+        nested: Callable[[], NestedInstructions] | None = None,
     ) -> None:
+        self._nested = nested
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
@@ -122,7 +126,28 @@ class Toolbox:
         """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
         other = copy(self)
         other.workspace = self.workspace.beside(judge)
+        if self._nested is not None:
+            fresh = self._nested().beside()
+            other._nested = lambda: fresh
         return other
+
+    def instructions_for(self, paths: Collection[str]) -> str:
+        """Return the instructions of the folders of files, if the model has not got them yet. It reads files."""
+        return self._nested().text_for(paths) if self._nested is not None and paths else ""
+
+    def with_instructions(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Return attached blocks, followed by the instructions of the folders of attached files."""
+        if not attached:
+            return attached
+        from qcode.agent.context.attachments import attached_files
+
+        added = self.instructions_for(attached_files(attached, self.workspace.root))
+        return (*attached, Text(added)) if added else attached
+
+    def forget_instructions(self) -> None:
+        """Give the model the instructions of folders again: a compaction has removed them."""
+        if self._nested is not None:
+            self._nested().forget()
 
     @property
     def max_output_chars(self) -> int:

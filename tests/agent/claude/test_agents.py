@@ -116,7 +116,7 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
     assert sorted(found["comma"].tools) == ["fetch", "glob", "grep", "ls", "read", "todo", "web_search"]
     assert sorted(found["list"].tools) == ["read", "shell"]
     assert (sorted(found["block"].tools), found["block"].max_turns) == (["git__", "read"], 5)
-    assert (found["none"].model, found["none"].only_reads, found["none"].without) == ("small", True, {"shell"})
+    assert (found["none"].model, found["none"].only_reads, sorted(found["none"].without)) == ("small", True, ["shell"])
     assert found["none"].purpose == "Use it for none: always"
 
 
