@@ -1,7 +1,7 @@
 """Fill the generated parts of the reference pages from the tables of the program.
 
-`python -m scripts.reference` rewrites every part between `<!-- begin NAME -->` and `<!-- end NAME -->`; a test of
-`tests/docs` compares the pages with the program.
+`python -m scripts.reference` rewrites every part between `<!-- begin NAME -->` and `<!-- end NAME -->`, and the JSON
+Schema of the configuration; a test of `tests/docs` compares them with the program.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from qcode.cli.flags import SECTIONS
+from qcode.config.json_schema import schema_text
 from qcode.config.schema import KEYS, Key
 from qcode.providers.registry import PROVIDERS
 from qcode.tui.commands.command import key_names
@@ -22,6 +23,7 @@ from qcode.tui.prompt.vim.grammar import VIM_KEYS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "command-line.md", DOCS / "configuration.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
+SCHEMA = DOCS / "config.schema.json"
 CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
 _NAMES = re.compile(r"\[[a-z]+\]|<[a-z]+>|[A-Z]+(?:_[A-Z]+)+|\b[a-z]+\.[a-z_]+\b")
 """Names of tables, tags, variables and keys in a meaning, which the page shows as code."""
@@ -164,6 +166,7 @@ def _code(names: Iterable[str]) -> str:
 def main() -> None:
     for page in PAGES:
         page.write_text(rendered(page.read_text(encoding="utf-8")), encoding="utf-8")
+    SCHEMA.write_text(schema_text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

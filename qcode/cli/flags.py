@@ -305,7 +305,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
         )
     ),
-    "config": Subcommand({"path": (), "show": ()}),
+    "config": Subcommand({"path": (), "show": (), "schema": ()}),
     "doctor": Subcommand(),
     "mcp": Subcommand(
         {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
@@ -347,9 +347,16 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
     "themes": Subcommand(),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
+    "uninstall": Subcommand(flags=(Flag("-y, --yes", "on", "remove the files and keys without asking"),)),
+    "update": Subcommand(flags=(Flag("--check", "on", "ask the package index for the newest version"),)),
 }
+TOPICS = tuple(
+    dict.fromkeys((*SUBCOMMANDS, *(one.lower().replace(" ", "-") for one in SECTIONS), "exit-codes", "environment"))
+)
+"""The topics of `qcode help`, beside flags and config keys."""
+SUBCOMMANDS["help"] = Subcommand(dict.fromkeys(TOPICS, ()))
 
-_USAGE = """\
+USAGE = """\
 qcode: a coding assistant for the terminal that never loses a reply to an output limit
 
 Usage:
@@ -366,7 +373,9 @@ Usage:
                                   them on a Ray cluster
   qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
   qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
-  qcode models [PART OF A NAME]|forget       qcode themes                    qcode config path|show
+  qcode models [PART OF A NAME]|forget       models with their limits; forget the learned limits
+  qcode config path|show|schema   the path of config.toml, every setting with its origin, or the schema for an editor
+  qcode themes                    list the themes
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
                                   takes the flags of Model, Output limits, Limits, Permissions and Other
   qcode doctor                    check the terminal, sandbox, programs, keys, files and learned limits
@@ -379,12 +388,15 @@ Usage:
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
                                   --add-dir and the flags of Permissions; runs nothing
+  qcode update [--check]          how this copy was installed and is updated; only --check uses the network
+  qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
+  qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key
 
 Pipe mode is also used if stdin or stdout is not a terminal.
 
 """
 
-_REST = """\
+REST = """\
 Exit codes:
     0  complete                             55  ended on denied calls, no answer
     1  error                                56  answer still truncated; text on stdout
@@ -410,4 +422,4 @@ Without a key the app opens on a built-in demo model that works offline and show
 def help_text() -> str:
     """Return the text of `--help`."""
     sections = (f"{title}:\n{''.join(flag.line() for flag in flags)}\n" for title, flags in SECTIONS.items())
-    return "".join((_USAGE, *sections, _REST))
+    return "".join((USAGE, *sections, REST))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from decimal import Decimal
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -34,12 +35,20 @@ def is_server_name(name: str) -> bool:
 class ValueKind:
     """A kind of value. `words` completes "must be …"; `accept` returns the converted value or raises `ValueError`.
 
-    `choices` are the allowed strings, empty if any is allowed.
+    `choices` are the allowed strings, empty if any is allowed. `schema` is the JSON Schema that an editor checks with.
     """
 
     words: str
     accept: Callable[[object], object]
     choices: tuple[str, ...] = ()
+    schema: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def _list_of(**item: object) -> Mapping[str, object]:
+    return {"type": "array", "items": {"type": "string", **item}}
+
+
+_SCHEMA_OF_LINE: Mapping[str, object] = {"type": "string", "minLength": 1}
 
 
 def whole(least: int) -> ValueKind:
@@ -50,7 +59,7 @@ def whole(least: int) -> ValueKind:
             raise ValueError
         return value
 
-    return ValueKind(f"a whole number of at least {least}", accept)
+    return ValueKind(f"a whole number of at least {least}", accept, schema={"type": "integer", "minimum": least})
 
 
 def number(least: float, *, above: bool = False) -> ValueKind:
@@ -62,7 +71,8 @@ def number(least: float, *, above: bool = False) -> ValueKind:
             raise ValueError
         return found
 
-    return ValueKind(f"a number {'greater than' if above else 'of at least'} {least:g}", accept)
+    schema = {"type": "number", "exclusiveMinimum" if above else "minimum": least}
+    return ValueKind(f"a number {'greater than' if above else 'of at least'} {least:g}", accept, schema=schema)
 
 
 def price() -> ValueKind:
@@ -74,7 +84,8 @@ def price() -> ValueKind:
             raise ValueError
         return found
 
-    return ValueKind("a number of at least 0 (USD per million tokens)", accept)
+    schema = {"type": "number", "minimum": 0}
+    return ValueKind("a number of at least 0 (USD per million tokens)", accept, schema=schema)
 
 
 BOOLEAN_WORDS = "true or false"
@@ -86,12 +97,12 @@ def boolean() -> ValueKind:
             raise ValueError
         return value
 
-    return ValueKind(BOOLEAN_WORDS, accept)
+    return ValueKind(BOOLEAN_WORDS, accept, schema={"type": "boolean"})
 
 
 def text() -> ValueKind:
     """One line of text that is not blank."""
-    return ValueKind("text", _line)
+    return ValueKind("text", _line, schema=_SCHEMA_OF_LINE)
 
 
 def raw_text() -> ValueKind:
@@ -102,7 +113,7 @@ def raw_text() -> ValueKind:
             raise ValueError
         return value
 
-    return ValueKind("text", accept)
+    return ValueKind("text", accept, schema={"type": "string"})
 
 
 def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> ValueKind:
@@ -113,13 +124,14 @@ def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> 
             raise ValueError
         return aliases.get(value, value)
 
-    return ValueKind("one of " + ", ".join(f'"{one}"' for one in choices), accept, choices)
+    schema = {"enum": [*choices, *aliases]}
+    return ValueKind("one of " + ", ".join(f'"{one}"' for one in choices), accept, choices, schema)
 
 
 def texts() -> ValueKind:
     """A list of strings, converted to a tuple."""
 
-    return ValueKind("a list of strings", _texts)
+    return ValueKind("a list of strings", _texts, schema=_list_of(minLength=1))
 
 
 def rules() -> ValueKind:
@@ -130,7 +142,15 @@ def rules() -> ValueKind:
             raise ValueError
         return tuple(_rule(one) for one in value)
 
-    return ValueKind('a list of rules: strings, or tables such as { rule = "...", examples = ["..."] }', accept)
+    examples = _list_of(minLength=1)
+    table = {
+        "type": "object",
+        "properties": {"rule": _SCHEMA_OF_LINE, "examples": examples, "counterexamples": examples},
+        "required": ["rule"],
+        "additionalProperties": False,
+    }
+    words = 'a list of rules: strings, or tables such as { rule = "...", examples = ["..."] }'
+    return ValueKind(words, accept, schema={"type": "array", "items": {"anyOf": [_SCHEMA_OF_LINE, table]}})
 
 
 def _rule(value: object) -> str | WrittenRule:
@@ -157,7 +177,8 @@ def models(most: int) -> ValueKind:
             raise ValueError
         return found
 
-    return ValueKind(f"a list of at most {most} models", accept)
+    schema = {**_list_of(minLength=1), "maxItems": most}
+    return ValueKind(f"a list of at most {most} models", accept, schema=schema)
 
 
 def some_of(*choices: str) -> ValueKind:
@@ -169,7 +190,8 @@ def some_of(*choices: str) -> ValueKind:
             raise ValueError
         return found
 
-    return ValueKind("a list of " + ", ".join(f'"{one}"' for one in choices), accept)
+    schema = {"type": "array", "items": {"enum": [*choices]}}
+    return ValueKind("a list of " + ", ".join(f'"{one}"' for one in choices), accept, schema=schema)
 
 
 def words() -> ValueKind:
@@ -180,7 +202,7 @@ def words() -> ValueKind:
             raise ValueError
         return tuple(value)
 
-    return ValueKind("a list of strings", accept)
+    return ValueKind("a list of strings", accept, schema=_list_of())
 
 
 def url() -> ValueKind:
@@ -193,16 +215,19 @@ def url() -> ValueKind:
             raise ValueError
         return found
 
-    return ValueKind("a URL that starts with http:// or https://", accept)
+    schema = {"type": "string", "pattern": "^ *https?://"}
+    return ValueKind("a URL that starts with http:// or https://", accept, schema=schema)
 
 
 def variable() -> ValueKind:
     """The name of an environment variable."""
-    return ValueKind("the name of an environment variable, not a key", _matching(_VARIABLE))
+    words = "the name of an environment variable, not a key"
+    return ValueKind(words, _matching(_VARIABLE), schema={"type": "string", "pattern": f"^{_VARIABLE.pattern}$"})
 
 
 def field_name() -> ValueKind:
-    return ValueKind("the name of a field", _matching(_FIELD))
+    schema = {"type": "string", "pattern": f"^{_FIELD.pattern}$"}
+    return ValueKind("the name of a field", _matching(_FIELD), schema=schema)
 
 
 def _matching(pattern: re.Pattern[str]) -> Callable[[object], str]:

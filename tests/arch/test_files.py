@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.cli.subcommands.update import DISTRIBUTION
 from tests.arch.sources import ROOT
 
 BUILT = {"__pycache__", "dist", "build", "node_modules"}
@@ -42,7 +43,11 @@ def test_constraints_hold_names_and_versions_only() -> None:
 
 def test_every_dependency_of_run_and_test_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    wanted = [
+        *project["dependencies"],
+        *project["optional-dependencies"]["test"],
+        *project["optional-dependencies"]["docs"],
+    ]
     names = {_normal(re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0]) for requirement in wanted}
     pinned = {_normal(line.partition("==")[0]) for line in _constraints()}
     assert names - pinned == set()
@@ -69,16 +74,27 @@ def test_product_files_do_not_name_the_checkout_folder() -> None:
     assert [str(path) for path, text in texts() if path.parts[0] != "tests" and folder in text] == []
 
 
-# The package `qcode` of the index is a stranger's, and `qcode-cli` is not published: only a clone is installed.
+# The package `qcode` of the index is a stranger's, and `qcode-cli` is not published: a clone is installed. The section
+# of the README about the time after the first release, and the command that reads the index, name `qcode-cli`.
 INSTALLED_BY_NAME = re.compile(
-    r"\bqcode(?:-cli)?\["
+    r"\bqcode(?:-cli)?\[(?=[a-z, ]+\])"
     r"|\b(?:pip[0-9.]*|pipx|uvx|uv)(?: +(?:pip|tool|install|run|upgrade|add|download|-[-\w]+))* +['\"]?qcode"
 )
+RELEASED = "## After the first release"
 
 
 def test_pages_and_messages_do_not_install_qcode_by_name() -> None:
     own = Path(__file__).relative_to(ROOT)
-    assert [str(path) for path, text in texts() if path != own and INSTALLED_BY_NAME.search(text)] == []
+    assert [str(path) for path, text in texts() if path != own and _installs_by_name(path, text)] == []
+
+
+def _installs_by_name(path: Path, text: str) -> bool:
+    if path == Path("README.md"):
+        before, _, after = text.partition(RELEASED)
+        section, _, rest = after.partition("\n## ")
+        assert not re.search(r"\bqcode(?!-cli)(?:\[| *$)", section, re.MULTILINE)
+        text = before + rest
+    return INSTALLED_BY_NAME.search(text) is not None
 
 
 @pytest.mark.parametrize(
@@ -96,10 +112,23 @@ def test_install_by_name_is_recognized(text: str) -> None:
     assert INSTALLED_BY_NAME.search(text)
 
 
-def test_distribution_is_qcode_cli_and_command_is_qcode() -> None:
+def test_distribution_is_qcode_cli_and_both_commands_are_the_same() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["name"] == "qcode-cli"
-    assert project["scripts"] == {"qcode": "qcode.__main__:main"}
+    assert project["name"] == DISTRIBUTION == "qcode-cli"
+    assert project["scripts"] == {"qcode": "qcode.__main__:main", "qcode-cli": "qcode.__main__:main"}
+
+
+def test_every_dependency_is_imported_by_the_program() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
+    modules = {"google-genai": "google", "markdown-it-py": "markdown_it", "pyyaml": "yaml"}
+    names = [_normal(re.split(r"[<>=!~\[; ]", one, maxsplit=1)[0]) for one in project["dependencies"]]
+    unused = [
+        name
+        for name in names
+        if not re.search(rf"^ *(?:import|from) {modules.get(name, name.replace('-', '_'))}\b", source, re.MULTILINE)
+    ]
+    assert unused == []
 
 
 def test_license_file_matches_the_package_metadata() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from qcode.cli.flags import SUBCOMMANDS
+from qcode.cli.subcommands.uninstall import CONFIG_NAMES, STATE_NAMES
+from qcode.config.json_schema import schema_text
 from qcode.config.load import CAP_VARIABLES
 from qcode.config.schema import KEYS
 from qcode.protocol.errors import ExitCode
@@ -141,3 +144,32 @@ def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
         assert figure in proofs["guide/safety.md"]
     protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
     assert (len(protocols), len(PROVIDERS) - 1) == (5, 20), "README: five wire protocols, 20 known providers"
+
+
+def test_config_schema_is_up_to_date() -> None:
+    assert reference.SCHEMA.read_text(encoding="utf-8") == schema_text(), "run: python -m scripts.reference"
+
+
+def test_files_of_the_page_are_those_that_uninstall_removes() -> None:
+    text = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    names = {
+        title: first_cells(text.split(f"## {title}\n")[1].split("\n## ")[0]) for title in ("Configuration", "State")
+    }
+    assert names == {"Configuration": list(CONFIG_NAMES), "State": list(STATE_NAMES)}
+
+
+def first_cells(section: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+def test_extras_of_the_page_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE)
+    extras = {
+        name: {re.split("[<>=]", one)[0] for one in given} for name, given in project["optional-dependencies"].items()
+    }
+    own = {name: set(given.strip().split(", ")) for name, given in rows}
+    assert own == {name: given for name, given in extras.items() if name not in ("test", "docs")}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in own if f"`{name}`" not in readme] == []

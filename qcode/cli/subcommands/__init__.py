@@ -16,6 +16,8 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
             from qcode.cli.subcommands.reports import run_config as run
         case "doctor":
             from qcode.cli.subcommands.reports import run_doctor as run
+        case "help":
+            from qcode.cli.subcommands.help import run_help as run
         case "mcp":
             from qcode.cli.subcommands.mcp import run_mcp as run
         case "models":
@@ -32,6 +34,10 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
             from qcode.cli.subcommands.reports import run_themes as run
         case "trust":
             from qcode.cli.trust import run_trust as run
+        case "uninstall":
+            from qcode.cli.subcommands.uninstall import run_uninstall as run
+        case "update":
+            from qcode.cli.subcommands.update import run_update as run
         case _:
             raise KeyError(name)
     return run(rest)

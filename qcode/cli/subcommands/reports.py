@@ -30,6 +30,10 @@ def run_config(rest: Sequence[str]) -> int:
     match list(rest):
         case ["path"]:
             return _out(str(paths.config_file))
+        case ["schema"]:
+            from qcode.config.json_schema import schema_text
+
+            return _out(schema_text().rstrip())
         case ["show"]:
             from qcode.config.show import show
 
@@ -39,7 +43,7 @@ def run_config(rest: Sequence[str]) -> int:
             rows = show(settings)
             return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
         case _:
-            raise invalid_arguments(rest, "use: qcode config path, or: qcode config show")
+            raise invalid_arguments(rest, "use: qcode config path, qcode config show, or: qcode config schema")
 
 
 def run_doctor(rest: Sequence[str]) -> int:

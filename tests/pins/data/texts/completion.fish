@@ -11,6 +11,9 @@ complete -c qcode -n __fish_use_subcommand -a sessions
 complete -c qcode -n __fish_use_subcommand -a stats
 complete -c qcode -n __fish_use_subcommand -a themes
 complete -c qcode -n __fish_use_subcommand -a trust
+complete -c qcode -n __fish_use_subcommand -a uninstall
+complete -c qcode -n __fish_use_subcommand -a update
+complete -c qcode -n __fish_use_subcommand -a help
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l login
 complete -c qcode -n '__fish_seen_subcommand_from acp' -s m -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l model -r
@@ -94,7 +97,7 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session-persistence
-complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show' -a 'path show'
+complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show schema' -a 'path show schema'
 complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove' -a 'list show approve add remove'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
@@ -145,76 +148,80 @@ complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l cwd -r
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s p
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l print
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l prompt
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s f -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s o -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l output-format -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l include-partial-messages
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l input-format -x -a 'text stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l json-schema -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s v
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l verbose
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s m -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l base-url -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fallback-model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l reasoning-effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l append-system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-output-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-continuations -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-escalation
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-turns -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-tool-calls -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-budget-usd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l wait-for-limit
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l permission-mode -x -a 'plan default accept-edits auto bypass'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l disallowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l disallowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l strict-tools
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l yolo
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l allow-dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l exit-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l add-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l trust
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s c
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l continue
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l resume
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l fork-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l no-session-persistence
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s C -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l cwd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l settings -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l setting-sources -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l mcp-config -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l strict-mcp-config
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l theme -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug-log -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l record -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l completion -x -a 'bash zsh fish'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l login
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l version
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -s h
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l help
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l thinking -x -a 'adaptive enabled disabled'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l max-thinking-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l betas -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l debug-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l include-hook-events
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l plugin-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l plugin-dir-no-mcp -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l task-budget -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust' -l thinking-display -r
+complete -c qcode -n '__fish_seen_subcommand_from uninstall' -s y
+complete -c qcode -n '__fish_seen_subcommand_from uninstall' -l yes
+complete -c qcode -n '__fish_seen_subcommand_from update' -l check
+complete -c qcode -f -n '__fish_seen_subcommand_from help; and not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment' -a 'acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s p
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l print
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l prompt
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s f -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s o -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l output-format -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l include-partial-messages
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l input-format -x -a 'text stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s v
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l verbose
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s m -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l fallback-model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l append-system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l append-system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l max-output-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l max-continuations -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l no-escalation
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l max-turns -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l max-tool-calls -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l wait-for-limit
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l allowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l allowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l disallowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l strict-tools
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l yolo
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l allow-dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l exit-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l add-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l trust
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s c
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l continue
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l resume
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l no-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l no-session-persistence
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s C -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l cwd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l settings -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l setting-sources -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l mcp-config -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l strict-mcp-config
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l theme -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l debug-log -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l record -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l completion -x -a 'bash zsh fish'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l login
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l version
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -s h
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l thinking -x -a 'adaptive enabled disabled'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l max-thinking-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l betas -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l debug
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l debug-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l include-hook-events
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l plugin-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l plugin-dir-no-mcp -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l task-budget -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help' -l thinking-display -r

@@ -49,7 +49,7 @@ _qcode() {
             -*) found="" ;;
             *)
               case $prev in
-                config) found="path show" ;;
+                config) found="path show schema" ;;
               esac ;;
           esac ;;
       esac
@@ -156,6 +156,34 @@ _qcode() {
           esac ;;
       esac
       ;;
+    uninstall)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="-y --yes" ;;
+          esac ;;
+      esac
+      ;;
+    update)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="--check" ;;
+          esac ;;
+      esac
+      ;;
+    help)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="" ;;
+            *)
+              case $prev in
+                help) found="acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
+              esac ;;
+          esac ;;
+      esac
+      ;;
     *)
       case $prev in
         -o) found="text json stream-json" ;;
@@ -174,7 +202,7 @@ _qcode() {
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor mcp models permissions replay sessions stats themes trust"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }

@@ -1,0 +1,97 @@
+"""`qcode help TOPIC`: the part of the help about a subcommand, flag, section, exit code, variable or config key.
+
+Apart from `flags`, which must import nothing, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from qcode.cli.arguments import CommandLineError, invalid_arguments
+from qcode.cli.flags import FLAGS, REST, SECTIONS, SUBCOMMANDS, TOPICS, USAGE, Flag, help_text
+from qcode.cli.terminal import put
+from qcode.text.clean import one_line
+
+_USE = "use: qcode help [TOPIC]"
+_PARTS = {"exit-codes": "Exit codes:", "environment": "Environment:"}
+_MAX_SHOWN = 60
+
+
+def run_help(rest: Sequence[str]) -> int:
+    """Print the whole help or one topic; raise `CommandLineError` for an unknown topic."""
+    if len(rest) > 1:
+        raise invalid_arguments(rest, _USE)
+    if not rest:
+        listed = wrap(f"{', '.join(TOPICS)}, a flag, a config key or a table of them.", 90, break_on_hyphens=False)
+        joined = "\n  ".join(listed)
+        put(f"{help_text()}\nTopics of qcode help TOPIC:\n  {joined}\n")
+        return 0
+    found = "".join(f"{line}\n" for line in topic_lines(rest[0]))
+    if not found:
+        raise _unknown(rest[0])
+    put(found)
+    return 0
+
+
+def topic_lines(topic: str) -> Iterator[str]:
+    """Yield the help about a topic; nothing if it is unknown. A subcommand and a section may have the same name."""
+    if topic in SUBCOMMANDS:
+        yield from _usage(topic)
+        # The usage explains the flags that have no text.
+        if lines := [line for flag in SUBCOMMANDS[topic].flags for line in _flag(flag)]:
+            yield from ("", "Flags:", *lines)
+    for title, flags in SECTIONS.items():
+        if topic == title.lower().replace(" ", "-"):
+            yield from ([""] if topic in SUBCOMMANDS else [])
+            yield f"{title}, flags of a run:" if topic in SUBCOMMANDS else f"{title}:"
+            yield from (line for flag in flags for line in _flag(flag))
+    if topic in _PARTS:
+        yield from _part(_PARTS[topic])
+    yield from (line for flag in FLAGS if topic in flag.names for line in _flag(flag))
+    yield from _key_lines(topic, is_table_wanted=topic not in TOPICS)
+
+
+def _flag(flag: Flag) -> list[str]:
+    return flag.line().splitlines() if flag.help else []
+
+
+def _part(title: str) -> Iterator[str]:
+    return iter(f"{title}{REST.split(title)[1].split(chr(10) * 2)[0]}".splitlines())
+
+
+def _usage(name: str) -> Iterator[str]:
+    """Yield the lines of the usage about a subcommand, with the lines that continue an entry."""
+    is_of_name = False
+    for line in USAGE.split("Usage:\n")[1].split("\n\n")[0].splitlines():
+        if not line.startswith("   "):
+            is_of_name = re.match(rf"  qcode {re.escape(name)}(?![\w-])", line) is not None
+        if is_of_name:
+            yield line
+
+
+def _key_lines(topic: str, *, is_table_wanted: bool) -> Iterator[str]:
+    """Yield the meaning of a config key, or of each key of a table if wanted."""
+    from qcode.config.schema import KEYS
+
+    wanted = topic.strip("[]")
+    for key in KEYS:
+        if key.name == wanted or (is_table_wanted and key.name.startswith(f"{wanted}.")):
+            default = "" if key.default in (None, ()) else f" (default: {_shown(key.default)})"
+            yield f"{key.name}: {key.kind.words}{default}"
+            yield f"    {key.meta.meaning}"
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _unknown(topic: str) -> CommandLineError:
+    from qcode.config.schema import KEYS
+    from qcode.text.match import nearest
+
+    shown = one_line(topic, _MAX_SHOWN)
+    close = nearest(topic, (*TOPICS, *(key.name for key in KEYS)))
+    hint = f"did you mean qcode help {close}?" if close else f"the topics are {', '.join(TOPICS)}"
+    return CommandLineError(f'no help about "{shown}"; {hint}')

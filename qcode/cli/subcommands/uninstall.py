@@ -1,0 +1,177 @@
+"""`qcode uninstall`: what qcode keeps on this machine, and its removal after a confirmation.
+
+Only files with the names that qcode gives them are removed, because `QCODE_HOME` may be a folder with other files. The
+program itself is removed by the installer that brought it, and its command is printed. `docs/files.md` lists the names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from qcode.agent import choices, crash, permissions, trust
+from qcode.agent.keys import store as key_files
+from qcode.agent.keys.keys import Keys, key_store
+from qcode.agent.mcp import pins
+from qcode.agent.models import limits
+from qcode.agent.trust import TrustStore
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
+from qcode.cli.subcommands.update import installation
+from qcode.cli.terminal import Left, ask, put, say, short
+from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
+from qcode.protocol.errors import QcodeError
+from qcode.text.clean import visible
+from qcode.text.numbers import bytes_text, count_text
+from qcode.values import dataclass
+
+_USE = "use: qcode uninstall [--yes]"
+CONFIG_NAMES = {
+    CONFIG_NAME: "your settings",
+    "config.schema.json": "their schema for an editor",
+    "AGENTS.md": "your instructions",
+    "commands": "your slash commands",
+    AGENTS_FOLDER: "your sub-agents",
+    "themes": "your themes",
+}
+STATE_NAMES = {
+    "sessions": "conversations, with the file contents that /undo restores",
+    "history.jsonl": "prompts you typed",
+    key_files.FOLDER_NAME: "keys, if no keyring works, and the list of those in the keyring",
+    trust.FILE_NAME: "trusted folders",
+    permissions.FILE_NAME: "approvals you kept",
+    pins.FILE_NAME: "approved tool servers",
+    choices.FILE_NAME: "the last model and theme",
+    limits.FILE_NAME: "learned limits of models",
+    limits.LENGTHS_NAME: "learned lengths of replies",
+    crash.FOLDER: "crash reports",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptItem:
+    """A file or folder of qcode with its size."""
+
+    path: Path
+    meaning: str
+    size: int
+
+
+def kept_items(paths: ConfigPaths) -> list[KeptItem]:
+    """Return the files and folders of qcode that exist."""
+    named = [(paths.config_dir / name, meaning) for name, meaning in CONFIG_NAMES.items()]
+    named += [(paths.state_dir / name, meaning) for name, meaning in STATE_NAMES.items()]
+    return [KeptItem(path, meaning, _size(path)) for path, meaning in named if os.path.lexists(path)]
+
+
+def run_uninstall(rest: Sequence[str]) -> int:
+    """List what is kept, remove it if the user confirms, and print how to remove the program."""
+    _, words, given = parse_subcommand("uninstall", rest, _USE)
+    if words:
+        raise invalid_arguments(words, _USE)
+    paths = ConfigPaths.from_env(os.environ)
+    items, keys = kept_items(paths), Keys(os.environ, partial(key_store, paths.state_dir, os.environ))
+    names = sorted(keys.stored_names())
+    for complaint in keys.complaints:
+        say(complaint)
+    put("".join(f"{visible(line)}\n" for line in _listing(paths, items, names)))
+    if not items:
+        return 0
+    if "yes" not in given:
+        if not (os.isatty(0) and os.isatty(1)):
+            put("Nothing was removed; qcode uninstall --yes removes the files and keys.\n")
+            return 0
+        try:
+            is_confirmed = ask('Remove these files and keys? Type "yes": ').casefold() == "yes"
+        except Left:
+            is_confirmed = False
+        if not is_confirmed:
+            put("Nothing was removed.\n")
+            return 0
+    return _remove(paths, items, keys, names)
+
+
+def _listing(paths: ConfigPaths, items: Sequence[KeptItem], names: Sequence[str]) -> Iterator[str]:
+    if not items:
+        yield f"qcode keeps no files: {short(paths.config_dir)} and {short(paths.state_dir)} have none of it."
+    else:
+        yield "qcode keeps:"
+        width = max(len(short(item.path)) for item in items)
+        yield from (f"  {short(item.path):<{width}}  {bytes_text(item.size):>8}  {item.meaning}" for item in items)
+    if names:
+        yield f"  keys of {', '.join(names)}"
+    own = [folder for folder in _project_folders(paths) if folder.exists()]
+    if own:
+        yield "Not removed, because they belong to projects:"
+        yield from (f"  {short(folder)}" for folder in own)
+    found = installation()
+    yield f"The program was installed {f'from {found.clone}' if found.clone else f'with {found.installer}'}; remove it:"
+    yield f"  {found.remove_command}"
+
+
+def _project_folders(paths: ConfigPaths) -> Iterator[Path]:
+    try:
+        yield from (folder / PROJECT_FOLDER for folder in TrustStore(paths.state_dir).folders())
+    except OSError:
+        return
+
+
+def _remove(paths: ConfigPaths, items: Sequence[KeptItem], keys: Keys, names: Sequence[str]) -> int:
+    """Remove the keys first, because the list of those in the keyring is one of the files."""
+    failed = []
+    for name in names:
+        try:
+            if keys.store is not None:
+                keys.store.remove(name)
+        except QcodeError as error:
+            failed.append(f"the key of {name}: {error}")
+    if failed:
+        raise QcodeError(f"nothing but keys was removed, because a key is still stored; {'; '.join(failed)}")
+    for item in items:
+        try:
+            _remove_item(item.path)
+        except OSError as error:
+            failed.append(f"{item.path}: {error.strerror or error}")
+    for folder in (paths.state_dir, paths.config_dir):
+        try:
+            others = sorted(path.name for path in folder.iterdir())
+            if not others:
+                folder.rmdir()
+            elif folder != paths.config_dir or others != [paths.state_dir.name]:
+                say(f"kept in {short(folder)}: {', '.join(others[:9])}; qcode did not create them")
+        except OSError:
+            continue  # it does not exist, or may not be removed: it is empty of qcode's files all the same
+    if failed:
+        raise QcodeError(f"could not remove {'; '.join(failed)}")
+    of_keys = f" and {count_text(len(names), 'key')}" if names else ""
+    put(f"Removed {count_text(len(items), 'item')}{of_keys}.\n")
+    return 0
+
+
+def _remove_item(path: Path) -> None:
+    """Remove a file or folder; of a link only the link."""
+    try:
+        is_folder = stat.S_ISDIR(path.lstat().st_mode)
+    except FileNotFoundError:
+        return
+    if is_folder:
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of the files in a folder, or of a file."""
+    try:
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            return path.lstat().st_size
+        return sum(
+            os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  # os.walk has texts
+            for folder, _, names in os.walk(path)
+            for name in names
+        )
+    except OSError:
+        return 0

@@ -1,0 +1,153 @@
+"""`qcode update`: how this copy was installed, how to update it, and with `--check` whether the index has a newer one.
+
+Only `--check` uses the network, and it sends nothing but the request for the list of files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from qcode import __version__
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
+from qcode.cli.terminal import put
+from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.text.clean import one_line
+from qcode.values import dataclass
+
+DISTRIBUTION = "qcode-cli"
+INDEX = "https://pypi.org/simple"
+INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
+_USE = "use: qcode update [--check]"
+_JSON = "application/vnd.pypi.simple.v1+json"
+_MAX_S = 15.0
+_MAX_BYTES = 10 * 1024 * 1024
+_FILE = re.compile(r"qcode[-_.]cli-(\d+(?:\.\d+)*)(?:\.tar\.gz|-[^/]*\.whl)", re.IGNORECASE)
+
+Installer: TypeAlias = Literal["pipx", "uv", "pip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The way in which this copy was installed. `clone` is the folder it was installed from; None for a release."""
+
+    installer: Installer
+    clone: Path | None = None
+
+    @property
+    def update_command(self) -> str:
+        """The command that installs the current version, after `git pull` in the clone if there is one."""
+        if self.clone is not None:
+            return {
+                "pipx": "pipx install --force .",
+                "uv": "uv tool install --force .",
+                "pip": "pip install .",
+            }[self.installer]
+        return {
+            "pipx": f"pipx upgrade {DISTRIBUTION}",
+            "uv": f"uv tool upgrade {DISTRIBUTION}",
+            "pip": f"pip install --upgrade {DISTRIBUTION}",
+        }[self.installer]
+
+    @property
+    def remove_command(self) -> str:
+        first = {"pipx": "pipx uninstall", "uv": "uv tool uninstall", "pip": "pip uninstall"}[self.installer]
+        return f"{first} {DISTRIBUTION}"
+
+
+def installation(prefix: str | None = None) -> Installation:
+    """Return how this copy was installed, from the folder of its interpreter and the notes of the installer."""
+    parts = Path(sys.prefix if prefix is None else prefix).parts
+    pairs = set(pairwise(parts))
+    installer: Installer = "pipx" if ("pipx", "venvs") in pairs else "uv" if ("uv", "tools") in pairs else "pip"
+    try:
+        noted = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        address = urlsplit(noted["url"] if "dir_info" in noted else "")
+    except (metadata.PackageNotFoundError, ValueError, TypeError, KeyError):
+        return Installation(installer)
+    return Installation(installer, Path(unquote(address.path)) if address.scheme == "file" else None)
+
+
+def run_update(rest: Sequence[str]) -> int:
+    """Print how to update; with `--check` ask the package index first. Raise `QcodeError` if it cannot be reached."""
+    _, words, given = parse_subcommand("update", rest, _USE)
+    if words:
+        raise invalid_arguments(words, _USE)
+    found = installation()
+    where = f"installed from {found.clone}" if found.clone is not None else f"installed with {found.installer}"
+    lines = [f"qcode {__version__}, {where}"]
+    newest = newest_release(os.environ) if "check" in given else None
+    if "check" not in given:
+        lines.append("The network was not used; qcode update --check asks the package index for a newer version.")
+    elif newest is None:
+        lines.append(f"No version of {DISTRIBUTION} is published yet.")
+    elif _numbers(newest) <= _numbers(__version__):
+        lines.append(f"The newest published version is {newest}: this one is current.")
+        put("".join(f"{line}\n" for line in lines))
+        return 0
+    else:
+        lines.append(f"Version {newest} is available.")
+    step = f"run git pull and then {found.update_command} in that folder" if found.clone else found.update_command
+    put("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
+    return 0
+
+
+def newest_release(env: Mapping[str, str]) -> str | None:
+    """Return the newest version on the package index that is not withdrawn, None if there is none."""
+    import httpx2
+
+    index = next((env[name].strip() for name in INDEX_VARIABLES if env.get(name, "").strip()), INDEX).rstrip("/")
+    host = urlsplit(index).hostname or index
+    try:
+        with (
+            httpx2.Client(timeout=_MAX_S, follow_redirects=True, verify=httpx2.create_ssl_context()) as client,
+            client.stream("GET", f"{index}/{DISTRIBUTION}/", headers={"Accept": _JSON}) as response,
+        ):
+            if response.status_code == 404:
+                return None
+            response.raise_for_status()
+            data = bytearray()
+            for part in response.iter_bytes():
+                data += part
+                if len(data) > _MAX_BYTES:
+                    raise _unusable(host, "the answer is too large")
+    except httpx2.HTTPStatusError as error:
+        raise _unusable(host, f"it answered {error.response.status_code}") from None
+    except httpx2.HTTPError as error:
+        raise _unusable(host, one_line(str(error), 200) or type(error).__name__) from None
+    except (httpx2.InvalidURL, ValueError, OSError) as error:
+        raise QcodeError(f"cannot check for updates at {host}: {one_line(str(error), 200)}", ExitCode.USAGE) from None
+    return _newest(bytes(data), host)
+
+
+def _unusable(host: str, why: str) -> QcodeError:
+    return QcodeError(f"cannot check for updates at {host}: {why}; try again later", ExitCode.TRANSIENT)
+
+
+def _newest(data: bytes, host: str) -> str | None:
+    """Return the newest version in a list of files as PEP 691 defines it, preliminary versions left out."""
+    try:
+        files = json.loads(data)["files"]
+        names = [file["filename"] for file in files if not file.get("yanked")]
+        versions = {found[1] for name in names if (found := _FILE.fullmatch(name))}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise QcodeError(
+            f"cannot check for updates at {host}: it does not answer with the JSON of PEP 691; "
+            "set PIP_INDEX_URL to an index that does"
+        ) from None
+    return max(versions, key=_numbers, default=None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in re.findall(r"\d+", version)]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)

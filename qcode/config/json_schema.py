@@ -1,0 +1,65 @@
+"""The JSON Schema of `config.toml`, with which an editor completes and checks the file.
+
+It is made from the table of keys: it accepts all that the program accepts, and refuses unknown keys. Apart from
+`schema`, because only `qcode config schema` and the reference pages need it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from qcode.config.schema import KEYS, Key
+
+_DIALECT = "http://json-schema.org/draft-07/schema#"
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the schema, with the keys in the order of the reference page."""
+    schema: dict[str, Any] = {"$schema": _DIALECT, "title": "config.toml of qcode", **_table()}
+    for key in KEYS:
+        table = schema
+        for part in key.path[:-1]:
+            table = _step(table, part)
+        _put(table, key.path[-1], _value(key))
+        if key.path[0] == "providers" and key.path[1:-1] == ("*",) and ("network", key.path[-1]) in _GLOBAL:
+            _put(_step(table, "network"), key.path[-1], _value(key))
+    return schema
+
+
+_GLOBAL = {key.path for key in KEYS}
+
+
+def _table() -> dict[str, Any]:
+    return {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _step(table: dict[str, Any], part: str) -> dict[str, Any]:
+    """Return the table below `part`, created if it does not exist; `*` is any name."""
+    where, name = (table, "additionalProperties") if part == "*" else (table["properties"], part)
+    if not where.get(name):
+        where[name] = _table()
+    found: dict[str, Any] = where[name]
+    return found
+
+
+def _put(table: dict[str, Any], part: str, value: Mapping[str, Any]) -> None:
+    if part == "*":
+        table["additionalProperties"] = value
+    else:
+        table["properties"][part] = value
+
+
+def _value(key: Key) -> dict[str, Any]:
+    found: dict[str, Any] = {**key.kind.schema, "description": key.meta.meaning}
+    if key.choices:
+        found["enum"] = [one for one in found["enum"] if one in key.choices or one not in key.kind.choices]
+    if key.default not in (None, ()):
+        found["default"] = key.default
+    return found
+
+
+def schema_text() -> str:
+    """Return the schema as JSON."""
+    return json.dumps(config_schema(), indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,78 @@
+"""`qcode help TOPIC` explains every subcommand, section, flag and config key, from the tables of the program."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcode.cli.flags import FLAGS, SECTIONS, SUBCOMMANDS, TOPICS, help_text
+from qcode.cli.main import main
+from qcode.cli.subcommands.help import topic_lines
+from qcode.config.schema import KEYS
+
+
+def printed(capfd: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert main(["help", *words]) == code
+    out, err = capfd.readouterr()
+    return err if code else out
+
+
+def test_help_without_a_topic_is_the_help_and_lists_the_topics(capfd: pytest.CaptureFixture[str]) -> None:
+    out = printed(capfd)
+    assert out.startswith(help_text())
+    assert set(TOPICS) <= set(out.partition("Topics of")[2].replace(",", " ").split())
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_topic_has_a_text(topic: str, capfd: pytest.CaptureFixture[str]) -> None:
+    out = printed(capfd, topic)
+    assert len(out) > 20
+    if topic in SUBCOMMANDS:
+        assert f"qcode {topic}" in out
+        assert all(f"qcode {other} " not in out for other in SUBCOMMANDS if other != topic)
+
+
+def test_topic_of_a_name_that_is_subcommand_and_section_has_both(capfd: pytest.CaptureFixture[str]) -> None:
+    out = printed(capfd, "sessions")
+    assert "qcode sessions export ID" in out
+    assert "--fork-session" in out
+
+
+@pytest.mark.parametrize("name", [name for flag in FLAGS for name in flag.names])
+def test_every_flag_has_a_line(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = list(topic_lines(name))
+    assert name in lines[0].replace(",", " ").replace("[", " ").split()
+    if name not in ("-h", "--help", "--version"):  # these are answered before the topic is read
+        assert printed(capfd, name) == "".join(f"{line}\n" for line in lines)
+
+
+def test_every_config_key_and_every_table_has_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    for key in KEYS:
+        found = printed(capfd, key.name).splitlines()
+        assert [line for line in found if line.startswith(f"{key.name}: {key.kind.words}")]
+    ui = printed(capfd, "ui")
+    assert [key.name for key in KEYS if key.path[0] == "ui"] == [
+        line.partition(":")[0] for line in ui.splitlines() if not line.startswith(" ")
+    ]
+
+
+def test_section_has_each_of_its_flags(capfd: pytest.CaptureFixture[str]) -> None:
+    out = printed(capfd, "limits-of-one-prompt")
+    assert all(flag.names[-1] in out for flag in SECTIONS["Limits of one prompt"])
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("sesions",), "did you mean qcode help sessions?"),
+        (("ui.them",), "did you mean qcode help ui.theme?"),
+        (("--yol",), "the topics are"),
+        (("a\x1b[31mb",), "no help about"),
+        (("one", "two"), "use: qcode help [TOPIC]"),
+    ],
+)
+def test_unknown_topic_is_an_error_with_a_hint(
+    words: tuple[str, ...], hint: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    err = printed(capfd, *words, code=2)
+    assert hint in err
+    assert "\x1b" not in err

@@ -1,0 +1,186 @@
+"""`qcode update` and `qcode uninstall`: they report first, and act only after a flag or a confirmation."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.trust import TrustStore
+from qcode.cli.subcommands import update
+from qcode.cli.subcommands.uninstall import STATE_NAMES
+from qcode.cli.subcommands.update import Installation, installation
+from tests.e2e.running import CliRunner
+
+
+@contextmanager
+def index(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Serve one answer as a package index; yield its address and the requests."""
+    seen: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(f"{self.path} {self.headers['Accept']}")
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/simple/", seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def files(*names: str, yanked: str = "") -> bytes:
+    rows = [{"filename": name, "yanked": bool(yanked) and yanked in name} for name in names]
+    return json.dumps({"meta": {"api-version": "1.1"}, "files": rows}).encode()
+
+
+def sdist(version: str) -> str:
+    return f"qcode_cli-{version}.tar.gz"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (200, files(sdist("0.0.9"), sdist("0.10.0"), sdist("0.9.1")), "Version 0.10.0 is available."),
+        (200, files(sdist("99.0"), sdist("98.0"), yanked="99.0"), "Version 98.0 is available."),
+        (200, files(sdist("99.0rc1"), "other-99.0.tar.gz", "qcode_cli-97.1-py3-none-any.whl"), "Version 97.1 is"),
+        (200, files(sdist("0.1.0.0")), "this one is current"),
+        (200, files(), "No version of qcode-cli is published yet."),
+        (404, b"", "No version of qcode-cli is published yet."),
+    ],
+)
+def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes, text: str, tmp_path: Path) -> None:
+    with index(status, body) as (address, seen):
+        done = CliRunner(tmp_path).run("update", "--check", env={"PIP_INDEX_URL": address, "NO_PROXY": "127.0.0.1"})
+    assert (done.code, done.err) == (0, "")
+    assert text in done.out
+    assert seen == ["/simple/qcode-cli/ application/vnd.pypi.simple.v1+json"]
+    assert ("To update: " in done.out) is ("current" not in text)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "text"),
+    [
+        (503, b"", 75, "cannot check for updates at 127.0.0.1: it answered 503; try again later"),
+        (200, b"<html>", 1, "it does not answer with the JSON of PEP 691"),
+        (200, b'{"files": [1]}', 1, "it does not answer with the JSON of PEP 691"),
+        (200, b" " * (update._MAX_BYTES + 1), 75, "the answer is too large"),
+    ],
+)
+def test_check_fails_with_one_line_if_the_index_fails(
+    status: int, body: bytes, code: int, text: str, tmp_path: Path
+) -> None:
+    with index(status, body) as (address, _):
+        done = CliRunner(tmp_path).run("update", "--check", env={"PIP_INDEX_URL": address, "NO_PROXY": "127.0.0.1"})
+    assert (done.code, done.out) == (code, "")
+    assert text in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_update_without_check_sends_nothing(tmp_path: Path) -> None:
+    with index(500, b"") as (address, seen):
+        done = CliRunner(tmp_path).run("update", env={"PIP_INDEX_URL": address})
+    assert done.code == 0
+    assert "The network was not used" in done.out
+    assert seen == []
+
+
+def test_update_names_the_clone_and_its_command(tmp_path: Path) -> None:
+    done = CliRunner(tmp_path).run("update")
+    assert f"installed from {Path(__file__).parents[2]}" in done.out
+    assert "run git pull and then pip install . in that folder" in done.out
+
+
+@pytest.mark.parametrize(
+    ("prefix", "installer", "upgrade", "from_clone", "remove"),
+    [
+        ("/h/.local/share/pipx/venvs/qcode-cli", "pipx", "pipx upgrade", "pipx install --force .", "pipx uninstall"),
+        ("/h/.local/share/uv/tools/qcode-cli", "uv", "uv tool upgrade", "uv tool install --force .", "uv tool uninst"),
+        ("/h/project/.venv", "pip", "pip install --upgrade", "pip install .", "pip uninstall"),
+    ],
+)
+def test_commands_are_those_of_the_installer(
+    prefix: str, installer: str, upgrade: str, from_clone: str, remove: str
+) -> None:
+    found = installation(prefix)
+    assert found.installer == installer
+    assert found.update_command == from_clone  # the tests run in a clone
+    assert Installation(found.installer).update_command.startswith(upgrade)
+    assert found.remove_command.startswith(remove)
+
+
+def used(runner: CliRunner, home: Path) -> dict[str, str]:
+    """Use qcode so that it keeps files of several kinds; return the environment."""
+    env = {"QCODE_HOME": str(home)}
+    assert runner.run("-m", "demo/demo", "-p", "hello", env=env).code == 0
+    key = b"sk-ant-" + b"0123456789abcdef" * 5
+    assert runner.run("auth", "login", "anthropic", "--no-check", env=env, stdin=key).code == 0
+    (home / "config.toml").write_text("[ui]\nbell = false\n")
+    (runner.work / ".qcode").mkdir()
+    TrustStore(home / "state").remember(runner.work)
+    return env
+
+
+def test_uninstall_lists_and_removes_nothing_without_a_confirmation(tmp_path: Path) -> None:
+    runner, home = CliRunner(tmp_path), tmp_path / "qcode"
+    env = used(runner, home)
+    before = sorted(home.rglob("*"))
+    done = runner.run("uninstall", env=env)
+    assert (done.code, done.err) == (0, "")
+    for name in ("config.toml", "sessions", "credentials", "trust.json", "keys of anthropic", "uninstall qcode-cli"):
+        assert name in done.out
+    assert str(runner.work / ".qcode") in done.out
+    assert "Nothing was removed" in done.out
+    assert sorted(home.rglob("*")) == before
+
+
+def test_uninstall_removes_everything_that_qcode_wrote(tmp_path: Path) -> None:
+    runner, home = CliRunner(tmp_path), tmp_path / "qcode"
+    env = used(runner, home)
+    done = runner.run("uninstall", "--yes", env=env)
+    assert (done.code, done.err) == (0, "")
+    assert "Removed " in done.out
+    assert "1 key" in done.out
+    assert not home.exists()
+    assert (runner.work / ".qcode").exists()
+    again = runner.run("uninstall", "--yes", env=env)
+    assert "qcode keeps no files" in again.out
+
+
+def test_uninstall_keeps_files_that_qcode_did_not_create(tmp_path: Path) -> None:
+    runner, home = CliRunner(tmp_path), tmp_path / "qcode"
+    env = used(runner, home)
+    (home / "letters").mkdir()
+    (home / "letters/one.txt").write_text("dear")
+    (home / "state/mine.txt").write_text("mine")
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "kept.toml").write_text("x")
+    (home / "themes").symlink_to(target)
+    done = runner.run("uninstall", "--yes", env=env)
+    assert done.code == 0
+    assert "letters" in done.err
+    assert "mine.txt" in done.err
+    left = sorted(str(path.relative_to(home)) for path in home.rglob("*"))
+    assert left == ["letters", "letters/one.txt", "state", "state/mine.txt"]
+    assert (target / "kept.toml").exists()
+
+
+def test_names_of_state_files_are_all_known_to_uninstall() -> None:
+    source = "".join(path.read_text() for path in (Path(__file__).parents[2] / "qcode").rglob("*.py"))
+    assert all(f'"{name}"' in source for name in STATE_NAMES)
