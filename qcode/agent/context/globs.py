@@ -14,7 +14,7 @@ MAX_STEPS = 60_000
 """The comparisons of one match; beyond them the pattern does not match."""
 
 _ANY, _IN_NAME, _ONE = "**", "*/", "?/"
-"""Tests of wildcards. That of a literal has one character, that of `[...]` has brackets."""
+"""Tests of wildcards. A literal has one character as its test, and `[...]` itself."""
 
 
 class GlobError(ValueError):
