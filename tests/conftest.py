@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.e2e.running import NO_KEYRING
 from tests.fakes.demo import hurry
+from tests.fakes.disk import skip_fsync
 
 # The first text Hypothesis makes in a fresh checkout takes seconds, for it builds its table of characters then, and two
 # busy cores are slow at any time. Neither says anything about the program.
@@ -20,6 +24,8 @@ settings.register_profile("search", deadline=None, suppress_health_check=[Health
 settings.register_profile("qcode", settings.get_profile("search"), derandomize=True, database=None)
 settings.load_profile("qcode")
 
+MAX_WORKERS = 8
+
 # Hundreds of programs start below, and each test file is rewritten before it runs, so compiled files are kept, even if
 # the machine is configured not to write them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -27,6 +33,13 @@ sys.dont_write_bytecode = False
 
 # No test may reach the real keyring of the user; tests of keyrings use their own.
 os.environ["PYTHON_KEYRING_BACKEND"] = NO_KEYRING
+
+
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Return one worker more than the machine has cores: some tests wait for a process or a terminal."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return min((os.cpu_count() or 1) + 1, MAX_WORKERS)
 
 
 def pytest_collection_finish() -> None:
@@ -39,7 +52,40 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 10, 10)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect the garbage that reports what a test left open, so that pytest's five collections have little to do."""
+    for _ in range(5):
+        if not gc.collect():
+            break
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def folder_numbers() -> Counter[str]:
+    """The next number of a folder, for each name."""
+    return Counter()
+
+
+@pytest.fixture
+def tmp_path(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, folder_numbers: Counter[str]
+) -> Path:
+    """A new folder, named like pytest's, which reads the names of all earlier ones to find the number of the next."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{name}{folder_numbers[name]}"
+    folder_numbers[name] += 1
+    path.mkdir(mode=0o700)
+    return path
+
+
 @pytest.fixture(scope="session", autouse=True)
 def demo_without_pauses() -> Iterator[None]:
     with hurry():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def writes_without_waiting() -> Iterator[None]:
+    with skip_fsync():
         yield

@@ -9,6 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
+from qcode.protocol.errors import QcodeError
+from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, visible
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
@@ -16,6 +18,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.permissions import Permissions
+    from qcode.agent.skills.skill import Skill
 
 BUILT_IN = {
     "compact": ("Replace older messages by a summary.", "what to keep"),
@@ -26,6 +29,7 @@ BUILT_IN = {
     "init": ("Write or improve the project's AGENTS.md.", "what matters"),
     "memory": ("Show the instruction files, or add a line.", "project: TEXT"),
     "permissions": ("Show the permission mode, the rules and the latest decisions.", ""),
+    "skills": ("List the skills, or run one by name.", "name"),
     "trust": ("Show what this folder contains; with accept: trust it.", "accept"),
 }
 _MAX_DECISIONS = 20
@@ -74,6 +78,11 @@ class SessionCommands:
             if custom.argument:
                 row["input"] = {"hint": one_line(custom.argument, 100)}
             rows.append(row)
+        for skill in self._agent.skill_commands(self._taken()):
+            row = {"name": skill.handle, "description": one_line(skill.description, 200)}
+            if skill.hint:
+                row["input"] = {"hint": one_line(skill.hint, 100)}
+            rows.append(row)
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
 
     def typed(self, text: str) -> tuple[str, str] | None:
@@ -84,7 +93,17 @@ class SessionCommands:
         if name.strip() in BUILT_IN:
             return name.strip(), argument.strip()
         found = self._agent.custom_commands(tuple(BUILT_IN)).typed(text)
-        return (name, argument) if found is not None else None
+        is_known = found is not None or self._skill(name) is not None
+        return (name, argument) if is_known else None
+
+    def _taken(self) -> tuple[str, ...]:
+        """Return the names of all commands that are not skills."""
+        return (*BUILT_IN, *(one.name.lower() for one in self._agent.custom_commands(tuple(BUILT_IN)).commands))
+
+    def _skill(self, name: str) -> Skill | None:
+        """Return the skill that `/name` runs."""
+        found = self._agent.skill_commands(self._taken())
+        return next((one for one in found if one.handle.lower() == name.lower()), None)
 
     async def run(self, name: str, argument: str) -> Outcome:
         agent = self._agent
@@ -112,8 +131,32 @@ class SessionCommands:
                 return Said(_permissions(agent.permissions))
             case "trust":
                 return Said(await asyncio.to_thread(self._trust, argument))
+            case "skills":
+                return await self._skills(argument)
             case _:
-                return self._custom(name, argument)
+                skill = self._skill(name)
+                return self._custom(name, argument) if skill is None else await self._run_skill(skill, argument)
+
+    async def _skills(self, argument: str) -> Outcome:
+        skills = self._agent.skills
+        if skills is None:
+            return Said("No skills: none in the folders that qcode reads.")
+        if not argument:
+            from qcode.agent.skills.listing import list_text
+
+            return Said(list_text(skills))
+        name, _, rest = argument.partition(" ")
+        try:
+            return await self._run_skill(skills.find(name), rest.strip())
+        except Refused as refused:
+            return Said(str(refused))
+
+    async def _run_skill(self, skill: Skill, argument: str) -> Outcome:
+        try:
+            text, options = await self._agent.skill_prompt(skill, argument)
+        except QcodeError as refusal:
+            return Said(str(refusal))
+        return Submit(text, options)
 
     async def _step(self, name: str) -> str:
         """Undo or redo a step; files that were changed since stay as they are."""

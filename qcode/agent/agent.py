@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from qcode.agent.programs.turns import Prompt, Result, TurnFields, Turns, TurnStream
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
+    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.skill import Skill
     from qcode.agent.toolbox import Toolbox
     from qcode.agent.trust import TrustService
     from qcode.config.definitions import CustomCommands
-    from qcode.protocol.approvals import Approval, Decision
+    from qcode.protocol.approvals import Approval, Decision, TurnOptions
     from qcode.protocol.events import Notice
     from qcode.protocol.messages import Message
     from qcode.protocol.provider import Provider
@@ -59,6 +61,8 @@ class Agent:
     permissions: Permissions
     toolbox: Toolbox
     approve: Approve | None = None
+    skills: Skills | None = None
+    """The skills of the run, None if there is no folder of any."""
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class Agent:
         self.provider: Provider = parts.provider
         self.toolbox = parts.toolbox
         self.conversation = parts.conversation
+        self.skills = parts.skills
         self.notices = parts.notices
         self.redact = parts.redact
         self._own_tools = tuple(own_tools)
@@ -227,7 +232,11 @@ class Agent:
 
         conversation, context = self.conversation, self.context
         return TrustService(
-            context.root, context.paths.state_dir, lambda: conversation.policy.is_trusted, conversation.trust_folder
+            context.root,
+            context.paths.state_dir,
+            lambda: conversation.policy.is_trusted,
+            conversation.trust_folder,
+            context.folder,
         )
 
     @cached_property
@@ -273,7 +282,62 @@ class Agent:
         from qcode.config.definitions import load_custom_commands
 
         context = self.context
-        return load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
+        found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
+        if self.skills is None:
+            return found
+        skills = {skill.handle.lower(): skill for skill in self.skills.for_user}
+        hidden = [one for one in found.commands if one.is_from_project and one.name.lower() in skills]
+        problems = (f"{one.file}: /{one.name} is ignored, it is the name of a skill; rename the file" for one in hidden)
+        return replace(
+            found,
+            commands=tuple(one for one in found.commands if one not in hidden),
+            problems=(*found.problems, *problems),
+        )
+
+    def skill_commands(self, taken: Sequence[str] = ()) -> tuple[Skill, ...]:
+        """Return the skills that `/name` runs; the names in `taken` mean commands."""
+        found = () if self.skills is None else self.skills.for_user
+        return tuple(skill for skill in found if skill.handle.lower() not in taken)
+
+    async def skill_prompt(
+        self, skill: Skill, arguments: str, ask: Callable[[str, str], Awaitable[bool]] | None = None
+    ) -> tuple[str, TurnOptions]:
+        """Return the prompt of a skill that the user typed, and the options of its turn; raise `QcodeError`.
+
+        `ask` as in `run_marked`.
+        """
+        assert self.skills is not None
+        from qcode.protocol.errors import InputError
+        from qcode.protocol.tools import Refused
+
+        try:
+            return await self.skills.prompt(skill, arguments, partial(self.run_marked, ask=ask))
+        except Refused as refused:
+            raise InputError(str(refused)) from None
+
+    async def run_marked(self, command: str, ask: Callable[[str, str], Awaitable[bool]] | None = None) -> str:
+        """Run a command in a prompt from a file that the user typed, and return its output; raise `QcodeError`.
+
+        It is judged as a call of the shell tool. `ask` is called with a command that needs approval and the reason;
+        without it, that command is denied.
+        """
+        import asyncio
+
+        from qcode.protocol.errors import ExitCode, QcodeError
+        from qcode.text.clean import shown_line
+        from qcode.tools.shell import Shell
+
+        verdict = await asyncio.to_thread(self.permissions.policy.judge_command, command)
+        shown, reason = f"`{shown_line(command, 200)}`", shown_line(verdict.reason)
+        if verdict.verdict == "deny":
+            raise QcodeError(f"the prompt was not sent: its command {shown} is denied: {reason}", ExitCode.DENIED)
+        if verdict.verdict == "ask" and (ask is None or not await ask(command, reason)):
+            raise QcodeError(f"the prompt was not sent: its command {shown} needs approval: {reason}", ExitCode.DENIED)
+        level = verdict.confinement if verdict.is_allowed else None
+        outcome = await self.toolbox.run(Shell.spec.name, {"command": command}, lambda _: None, level)
+        if outcome.is_error:
+            raise QcodeError(f"the prompt was not sent: its command {shown} failed: {outcome.summary}", ExitCode.FAILED)
+        return (outcome.content if outcome.shown is None else outcome.shown).rstrip("\n")
 
     def offered_tools(self) -> tuple[OfferedTool, ...]:
         """Return the tools as the model is offered them now."""

@@ -131,8 +131,9 @@ class Conversation:
         self._turn_options = NO_OPTIONS
         self._is_opening = False
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
-        self._approved = partial(TrustStore(context.paths.state_dir).accepting, context.root)
+        self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
+        toolbox.transcript = lambda: self._transcript.messages
         self._begin(session, tuple(messages))
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
@@ -555,8 +556,7 @@ class Conversation:
 class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
-    `mentioned` returns the files that a text mentions, and a line for each that is not attached. Its second argument is
-    the spans of the text that come from a file of the project.
+    `mentioned` returns the files that a text mentions, of which a project wrote the given spans, and its problems.
     """
 
     def __init__(self, mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:

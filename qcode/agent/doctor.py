@@ -80,7 +80,7 @@ def _size(is_terminal: bool) -> tuple[int, int] | None:
 
 def _folder(context: RunContext) -> Iterator[str]:
     yield f"root: {context.root}"
-    status = TrustStore(context.paths.state_dir).look(context.root)
+    status = TrustStore(context.paths.state_dir, context.folder).look(context.root)
     why = why_restricted(status)
     if context.is_trusted:
         yield "trusted"

@@ -26,6 +26,7 @@ from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
+from qcode.agent.trust import SKILL_FOLDERS
 from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.recording import Recording
     from qcode.agent.programs.own_tools import FunctionTool
+    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.tool import SkillTool
     from qcode.agent.telemetry import Observer
     from qcode.agent.telemetry.tracing import Tracing
     from qcode.protocol.provider import Provider
@@ -76,25 +79,27 @@ class AgentParts:
             context.home,
         )
         self.prompts = self._prompts()
+        kinds, problems = kinds_of(context)
+        self.skills = self._skills(kinds, sandbox)
         recording = self._recording(selection.name)
         log = self._observer()
         self.clients = clients = Clients(context, self.prompts, self._secrets, log, recording, wrap)
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
-        kinds, problems = kinds_of(context)
+        skill = self._skill_tool(kinds, client.model.window)
         session, messages, notices = self._session(client.name)
         messages = tuple(history) or messages
         self._prune(session.session_id)
         # Removing may take long, and nothing waits for it.
         threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
         own = self._bound(own_tools) if own_tools else ()
-        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, own)
+        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, own, skill)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
         self._name_session()
-        self.notices = problems + notices
+        self.notices = problems + notices + (() if self.skills is None else self.skills.notices())
 
     def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
@@ -144,6 +149,7 @@ class AgentParts:
         search: tuple[SearchService, str] | None,
         kinds: tuple[SubagentKind, ...],
         own: tuple[Tool, ...],
+        skill: SkillTool | None,
     ) -> Toolbox:
         """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
         context, permissions = self.context, self.permissions
@@ -165,7 +171,34 @@ class AgentParts:
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
             own=own,
             nested=self.memory.nested,
+            skill=skill,
         )
+
+    def _skills(self, kinds: tuple[SubagentKind, ...], sandbox: SessionSandbox) -> Skills | None:
+        """Return the skills of this run, None if no folder can have any."""
+        if not may_have_skills(self.context):
+            return None
+        from qcode.agent.skills.library import Skills
+
+        def make_readable(folder: Path) -> None:
+            self.permissions.make_readable(folder)
+            self.toolbox.workspace.show_folder(folder)
+            sandbox.show(folder)
+
+        names = [kind.name for kind in kinds]
+        return Skills(self.context, make_readable, lambda: self.conversation.session_id, names)
+
+    def _skill_tool(self, kinds: tuple[SubagentKind, ...], window: int | None) -> SkillTool | None:
+        """Return the tool that loads skills, and list them in the prompts; None if the model is offered none."""
+        if self.skills is None or not self.skills.for_model:
+            return None
+        from qcode.agent.skills.tool import SkillTool
+
+        tool = SkillTool(self.skills, [kind.name for kind in kinds if kind.only_reads])
+        if not self.context.options.offers(tool.spec):
+            return None
+        self.prompts.skills = self.skills.make_catalogue(window)
+        return tool
 
     def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
         """Return the policy for searches with this service, and register the key of the service as a secret."""
@@ -308,6 +341,21 @@ def _git_overrides() -> dict[str, str]:
     from qcode.safety.git_repository import overrides  # loads with the first command
 
     return overrides()
+
+
+def may_have_skills(context: RunContext) -> bool:
+    """Return whether a folder of skills exists, so that a run without any need not load their package."""
+    settings, own = context.settings.skills, context.user_folder
+    if context.options.no_skills:
+        return False
+    places = [] if own is None else [own / "skills"]
+    if own is not None and settings.foreign:
+        places += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
+    if context.reads_project:
+        folder, root = context.folder.resolve(), context.root.resolve()
+        above = (one for one in (folder, *folder.parents) if one == root or one.is_relative_to(root))
+        places += [one / name for one in above for name in SKILL_FOLDERS]
+    return bool(settings.paths) or any(map(may_exist, places))
 
 
 def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:

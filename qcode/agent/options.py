@@ -98,6 +98,7 @@ class Options:
     Rules that the user keeps for this folder do not either. Providers, models, network and output limits of the user's
     configuration still do.
     """
+    no_skills: bool = False
     mcp_config: Sequence[PathText] = ()
     """Files with tool servers, or JSON texts that begin with `{`."""
     strict_mcp_config: bool = False
@@ -377,7 +378,7 @@ class RunContext:
         else:
             from qcode.agent.trust import TrustStore  # the answer to an editor's first message does not wait for it
 
-            is_trusted = options.trust or TrustStore(paths.state_dir).is_trusted(root)
+            is_trusted = options.trust or TrustStore(paths.state_dir, folder).is_trusted(root)
         settings = load(
             paths,
             env,

@@ -149,6 +149,12 @@ class Permissions:
         self._base = self._base.with_trust()
         self._compose()
 
+    def make_readable(self, folder: Path) -> None:
+        """Let the model read a folder without asking, from the next call on. Writing there still asks or is denied."""
+        if folder not in self._base.read_only:
+            self._base = replace(self._base, read_only=(*self._base.read_only, folder))
+            self._compose()
+
     def forget_session(self) -> None:
         """Drop the rules and records of the session, because another one begins."""
         self._own = [rule for rule in self._own if rule.scope == "folder"]

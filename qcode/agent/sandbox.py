@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qcode.protocol.tools import Launch
@@ -103,6 +105,12 @@ class SessionSandbox:
             return launch
         watch = _LaunchGuard(self, level, confinement, launch.restrict)
         return Launch(launch.argv, watch.start, launch.data, launch.data_at, watch.finish)
+
+    def show(self, folder: Path) -> None:
+        """Let commands at the level `read-only` read a folder outside the workspace."""
+        with self._lock:
+            if folder not in self._scope.readable:
+                self._scope = replace(self._scope, readable=(*self._scope.readable, folder))
 
     def masked_names(self) -> frozenset[str]:
         """Return the names of the files that read as empty at the level `read-only`."""

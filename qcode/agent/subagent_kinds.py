@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qcode.protocol.tools import ToolSpec
+from qcode.protocol.tools import SKILL_TOOL, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SubagentTool
 from qcode.values import dataclass
@@ -90,7 +90,7 @@ KINDS: tuple[SubagentKind, ...] = (
         f"{_COMMON}\n\nYour task is to explore: read files and run commands that only read. Calls that change "
         "anything are refused.",
         only_reads=True,
-        tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search"}),
+        tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search", SKILL_TOOL}),
     ),
     SubagentKind(
         GENERAL,

@@ -55,7 +55,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.tools import Refused, ToolOutcome
+from qcode.protocol.tools import SKILL_TOOL, Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
@@ -172,7 +172,9 @@ class AgentRun:
         specs = kind.offered(client.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
-            system=client.prompts.agent(client.name, kind.role),
+            system=client.prompts.agent(
+                client.name, kind.role, has_skills=any(spec.name == SKILL_TOOL for spec in specs)
+            ),
             tools=specs,
             retries=client.retries.unasked,
             max_turns=kind.max_turns,
@@ -183,6 +185,7 @@ class AgentRun:
         model = parent.turn.model if client is parent.client else client.known()
         tally = parent.turn.tally.inside(settings, model.facts.price, call.call_id)
         self._turn = Turn(settings, model, (), client.counter(), tally=tally)
+        self._toolbox.transcript = lambda: self._turn.messages
         self._driver = Driver(self._turn, client.logged, self)
 
     @property

@@ -43,6 +43,8 @@ from qcode.tools.workspace import PathJudge, Scratch, Workspace
 if TYPE_CHECKING:
     from qcode.agent.context.nested import NestedInstructions
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.skills.tool import SkillTool
+    from qcode.protocol.messages import Message
     from qcode.tools.web_search import SearchService, WebSearch
 
 Ask: TypeAlias = "Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]"
@@ -64,7 +66,8 @@ class Toolbox:
     variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
     service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
-    the agent; they are always offered. `nested` returns the instructions of folders that the calls touch.
+    the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the tools.
+    `nested` returns the instructions of folders that the calls touch.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Toolbox:
         search: WebSearch | None = None,
         is_offered: Callable[[ToolSpec], bool] = lambda _: True,
         own: tuple[Tool, ...] = (),
+        skill: SkillTool | None = None,
         nested: Callable[[], NestedInstructions] | None = None,
     ) -> None:
         self._nested = nested
@@ -96,7 +100,10 @@ class Toolbox:
             *(() if gate is None else (Fetch(gate),)),
             *(() if search is None else (search,)),
             *(() if agent is None else (agent,)),
+            *(() if skill is None else (skill,)),
         )
+        self._skill = skill
+        self.transcript: Callable[[], Sequence[Message]] = tuple
         self._own = own
         self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
         self.jobs = Jobs()
@@ -126,6 +133,8 @@ class Toolbox:
         """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
         other = copy(self)
         other.workspace = self.workspace.beside(judge)
+        other.agent = None
+        other.transcript = tuple
         if self._nested is not None:
             fresh = self._nested().beside()
             other._nested = lambda: fresh
@@ -191,8 +200,10 @@ class Toolbox:
         self.jobs.check_room()
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the call itself, or the shell command that it abbreviates."""
+        """Return the call itself, or the call that it stands for: a shell command, or a skill's sub-agent."""
         tool = self._tools.get(name)
+        if tool is not None and tool is self._skill and self.agent is not None and self.is_offered(self.agent.spec):
+            return await asyncio.to_thread(self._skill.forked, arguments) or (name, arguments)
         if not isinstance(tool, Diagnostics):
             return name, arguments
         try:
@@ -242,6 +253,7 @@ class Toolbox:
             confinement=_CONFINEMENTS[level] if level is not None else "",
             shell_settings=self._shell_settings if level != "read-only" else self._settings_without_home,
             masked_names=self._masked_names if level == "read-only" else frozenset,
+            transcript=self.transcript,
         )
         limit = self._settings.tool_timeout_s
         try:

@@ -1,8 +1,9 @@
 """Trusted folders, the files they contained when they were trusted, and the changes since.
 
 A folder is identified by real path, device and inode: a folder that replaces it later is not trusted, and trust in a
-folder does not extend to a repository inside it. Every file of `.qcode/` that a trusted run would use (settings,
-commands, ...) is pinned by its hash; if one changes, the folder is restricted until the user has seen the difference.
+folder does not extend to a repository inside it. Every file of `.qcode/` and of the skills, commands, agents and hooks
+of other tools that a trusted run would use, scripts included, is pinned by its hash; if one changes, the folder is
+restricted until the user has seen the difference.
 Not pinned: tool servers, each with its own approval (`mcp.pins`), and instructions, which act only through calls that
 are judged. Nothing in the folder is executed.
 """
@@ -13,7 +14,7 @@ import json
 import os
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -24,6 +25,7 @@ from qcode.config import state_file
 from qcode.config.paths import PROJECT_FOLDER
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -87,9 +89,14 @@ class TrustStatus:
 
 @dataclass(frozen=True, slots=True)
 class TrustStore:
-    """The trusted folders. A file that cannot be read, or that other users could have written, counts as empty."""
+    """The trusted folders. A file that cannot be read, or that other users could have written, counts as empty.
+
+    `folder` is the folder of the session if it is below the project's root: its own skills and those on the way to it
+    are pinned too.
+    """
 
     state_dir: Path
+    folder: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -99,7 +106,7 @@ class TrustStore:
         """Return the current trust status of `root` itself (not of its parents)."""
         row = self._row(root)
         try:
-            files = files_to_pin(root, self.state_dir)
+            files = files_to_pin(root, self.state_dir, self.folder)
         except TooLargeToPin as problem:
             return TrustStatus("unknown" if row is None else "unpinnable", problem=str(problem))
         if row is None:
@@ -108,8 +115,19 @@ class TrustStore:
         if pinned is None:
             # Without files to pin there is nothing to ask about either.
             return TrustStatus("unpinned" if files else "trusted", files)
-        changes = changes_between(pinned, files)
+        changes = changes_between(self._looked_at(root, pinned), files)
         return TrustStatus("changed" if changes else "trusted", files, changes)
+
+    def _looked_at(self, root: Path, pinned: Mapping[str, TrustedFile]) -> dict[str, TrustedFile]:
+        """Return the pinned files of the folders that this session uses: others may begin in another subfolder."""
+        folders = tuple(f"{name}/" for name in pinned_folders(root, self.folder))
+        return {name: file for name, file in pinned.items() if name.startswith(folders)}
+
+    def changes_below(self, root: Path, folder: Path) -> tuple[TrustedFileChange, ...]:
+        """Return the pinned files below `folder` that differ now; none if the project has no pins."""
+        name = _name_in(root, folder)
+        status = self.look(root)
+        return tuple(change for change in status.changes if name and change.name.startswith(f"{name}/"))
 
     def is_trusted(self, root: Path) -> bool:
         """Return whether the user trusted this folder itself and its pinned files are unchanged."""
@@ -123,8 +141,12 @@ class TrustStore:
         identity = _identity(root)
         if identity is None:
             raise FileNotFoundError(2, os.strerror(2), str(root))
-        kept = files_to_pin(root, self.state_dir) if files is None else files
-        self._write([*self._others(identity), {**identity, "pieces": files_to_json(kept)}])
+        kept = files_to_pin(root, self.state_dir, self.folder) if files is None else files
+        row = self._row(root)
+        before = (None if row is None else files_from_json(row.get("pieces"))) or {}
+        looked_at = self._looked_at(root, before)
+        elsewhere = {name: file for name, file in before.items() if name not in looked_at}
+        self._write([*self._others(identity), {**identity, "pieces": files_to_json({**elsewhere, **kept})}])
 
     def forget(self, root: Path) -> bool:
         """Revoke trust in this path, even if the folder was replaced; return whether there was any. Raise `OSError`."""
@@ -145,7 +167,8 @@ class TrustStore:
 
         Only for a folder whose files are pinned, and only for files that matched their pins before.
         """
-        names = {name for name in (_inside(root, target) for target in targets) if name}
+        folders = tuple(f"{name}/" for name in pinned_folders(root, self.folder))
+        names = {name for name in (_name_in(root, Path(target)) for target in targets) if name.startswith(folders)}
         before = self.look(root) if names else TrustStatus("unknown")
         yield
         if before.kind not in ("trusted", "changed"):
@@ -154,7 +177,7 @@ class TrustStore:
         row = self._row(root)
         pinned = None if row is None else files_from_json(row.get("pieces"))
         try:
-            now = files_to_pin(root, self.state_dir)
+            now = files_to_pin(root, self.state_dir, self.folder)
             kept = {name: file for name, file in (pinned or {}).items() if name not in eligible}
             kept |= {name: file for name, file in now.items() if name in eligible}
             if kept != pinned and eligible:
@@ -192,10 +215,10 @@ def _identity(root: Path) -> JsonObject | None:
     return {"path": str(real), "device": state.st_dev, "inode": state.st_ino}
 
 
-def _inside(root: Path, target: str) -> str:
-    """Return the path in the project of a file that may be pinned, empty for any other."""
-    path, folder = Path(target), root.resolve() / PROJECT_FOLDER
-    return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(folder) else ""
+def _name_in(root: Path, path: Path) -> str:
+    """Return the path in the project, empty if it is elsewhere."""
+    real = root.resolve()
+    return path.relative_to(real).as_posix() if path.is_relative_to(real) else ""
 
 
 def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
@@ -220,10 +243,23 @@ def _bounded(rows: list[str]) -> list[str]:
 
 
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
-MAX_FILE_BYTES = 1024 * 1024
-"""The largest file that can be pinned."""
+MAX_PINNED_FILES = 5_000
+MAX_PINNED_BYTES = 50 * 1024 * 1024
+SKILL_FOLDERS = (".qcode/skills", ".agents/skills", ".claude/skills")
+"""The folders of a project's skills, in their order."""
 
-MAX_PINNED_FILES = 1_000
+PINNED_FOLDERS = (
+    PROJECT_FOLDER,
+    ".agents/skills",
+    ".claude/skills",
+    ".claude/commands",
+    ".claude/agents",
+    ".claude/hooks",
+)
+"""The folders of a project's root that are pinned whole. Below the root, `SKILL_FOLDERS` are."""
+
+_UNPINNED = (".git", "__pycache__")
+"""Folders that programs write to while they run; nothing in them is read by qcode."""
 _MAX_TEXT = 32 * 1024
 _ALL_TEXTS = 256 * 1024
 _MAX_DEPTH = 16
@@ -242,26 +278,40 @@ class TooLargeToPin(Exception):  # noqa: N818  # a state of the folder, not a fa
     """The files of a folder exceed a limit. The text says which, in one line."""
 
 
-def files_to_pin(root: Path, own: Path) -> dict[str, TrustedFile]:
+def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
+    """Return the folders to pin by their path in the project, for a session in `folder` (None: in the root).
+
+    Skills in the home folder are the user's own.
+    """
+    real = _real(root)
+    names = (PROJECT_FOLDER,) if real == _real(Path(os.path.expanduser("~"))) else PINNED_FOLDERS  # noqa: PTH111  # never raises
+    below = _name_in(root, _real(folder)) if folder is not None else ""
+    parts = below.split("/") if below and below != "." else []
+    inner = ("/".join(parts[:size]) for size in range(1, len(parts) + 1))
+    return (*names, *(f"{name}/{skills}" for name in inner for skills in SKILL_FOLDERS))
+
+
+def files_to_pin(root: Path, own: Path, folder: Path | None = None) -> dict[str, TrustedFile]:
     """Return the files to pin of the project at `root` by their path in it; raise `TooLargeToPin`.
 
-    A `.qcode` that contains `own`, the state folder of qcode, belongs to the user and has none. Names that begin with a
-    dot or end with `~` are left out, because qcode never reads them.
+    A `.qcode` that contains `own`, the state folder of qcode, belongs to the user and has none.
     """
-    folder = root / PROJECT_FOLDER
-    if _real(own).is_relative_to(_real(folder)):
-        return {}
     found: dict[str, TrustedFile] = {}
-    room = _ALL_TEXTS
-    for path in _files(folder, _real(root)):
-        name = path.relative_to(root).as_posix()
-        if len(found) == MAX_PINNED_FILES:
-            raise TooLargeToPin(f"{PROJECT_FOLDER} contains more than {MAX_PINNED_FILES:,} files")
-        file = _read_file(name, path, root)
-        if len(file.text) > min(room, _MAX_TEXT):
-            file = TrustedFile(file.hash, "")
-        room -= len(file.text)
-        found[name] = file
+    text_room, room = _ALL_TEXTS, MAX_PINNED_BYTES
+    for name in pinned_folders(root, folder):
+        place = root / name
+        if name == PROJECT_FOLDER and _real(own).is_relative_to(_real(place)):
+            continue
+        for path in _files(place, _real(root)):
+            file_name = path.relative_to(root).as_posix()
+            if len(found) == MAX_PINNED_FILES:
+                raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
+            file, size = _read_file(file_name, path, root, room)
+            room -= size
+            if len(file.text) > min(text_room, _MAX_TEXT):
+                file = TrustedFile(file.hash, "")
+            text_room -= len(file.text)
+            found[file_name] = file
     return found
 
 
@@ -285,12 +335,14 @@ def files_from_json(value: Json) -> dict[str, TrustedFile] | None:
 
 def _files(folder: Path, root: Path) -> Iterator[Path]:
     """Yield the files in and below `folder`, sorted; links to folders are followed inside the project."""
+    if folder.name != PROJECT_FOLDER and not _real(folder).is_relative_to(root):
+        return  # qcode reads no skills of a project that are elsewhere
     pending, seen = [(folder, 0)], {_real(folder)}
     while pending:
         current, depth = pending.pop()
         for entry in _entries(current):
             path = Path(entry.path)
-            if entry.name.startswith(".") or entry.name.endswith("~"):
+            if _is_never_read(entry.name, path, folder):
                 continue
             if not _is_folder(entry):
                 yield path
@@ -298,9 +350,16 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
             real = _real(path)
             if real.is_relative_to(root) and real not in seen:
                 if depth == _MAX_DEPTH:
-                    raise TooLargeToPin(f"{PROJECT_FOLDER} is more than {_MAX_DEPTH} folders deep")
+                    raise TooLargeToPin(f"{folder.relative_to(folder.parent)} is more than {_MAX_DEPTH} folders deep")
                 seen.add(real)
                 pending.append((path, depth + 1))
+
+
+def _is_never_read(name: str, path: Path, folder: Path) -> bool:
+    """Return whether a trusted run never uses a file of this name. A skill or hook may use any file beside it."""
+    if folder.name == PROJECT_FOLDER and path.relative_to(folder).parts[0] not in ("skills", "hooks"):
+        return name.startswith(".") or name.endswith("~")
+    return name in _UNPINNED
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -323,21 +382,23 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read_file(name: str, path: Path, root: Path) -> TrustedFile:
-    data = _read(name, path)
+def _read_file(name: str, path: Path, root: Path, room: int) -> tuple[TrustedFile, int]:
+    """Return the file to pin and its size; raise `TooLargeToPin` if it has more than `room` bytes."""
+    data = _read(path, room)
     if data is None:
-        return TrustedFile("unreadable", "[unreadable]")
+        return TrustedFile("unreadable", "[unreadable]"), 0
+    size = len(data)
     if name == SETTINGS:
         data = _settings(data)
     import hashlib  # loads OpenSSL, which a folder without files to pin does not need
 
     digest = hashlib.sha256(data).hexdigest()
     if not _real(path).is_relative_to(_real(root)):
-        return TrustedFile(digest, "[leads out of the project]")
-    return TrustedFile(digest, data.decode("utf-8", "replace"))
+        return TrustedFile(digest, "[leads out of the project]"), size
+    return TrustedFile(digest, data.decode("utf-8", "replace")), size
 
 
-def _read(name: str, path: Path) -> bytes | None:
+def _read(path: Path, room: int) -> bytes | None:
     try:
         handle = os.open(path, _OPEN)
     except OSError:
@@ -346,11 +407,11 @@ def _read(name: str, path: Path) -> bytes | None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
         try:
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = file.read(room + 1)
         except OSError:
             return None
-    if len(data) > MAX_FILE_BYTES:
-        raise TooLargeToPin(f"{name} is larger than {MAX_FILE_BYTES // 1024:,} KiB")
+    if len(data) > room:
+        raise TooLargeToPin(f"its files for qcode have more than {MAX_PINNED_BYTES // 1024**2} MB")
     return data
 
 
@@ -391,23 +452,41 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
             is_used_here = name in (*NAMES, LOCAL_NAME) or place == root
             if is_used_here and os.path.lexists(place / name):
                 yield visible(str((place / name).relative_to(root))), what
-    names = list(status.files)
-    for name in names[:_MAX_LISTED]:
-        yield visible(name), "settings of the project" if name == SETTINGS else _kind_of(name)
-    if len(names) > _MAX_LISTED:
-        yield "...", f"and {len(names) - _MAX_LISTED:,} more files in .qcode"
+    rows = _rows(status.files)
+    yield from rows[:_MAX_LISTED]
+    if len(rows) > _MAX_LISTED:
+        yield "...", f"and {len(rows) - _MAX_LISTED:,} more for qcode"
     if status.problem:
         yield ".qcode", f"{status.problem}: trust in it cannot be saved"
 
 
-def _kind_of(name: str) -> str:
+def _rows(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return each file with its kind; the files of a skill are one row."""
+    found: dict[str, int] = {}
+    for name in names:
+        skills, mark, rest = name.partition("/skills/")
+        shown = f"{skills}{mark}{rest.partition('/')[0]}" if mark else name
+        found[shown] = found.get(shown, 0) + 1
+    return [(visible(name), _kind_of(name, count)) for name, count in found.items()]
+
+
+def _kind_of(name: str, count: int) -> str:
+    if name == SETTINGS:
+        return "settings of the project"
+    if "/skills/" in name:
+        return f"a skill, {count_text(count, 'file')}"
     parts = name.split("/")
     return f"one of its {parts[1]}" if len(parts) > 2 else "a file for qcode"
 
 
-def remember(root: Path, state_dir: Path, files: Mapping[str, TrustedFile] | None = None) -> str:
-    """Trust the project at `root` from now on; return a line for the user if that cannot be stored."""
-    store = TrustStore(state_dir)
+def remember(
+    root: Path, state_dir: Path, files: Mapping[str, TrustedFile] | None = None, folder: Path | None = None
+) -> str:
+    """Trust the project at `root` from now on; return a line for the user if that cannot be stored.
+
+    `folder` as in `TrustStore`.
+    """
+    store = TrustStore(state_dir, folder)
     try:
         store.remember(root, files)
     except OSError as error:
@@ -441,10 +520,15 @@ class TrustService:
     """Trust in the folder of a session. A difference must be shown before it can be trusted."""
 
     def __init__(
-        self, root: Path, state_dir: Path, is_trusted: Callable[[], bool], trust_folder: Callable[[], None]
+        self,
+        root: Path,
+        state_dir: Path,
+        is_trusted: Callable[[], bool],
+        trust_folder: Callable[[], None],
+        folder: Path | None = None,
     ) -> None:
         self._root = root
-        self._state_dir = state_dir
+        self._store = TrustStore(state_dir, folder)
         self._is_trusted = is_trusted
         self._trust_folder = trust_folder
         self._shown: TrustStatus | None = None
@@ -460,14 +544,14 @@ class TrustService:
             return ()
         from qcode.protocol.events import Notice
 
-        why = why_restricted(TrustStore(self._state_dir).look(self._root))
+        why = why_restricted(self._store.look(self._root))
         if not why:
             return (Notice("info", _RESTRICTED),)
         return (Notice("warning", f"{why[:1].upper()}{why[1:]}. Type /trust for details."),)
 
     def show(self, folder: Path) -> str:
         """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
-        self._shown = status = TrustStore(self._state_dir).look(self._root)
+        self._shown = status = self._store.look(self._root)
         if self._is_trusted() and status.is_trusted:
             return f"This folder is trusted{_with(status)}. qcode asks again if these files change."
         if status.kind in ("changed", "unpinned"):
@@ -478,12 +562,12 @@ class TrustService:
 
     def accept_shown(self, folder: Path) -> str:
         """Trust the folder if its files are those of the last `show`; otherwise show them."""
-        status = TrustStore(self._state_dir).look(self._root)
+        status = self._store.look(self._root)
         return self.accept() if self._shown is not None and status == self._shown else self.show(folder)
 
     def accept(self) -> str:
         """Trust the folder, or first show its changes; return the message for the user."""
-        status = TrustStore(self._state_dir).look(self._root)
+        status = self._store.look(self._root)
         if status.kind in ("changed", "unpinned") and status != self._shown:
             self._shown = status
             return f"{_difference(status)}\n\nType /trust again to trust it as shown, after a restart."
@@ -492,7 +576,7 @@ class TrustService:
             return f"This folder is trusted{_with(status)}. qcode asks again if these files change."
         if is_new:
             self._trust_folder()
-        complaint = status.problem or remember(self._root, self._state_dir, status.files)
+        complaint = status.problem or remember(self._root, self._store.state_dir, status.files, self._store.folder)
         if complaint:
             return complaint
         return (

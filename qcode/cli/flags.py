@@ -237,6 +237,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("--mcp-config FILE|JSON", "texts", "tool servers from a file, JSON or TOML, or as JSON text (repeatable)"),
         Flag("--strict-mcp-config", "on", "use only the tool servers of --mcp-config"),
+        Flag("--no-skills", "on", "read and offer no skills"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
         Flag("--record FILE", "path", "record the replies of the model, without keys, for -m replay/FILE"),
@@ -289,7 +290,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         flags=(
             Flag("--login", "on"),
             *(flag for title in _OF_EDITORS for flag in SECTIONS[title]),
-            *_shared("--settings", "--mcp-config", "--debug-log", "--no-session", "--verbose"),
+            *_shared("--settings", "--mcp-config", "--no-skills", "--debug-log", "--no-session", "--verbose"),
         )
     ),
     "auth": Subcommand(
@@ -302,7 +303,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--jobs N", "positive"),
             Flag("--ray ADDRESS", "text"),
             *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
-            *_shared("--cwd", "--settings", "--mcp-config", "--no-session"),
+            *_shared("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
         )
     ),
     "config": Subcommand({"path": (), "show": (), "schema": ()}),
@@ -344,6 +345,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--json", "on"),
         ),
     ),
+    "skills": Subcommand({"list": (), "show": (), "check": ()}, _shared("--cwd", "--trust")),
     "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
     "themes": Subcommand(),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
@@ -384,6 +386,7 @@ Usage:
                                   and --mcp-config FILE; starts none
   qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
                                   --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
+  qcode skills list|show NAME|check [DIR]    the skills that apply here; check: problems by the rules of the format
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,

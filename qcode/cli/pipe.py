@@ -87,7 +87,9 @@ def _facts(options: Options | None) -> InitFacts:
 
 def _begin(options: Options, folder: Path) -> _Begun:
     context = run_context(options, folder, is_attended=False)
-    if not context.is_trusted and (note := note_for_pipes(context.root, context.paths.state_dir, sys.argv[1:])):
+    if not context.is_trusted and (
+        note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
+    ):
         say(note)
     for warning in context.settings.warnings:
         say(warning)
@@ -98,10 +100,35 @@ def _begin(options: Options, folder: Path) -> _Begun:
         typed, turn = command.expand(given), TurnOptions(output=command.output, foreign=command.foreign(given))
         model = options.model or command.model or None
         context = replace(context, options=replace(context.options, model=model))
+    elif typed.startswith("/"):
+        from qcode.agent.opening import may_have_skills  # the agent loads it anyway, after standard input is read
+
+        if may_have_skills(context):
+            return _begin_skill(context, typed)
     prompt, attached = _asked(context, typed, turn.foreign)
+    return _Begun(_opened(context, attached), prompt, turn)
+
+
+def _opened(context: RunContext, attached: tuple[Block, ...] = ()) -> Agent:
     agent = Agent.begin(with_chosen_session(context))
     for notice in (*context.keys.complaints, *agent.notices):
         say(notice)
+    agent.conversation.attach(attached)
+    return agent
+
+
+def _begin_skill(context: RunContext, typed: str) -> _Begun:
+    """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
+    agent, turn = _opened(context), NO_OPTIONS
+    name, _, arguments = typed[1:].partition(" ")
+    skill = next((one for one in agent.skill_commands() if one.handle.lower() == name.strip().lower()), None)
+    try:
+        if skill is not None:
+            typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))
+        prompt, attached = _asked(context, typed, turn.foreign)
+    except BaseException:
+        agent.release()
+        raise
     agent.conversation.attach(attached)
     return _Begun(agent, prompt, turn)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.context.project import find_project_root
@@ -76,6 +77,7 @@ def run_trust(rest: Sequence[str]) -> int:
         case [] | ["show"]:
             folder = working_folder(None)
             root = find_project_root(folder)
+            store = replace(store, folder=folder)
             put("".join(f"{line}\n" for line in _shown(folder, root, store.look(root))))
             return 0
         case ["accept"]:
@@ -107,6 +109,7 @@ def _shown(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
 def _accept(store: TrustStore) -> int:
     folder = working_folder(None)
     root = find_project_root(folder)
+    store = replace(store, folder=folder)
     status = store.look(root)
     put("".join(f"{line}\n" for line in _shown(folder, root, status)))
     if status.is_trusted:
@@ -122,7 +125,7 @@ def _accept(store: TrustStore) -> int:
     if answer not in ("y", "yes"):
         put("no change made\n")
         return 0
-    complaint = remember(root, store.state_dir, status.files)
+    complaint = remember(root, store.state_dir, status.files, folder)
     if complaint:
         raise QcodeError(complaint)
     put("trusted\n")
@@ -142,7 +145,7 @@ def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_a
     """Return whether the project at `root` is trusted; ask if `is_attended`. Raise `Left` if the user quits."""
     if by_flag:
         return True
-    status = TrustStore(state_dir).look(root)
+    status = TrustStore(state_dir, folder).look(root)
     if status.is_trusted or not is_attended:
         return status.is_trusted
     text = _text(folder, root, status)
@@ -150,15 +153,15 @@ def is_trusted(folder: Path, root: Path, state_dir: Path, *, by_flag: bool, is_a
         return False
     answer = _answer(text)
     if answer == "1":
-        complaint = remember(root, state_dir, status.files) if not status.problem else status.problem
+        complaint = remember(root, state_dir, status.files, folder) if not status.problem else status.problem
         if complaint:
             say(complaint)
     return answer in ("1", "2")
 
 
-def note_for_pipes(root: Path, state_dir: Path, arguments: Sequence[str]) -> str:
+def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequence[str]) -> str:
     """Return the note of pipe mode for a folder that lost its trust: the reason, and the command to run again."""
-    why = why_restricted(TrustStore(state_dir).look(root))
+    why = why_restricted(TrustStore(state_dir, folder).look(root))
     if not why:
         return ""
     command = visible(shlex.join(("qcode", "--trust", *arguments)))

@@ -22,6 +22,7 @@ from qcode.config.settings import (
     ProviderSettings,
     Sessions,
     Settings,
+    SkillSettings,
     Tools,
     Ui,
 )
@@ -91,6 +92,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Tools, ("tools",))
     yield from _keys_of(Ui, ("ui",))
     yield from _keys_of(Sessions, ("sessions",))
+    yield from _keys_of(SkillSettings, ("skills",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)
     for one in _keys_of(Network, ()):

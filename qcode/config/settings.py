@@ -215,6 +215,19 @@ class Sessions:
 
 
 @dataclass(frozen=True, slots=True)
+class SkillSettings:
+    """Which skills a session has. `off` are their names, `paths` further folders of skills."""
+
+    off: tuple[str, ...] = key((), kinds.texts(), "skills that are not used, by name", is_project_allowed=False)
+    paths: tuple[str, ...] = key(
+        (), kinds.texts(), "further folders of skills, absolute or below your home folder", is_project_allowed=False
+    )
+    foreign: bool = key(
+        True, kinds.boolean(), "also read the skills in .agents and .claude folders", is_project_allowed=False
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderSettings:
     """A provider from the configuration, or with an endpoint from the environment.
 
@@ -349,6 +362,7 @@ class Settings:
     tools: Tools = field(default_factory=Tools)
     ui: Ui = field(default_factory=Ui)
     sessions: Sessions = field(default_factory=Sessions)
+    skills: SkillSettings = field(default_factory=SkillSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=lambda: MappingProxyType({}))
     models: Mapping[str, ModelSettings] = field(default_factory=lambda: MappingProxyType({}))
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: MappingProxyType({}))

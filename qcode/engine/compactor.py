@@ -36,7 +36,7 @@ from qcode.protocol.reply import (
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.tools import ToolSpec
+from qcode.protocol.tools import SKILL_TOOL, ToolSpec
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
@@ -227,7 +227,12 @@ _SAID_CHARS, _SAID_EACH_CHARS = 12_000, 2_000
 _CALL_CHARS, _RESULT_CHARS = 600, 1_500
 _FILES, _TODO_CHARS = 100, 4_000
 
+_SKILL_CHARS, _SKILLS_CHARS = 20_000, 100_000
+"""About 5,000 tokens of one skill and 25,000 of all, as in Claude Code."""
+
 _SUMMARY, _SAID, _TOUCHED, _TODOS = "conversation_summary", "person_said", "files_changed", "open_todos"
+_SKILLS = "loaded_skills"
+_SKILL_OPEN, _SKILL_CLOSE = '<skill name="', "\n</skill>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +282,14 @@ def resolved(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message
 def without_old_output(shape: Shape) -> tuple[Part, ...]:
     """Replace old tool output with a short note, and shorten very long output in the last turns in the middle."""
     parts: list[Part] = []
+    skills = set(skills_to_keep(shape))
     huge = int(shape.window * MAX_IN_TAIL_SHARE) * 4
     for at, message in enumerate(shape.messages):
         limit = SHORT_OUTPUT_CHARS if at < shape.tail else huge
-        blocks = tuple(_shortened(block, limit, is_old=at < shape.tail) for block in message.blocks)
+        blocks = tuple(
+            block if _is_skill(block, skills) else _shortened(block, limit, is_old=at < shape.tail)
+            for block in message.blocks
+        )
         parts.append(at if blocks == message.blocks else Message(message.role, blocks))
     return tuple(parts)
 
@@ -300,6 +309,53 @@ def _shortened(block: Block, limit: int, *, is_old: bool) -> Block:
     return replace(block, content=clipped(block.content, limit))
 
 
+def _is_skill(block: Block, kept: set[str]) -> bool:
+    """Return whether a result is a loaded skill that is kept whole."""
+    return isinstance(block, ToolResult) and any(skill in kept for _, skill in _skills_of(block))
+
+
+def skills_to_keep(shape: Shape) -> list[str]:
+    """Return the skills in the old part that were loaded last, the latest last, each with its frame and bounded.
+
+    Those that the last turns contain stay there.
+    """
+    found: dict[str, str] = {}
+    for name, text in (skill for message in shape.old for skill in _skills_in(message)):
+        found.pop(name, None)
+        found[name] = clipped(text, _SKILL_CHARS)
+    for message in shape.messages[shape.tail :]:
+        for name, _ in _skills_in(message):
+            found.pop(name, None)
+    room = min(_SKILLS_CHARS, int(shape.window * TAIL_SHARE) * 4)
+    kept: list[str] = []
+    for text in reversed(found.values()):
+        room -= len(text)
+        if room < 0:
+            break
+        kept.append(text)
+    return kept[::-1]
+
+
+def _skills_in(message: Message) -> Iterator[tuple[str, str]]:
+    """Yield the name and text of each skill that was loaded by the model, typed by the user, or kept in a summary."""
+    for block in message.blocks:
+        yield from _skills_of(block, is_user=message.role == "user")
+
+
+def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, str]]:
+    if isinstance(block, ToolResult) and block.name == SKILL_TOOL and not block.is_error:
+        text = block.content
+    elif isinstance(block, Text) and is_user:
+        text = block.text
+    else:
+        return
+    start = text.find(_SKILL_OPEN)
+    while start >= 0 and (end := text.find(_SKILL_CLOSE, start)) >= 0:
+        skill = text[start : end + len(_SKILL_CLOSE)]
+        yield skill[len(_SKILL_OPEN) :].partition('"')[0], skill
+        start = text.find(_SKILL_OPEN, end)
+
+
 def clipped(text: str, limit: int) -> str:
     """Return `text`, with its middle left out if it is longer than `limit` characters."""
     if len(text) <= limit:
@@ -317,6 +373,7 @@ def summarized(shape: Shape, words: str, tools: Iterable[ToolSpec]) -> tuple[Par
         _section(_SAID, "The user's messages, verbatim, latest last:", said(shape.old)),
         _section(_TOUCHED, "Changed files:", "\n".join(files_touched(shape.old, tools))),
         _section(_TODOS, "The latest to-do list:", open_todos(shape.old)),
+        _section(_SKILLS, "Skills loaded earlier, which still apply:", "\n\n".join(skills_to_keep(shape))),
     ]
     text = "\n\n".join(section for section in sections if section)
     summary = user(f"<{_SUMMARY}>\n{text}\n</{_SUMMARY}>")

@@ -251,6 +251,11 @@ class Turn:
             allows_calls=settings.allows_calls,
         )
 
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The transcript so far."""
+        return tuple(self._messages)
+
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
         one_way = frozenset(tool.name for tool in self.settings.tools if tool.is_one_way)

@@ -10,6 +10,9 @@ from qcode.protocol.messages import Image
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
+SKILL_TOOL = "skill"
+"""The name of the tool that loads a skill. Its results hold instructions, which a compaction keeps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Files:

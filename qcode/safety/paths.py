@@ -63,6 +63,8 @@ class SandboxScope:
     own: tuple[Path, ...] = ()
     """qcode's own folders, which no command needs."""
     search_path: str = ""
+    readable: tuple[Path, ...] = ()
+    """Further folders that a command may read, such as those of loaded skills."""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -203,12 +205,16 @@ class PathJudge:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
     def _located(self, point: str) -> Iterator[protected_paths.Located]:
-        found = [protected_paths.in_kernel(point), protected_paths.in_own(point, self._own)]
+        found = [protected_paths.in_kernel(point)]
         found += [
             protected_paths.in_home(point.removeprefix(home).strip("/"))
             for home in self._homes
             if point != home and protected_paths.is_within(point, home)
         ]
+        # A folder of qcode that the session may read, such as the user's own skill, is not hidden with the others.
+        shown = (folder for folder in self._locked if protected_paths.is_within_any(folder, self._own))
+        if not protected_paths.is_within_any(point, shown):
+            found.append(protected_paths.in_own(point, self._own))
         return (place for place in found if place is not None)
 
 

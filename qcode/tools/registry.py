@@ -37,7 +37,7 @@ BUILTIN: tuple[Tool, ...] = (
 _PATCHING = re.compile(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
 
 
-_SOMETIMES = ("fetch", "web_search", "agent", "exit_plan_mode")
+_SOMETIMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")
 
 
 def offered(model: str) -> tuple[Tool, ...]:

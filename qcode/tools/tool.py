@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.approvals import Choice
+from qcode.protocol.messages import Message
 from qcode.protocol.tools import ChangedFile, Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.disk import explain
@@ -33,7 +34,7 @@ class ToolContext:
     `background_requested` is set when the user moves the command to the background. `launch` returns how to start an
     argv, confined according to its verdict; each launch starts one program. `confinement` describes the sandbox in a
     few words. `shell_settings` adds environment variables for a certain command. `masked_names` returns the names of
-    files that read as empty there.
+    files that read as empty there. `transcript` returns the conversation so far.
     """
 
     output: Callable[[str], None]
@@ -46,6 +47,7 @@ class ToolContext:
     confinement: str = ""
     shell_settings: Callable[[str], Mapping[str, str]] | None = None
     masked_names: Callable[[], frozenset[str]] = frozenset
+    transcript: Callable[[], Sequence[Message]] = tuple
 
 
 @dataclass(frozen=True, slots=True)

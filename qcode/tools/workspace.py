@@ -130,6 +130,7 @@ class Workspace:
         self.has_file_texts = False
         self.buffers: Buffers | None = None
         self._judge = judge
+        self._shown: tuple[Path, ...] = ()
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
         self._own_scratch: Scratch | None = None
         self._seen = SeenFiles()
@@ -161,6 +162,11 @@ class Workspace:
         other._seen = SeenFiles()
         return other
 
+    def show_folder(self, folder: Path) -> None:
+        """Let the model read the files of a folder outside the workspace, as far as the judge allows it."""
+        if folder not in self._shown and not self.contains(folder):
+            self._shown = (*self._shown, folder)
+
     def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
         """Resolve `path` and its links to a place. Raise `Refused` if it may not be used."""
         shown = printable(path)
@@ -170,7 +176,7 @@ class Workspace:
             raise Refused(f"{shown} contains a NUL character")
         real = Path(os.path.realpath(self._anchored(path)))
         place = self._place(real)
-        if place is None or (access == "write" and place.base == self._scratch):
+        if place is None or (access == "write" and place.base in (self._scratch, *self._shown)):
             raise Refused(f"{shown} is outside the workspace; only files below {self._bases()} can be used")
         if access == "write":
             _refuse_write(place, shown, path)
@@ -363,7 +369,7 @@ class Workspace:
     def _place(self, real: Path) -> WorkspacePath | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
             raise Refused(f"{printable(str(real))} is a device or kernel interface, not a file")
-        bases = [*self.added, *((self._scratch,) if self._scratch is not None else ())]
+        bases = [*self.added, *self._shown, *((self._scratch,) if self._scratch is not None else ())]
         for base in (self.root, *sorted(bases, key=lambda base: -len(base.parts))):
             if real.is_relative_to(base):
                 return WorkspacePath(base, real.relative_to(base).parts, self._name(real), self.show(real))

@@ -14,7 +14,7 @@ from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.events import Notice
 from qcode.tui.commands.command import Command, typed_names
 from qcode.tui.commands.help import problems
-from qcode.tui.commands.table import COMMANDS, as_command
+from qcode.tui.commands.table import COMMANDS, as_command, as_skill_command
 
 
 def open_agent(context: RunContext, selection: Selection) -> Agent:
@@ -31,7 +31,8 @@ def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]
     """Return the commands of the table and of files, and the notices of the start."""
     custom = agent.custom_commands(typed_names(COMMANDS))
     notices = (*agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
-    return (*COMMANDS, *map(as_command, custom.commands)), notices
+    commands = (*COMMANDS, *map(as_command, custom.commands))
+    return (*commands, *map(as_skill_command, agent.skill_commands(typed_names(commands)))), notices
 
 
 def _check_keys(settings: Settings) -> None:

@@ -13,6 +13,7 @@ from qcode.agent.options import Options
 from qcode.protocol.reply import StopReason
 from tests.acp.conftest import Connect
 from tests.acp.editor import Editor, InThread, select
+from tests.agent.skills.folders import put
 from tests.fakes.turns import Call, Turn
 
 
@@ -241,6 +242,28 @@ def test_commands_are_announced_and_run(connect: Connect, work: Path) -> None:
         assert editor.server is not None
         asked = [one.messages[-1].text for one in editor.server.requests]
     assert asked == ["Review a.py now.", "/unknown thing"]
+
+
+def test_skills_are_announced_and_run(connect: Connect, work: Path) -> None:
+    put(work / ".claude/skills", "pdf", body="Fill $ARGUMENTS.", argument_hint="file")
+    put(work / ".claude/skills", "made", body="!`touch made`")
+    with connect([Turn(text="Fine."), Turn(text="Fine.")]) as editor:
+        session_id = editor.open(work)
+        editor.wait(lambda: editor.updates("available_commands_update"))
+        (row,) = [
+            one for one in editor.updates("available_commands_update")[0]["availableCommands"] if one["name"] == "pdf"
+        ]
+        assert row["input"] == {"hint": "file"}
+        editor.prompt(session_id, "/pdf form.pdf")
+        editor.prompt(session_id, "/skills pdf other.pdf")
+        editor.prompt(session_id, "/skills")
+        assert "made" in editor.text()
+        editor.prompt(session_id, "/made")
+        assert "needs approval" in editor.text()
+        assert editor.server is not None
+        asked = [one.messages[-1].text for one in editor.server.requests]
+    assert ["Fill form.pdf." in asked[0], "Fill other.pdf." in asked[1], len(asked)] == [True, True, 2]
+    assert not (work / "made").exists()
 
 
 def test_undo_restores_the_files_of_the_last_turn(connect: Connect, work: Path) -> None:

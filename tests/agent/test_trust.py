@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import MAX_FILE_BYTES, TooLargeToPin, TrustStore
+from qcode.agent.trust import TooLargeToPin, TrustStore, files_in_use
 
 
 @pytest.fixture
@@ -168,6 +168,18 @@ def test_file_changed_after_it_was_shown_is_not_accepted(store: TrustStore, root
         (".mcp.json", "{}", False),
         ("src/app.py", "x", False),
         ("sub/.qcode/config.toml", "x", False),
+        (".qcode/skills/x/scripts/.hidden.sh", "x", True),
+        (".agents/skills/x/SKILL.md", "x", True),
+        (".claude/skills/x/SKILL.md", "x", True),
+        (".claude/skills/x/scripts/run.py", "x", True),
+        (".claude/skills/x/scripts/.env.sh", "x", True),
+        (".claude/skills/x/scripts/__pycache__/run.pyc", "x", False),
+        (".claude/skills/x/.git/index", "x", False),
+        (".claude/commands/go.md", "x", True),
+        (".claude/agents/a.md", "x", True),
+        (".claude/hooks/check.sh", "x", True),
+        (".claude/settings.json", "{}", False),
+        ("sub/.claude/skills/x/SKILL.md", "x", False),
     ],
 )
 def test_only_files_that_qcode_uses_without_asking_are_pinned(
@@ -206,14 +218,64 @@ def test_special_file_neither_blocks_nor_hides_a_change(store: TrustStore, root:
     assert store.look(root).kind == "changed"
 
 
-def test_folder_with_too_much_to_pin_is_never_trusted(store: TrustStore, root: Path) -> None:
+@pytest.mark.parametrize(("limit", "value"), [("MAX_PINNED_BYTES", 1_000), ("MAX_PINNED_FILES", 1)])
+def test_folder_with_too_much_to_pin_is_never_trusted(
+    limit: str, value: int, store: TrustStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"qcode.agent.trust.{limit}", value)
     store.remember(root)
-    put(root, ".qcode/commands/large.toml", "x" * (MAX_FILE_BYTES + 1))
+    put(root, ".qcode/commands/go.toml", "x" * 600)
+    put(root, ".claude/skills/x/SKILL.md", "x" * 600)
     status = store.look(root)
     assert status.kind == "unpinnable"
-    assert "large.toml is larger than" in status.problem
+    assert "more than" in status.problem
     with pytest.raises(TooLargeToPin):
         store.remember(root)
+
+
+def test_pins_of_another_subfolder_neither_count_nor_are_lost(root: Path, tmp_path: Path) -> None:
+    put(root, "a/.claude/skills/x/SKILL.md", "x")
+    put(root, "b/.claude/skills/x/SKILL.md", "x")
+    in_a, in_b = (TrustStore(tmp_path / "state", root / name) for name in ("a", "b"))
+    in_a.remember(root)
+    assert in_a.is_trusted(root)
+    assert TrustStore(tmp_path / "state").is_trusted(root)
+    assert [change.name for change in in_b.look(root).changes] == ["b/.claude/skills/x/SKILL.md"]
+    in_b.remember(root)
+    assert in_a.is_trusted(root)
+    assert in_b.is_trusted(root)
+    put(root, "a/.claude/skills/x/SKILL.md", "y")
+    assert not in_a.is_trusted(root)
+    assert in_b.is_trusted(root)
+
+
+def test_changes_below_a_folder_are_those_of_one_skill(store: TrustStore, root: Path) -> None:
+    put(root, ".claude/skills/x/SKILL.md", "x")
+    put(root, ".claude/skills/y/SKILL.md", "x")
+    store.remember(root)
+    put(root, ".claude/skills/x/scripts/run.py", "evil")
+    assert [one.name for one in store.changes_below(root, root / ".claude/skills/x")] == [
+        ".claude/skills/x/scripts/run.py"
+    ]
+    assert store.changes_below(root, root / ".claude/skills/y") == ()
+
+
+def test_approved_change_of_a_skill_is_pinned_again(store: TrustStore, root: Path) -> None:
+    file = put(root, ".claude/skills/x/SKILL.md", "x")
+    store.remember(root)
+    with store.accepting(root, frozenset({str(file.resolve())})):
+        put(root, ".claude/skills/x/SKILL.md", "y")
+    assert store.is_trusted(root)
+
+
+def test_skill_is_one_row_of_the_files_in_use(store: TrustStore, root: Path) -> None:
+    put(root, ".claude/skills/x/SKILL.md", "x")
+    put(root, ".claude/skills/x/scripts/run.py", "x")
+    put(root, ".claude/commands/go.md", "x")
+    assert list(files_in_use(root, root, store.look(root))) == [
+        (".claude/skills/x", "a skill, 2 files"),
+        (".claude/commands/go.md", "one of its commands"),
+    ]
 
 
 def test_long_file_is_stored_only_as_a_hash(store: TrustStore, root: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import MAX_FILE_BYTES, TrustStore
+from qcode.agent.trust import MAX_PINNED_BYTES, TrustStore
 from qcode.cli.terminal import Left
 from qcode.cli.trust import is_trusted, note_for_pipes
 
@@ -157,19 +157,19 @@ def test_trust_of_an_earlier_version_is_confirmed_again(user: User) -> None:
 
 
 def test_folder_with_too_many_files_is_trusted_for_one_run_only(user: User) -> None:
-    put(user.root, ".qcode/large", "x" * (MAX_FILE_BYTES + 1))
+    put(user.root, ".qcode/large", "x" * (MAX_PINNED_BYTES + 1))
     assert user.is_trusted("1\n")
-    assert "larger than" in user.told
+    assert "more than 50 MB" in user.told
     assert not user.is_trusted("\n")
 
 
 def test_pipe_mode_reports_the_reason_and_the_command_to_run(user: User) -> None:
     put(user.root, ".qcode/commands/go.toml", 'prompt = "go"\n')
-    assert note_for_pipes(user.root, user.state, ["-p", "x y"]) == ""
+    assert note_for_pipes(user.root, user.root, user.state, ["-p", "x y"]) == ""
     user.is_trusted("1\n")
-    assert note_for_pipes(user.root, user.state, ["-p", "x y"]) == ""
+    assert note_for_pipes(user.root, user.root, user.state, ["-p", "x y"]) == ""
     put(user.root, ".qcode/commands/go.toml", 'prompt = "stop"\n')
-    note = note_for_pipes(user.root, user.state, ["-p", "x y"])
+    note = note_for_pipes(user.root, user.root, user.state, ["-p", "x y"])
     assert ".qcode/commands/go.toml" in note
     assert note.endswith("qcode --trust -p 'x y'")
-    assert note_for_pipes(user.root, user.state, ["-p", "x" * 900]).endswith("the same command with --trust")
+    assert note_for_pipes(user.root, user.root, user.state, ["-p", "x" * 900]).endswith("the same command with --trust")

@@ -164,4 +164,5 @@ def test_every_key_has_a_meaning_in_one_line() -> None:
 
 def test_lists_and_tables_are_not_changed_line_by_line() -> None:
     names = {key.name for key in KEYS if not is_changeable(key) and "*" not in key.path}
-    assert names == {"fallback", "fallback_on", "permissions.allow", "permissions.ask", "permissions.deny"}
+    rules = {"permissions.allow", "permissions.ask", "permissions.deny"}
+    assert names == {"fallback", "fallback_on", "skills.off", "skills.paths"} | rules

@@ -134,6 +134,5 @@ def _serve(relay: socket.socket) -> None:
             request, descriptors, _, _ = socket.recv_fds(client, 2**20, 3)
             while not request.endswith(b"\n"):
                 request += client.recv(2**20)
-            warm().start(request, descriptors)
-            code = warm().wait()
+            code = warm().wait(warm().start(request, descriptors))
             client.sendall(b"%d\n" % (code if code >= 0 else 128 - code))

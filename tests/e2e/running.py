@@ -73,7 +73,7 @@ class CliRunner:
         timeout: float = 60,
     ) -> Finished:
         environment = self.environment(env)
-        if self.is_warm and not any(name.startswith(_OF_THE_INTERPRETER) for name in env or ()):
+        if self.can_fork(env):
             code, out, err = warm().run(arguments, self.work, environment, stdin, timeout)
             return Finished(code, out.decode(), err.decode())
         done = subprocess.run(
@@ -86,6 +86,10 @@ class CliRunner:
             timeout=timeout,
         )
         return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def can_fork(self, env: Mapping[str, str] | None) -> bool:
+        """Return whether a run with these variables may be a fork."""
+        return self.is_warm and not any(name.startswith(_OF_THE_INTERPRETER) for name in env or ())
 
     def ask(self, server: FakeServer, *arguments: str, stdin: bytes | None = None) -> Finished:
         """Run qcode against `server`, with the key of its protocol."""

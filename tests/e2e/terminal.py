@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import re
+import select
 import signal
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 import pexpect
 import pyte
 
 from tests.e2e.running import CliRunner
+from tests.e2e.warm import warm
 
 PATIENCE_S = 20.0
 TRUST_QUESTION = "1, 2, 3 or q [3]:"
 _LOOK_AGAIN_S = 0.2
+_TIME_TO_LEAVE_S = 2.0
+"""Time for a program to end after its terminal is gone, before it is killed."""
 
 
 class Terminal:
-    """A program on a screen of `columns` by `rows`. Only reads wait; nothing sleeps.
+    """qcode on a screen of `columns` by `rows`. Only reads wait; nothing sleeps.
 
-    An empty value in `env` removes the variable. `about_folder` is the answer to the trust question; None if the
-    question is not expected.
+    If the runner is warm, qcode is a fork of an interpreter that has loaded the app. An empty value in `env` removes
+    the variable. `about_folder` is the answer to the trust question; None if the question is not expected.
     """
 
     def __init__(
@@ -39,18 +45,11 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self.raw = ""
         self._stream = pyte.Stream(self.screen)
-        command = cli.command(*arguments)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         environment = {"TERM": "xterm-256color", **cli.environment(env), "COLUMNS": "", "LINES": ""}
         environment = {name: value for name, value in environment.items() if value}
-        self._child = pexpect.spawn(
-            command[0],
-            command[1:],
-            cwd=str(cli.work),
-            env=environment,
-            dimensions=(rows, columns),
-            encoding="utf-8",
-            codec_errors="replace",
-        )
+        start = _Fork if cli.can_fork(env) else _Process
+        self._child: _Child = start(cli, arguments, environment, (rows, columns))
         if about_folder is not None and "--trust" not in arguments:
             self.wait_for(TRUST_QUESTION)
             self.press(f"{about_folder}\r")
@@ -69,12 +68,13 @@ class Terminal:
 
     @property
     def pid(self) -> int:
-        return int(self._child.pid)
+        return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        status = self._child.exitstatus
-        return None if status is None else int(status)
+        """The exit code; None while the program runs, and if a signal ended it."""
+        code = self._child.code
+        return None if code is None or code < 0 else code
 
     @property
     def modes(self) -> dict[int, bool]:
@@ -84,7 +84,7 @@ class Terminal:
     @property
     def is_echoing(self) -> bool:
         """Whether typed text is echoed, line by line, as in a shell."""
-        flags = termios.tcgetattr(self._child.child_fd)[3]
+        flags = termios.tcgetattr(self._child.fd)[3]
         return bool(flags & termios.ECHO) and bool(flags & termios.ICANON)
 
     def wait_for(self, wanted: str | Callable[[str], bool], timeout_s: float = PATIENCE_S) -> str:
@@ -103,39 +103,33 @@ class Terminal:
                 raise AssertionError(f"the screen did not show {wanted!r} in {timeout_s:g} s:\n{self.text}")
 
     def press(self, keys: str) -> None:
-        self._child.send(keys)
+        data = keys.encode()
+        while data:
+            data = data[os.write(self._child.fd, data) :]
 
     def send_signal(self, number: int) -> None:
-        self._child.kill(number)
+        os.kill(self.pid, number)
 
     def resize(self, columns: int, rows: int) -> None:
         self.screen.resize(rows, columns)
-        self._child.setwinsize(rows, columns)
+        termios.tcsetwinsize(self._child.fd, (rows, columns))
 
     def wait_for_end(self) -> int | None:
         """Read until the program has ended; return its exit code, None if a signal ended it."""
         deadline = time.monotonic() + PATIENCE_S
         while self._read(_LOOK_AGAIN_S):
             assert time.monotonic() < deadline, f"the program did not end:\n{self.text}"
-        self._child.wait()
+        self._child.wait(PATIENCE_S)
         return self.exit_code
 
     def hang_up(self) -> int:
         """Take the terminal away, as closing its window does; return the exit code, minus n if signal n ended it."""
-        process = self._child.ptyproc
-        process.fileobj.close()
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            pid, status = os.waitpid(process.pid, os.WNOHANG)
-            if pid:
-                process.terminated, self._child.closed = True, True
-                return os.waitstatus_to_exitcode(status)
-            if time.monotonic() > deadline:
-                os.kill(process.pid, signal.SIGKILL)
-                os.waitpid(process.pid, 0)
-                process.terminated, self._child.closed = True, True
-                raise AssertionError("the program outlived its terminal")
-            time.sleep(0.02)
+        self._child.close()
+        try:
+            return self._child.wait(PATIENCE_S)
+        except TimeoutError:
+            self._child.kill()
+            raise AssertionError("the program outlived its terminal") from None
 
     def __enter__(self) -> Terminal:
         return self
@@ -143,24 +137,109 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._child.close(force=True)
+        if self._child.code is None:
+            self._child.close()
+            try:
+                self._child.wait(_TIME_TO_LEAVE_S)
+            except TimeoutError:
+                self._child.kill()
+        self._child.close()
 
     def _ending(self) -> str:
-        self._child.wait()
-        number = self._child.signalstatus
-        return f"signal {number}" if number is not None else f"exit code {self._child.exitstatus}"
+        code = self._child.wait(PATIENCE_S)
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def _read(self, timeout_s: float) -> bool:
         """Read the output of the program for up to `timeout_s`; return False if it has ended."""
-        try:
-            piece = self._child.read_nonblocking(65_536, timeout=timeout_s)
-        except pexpect.TIMEOUT:
+        if not select.select([self._child.fd], [], [], timeout_s)[0]:
             return True
-        except pexpect.EOF:
+        try:
+            data = os.read(self._child.fd, 65_536)
+        except OSError:  # Linux says so if no program has the terminal open
             return False
+        if not data:
+            return False
+        piece = self._decoder.decode(data)
         self.raw += piece
         self._stream.feed(_plain(piece))
         return True
+
+
+class _Child:
+    """A program in a new terminal, of which `fd` is the other side. `code` is minus n if signal n ended it."""
+
+    pid: int
+    fd: int
+    code: int | None = None
+
+    def wait(self, timeout_s: float) -> int:
+        """Return the exit code.
+
+        Raises:
+            TimeoutError: The program did not end in `timeout_s`.
+        """
+        if self.code is None:
+            self.code = self._wait(timeout_s)
+        return self.code
+
+    def _wait(self, timeout_s: float) -> int:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Take the terminal away."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.wait(PATIENCE_S)
+
+
+class _Fork(_Child):
+    """A fork of an interpreter that has loaded the app."""
+
+    def __init__(
+        self, cli: CliRunner, arguments: Sequence[str], environment: Mapping[str, str], size: tuple[int, int]
+    ) -> None:
+        self.fd, theirs = os.openpty()
+        termios.tcsetwinsize(self.fd, size)
+        self._is_open = True
+        request = {"arguments": arguments, "cwd": str(cli.work), "env": dict(environment), "has_terminal": True}
+        streams = [theirs, os.dup(theirs), os.dup(theirs)]
+        self.pid = warm(has_app=True).start(json.dumps(request).encode() + b"\n", streams)
+
+    def _wait(self, timeout_s: float) -> int:
+        return warm(has_app=True).wait(self.pid, timeout_s)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            os.close(self.fd)
+
+
+class _Process(_Child):
+    """A new process."""
+
+    def __init__(
+        self, cli: CliRunner, arguments: Sequence[str], environment: Mapping[str, str], size: tuple[int, int]
+    ) -> None:
+        program, *rest = cli.command(*arguments)
+        self._spawned = pexpect.spawn(program, rest, cwd=str(cli.work), env=environment, dimensions=size)
+        self.pid, self.fd = self._spawned.pid, self._spawned.child_fd
+
+    def _wait(self, timeout_s: float) -> int:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._spawned.ptyproc.terminated = True
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self._spawned.ptyproc.fileobj.close()
+        self._spawned.closed = True
 
 
 def _plain(piece: str) -> str:

@@ -27,6 +27,8 @@ sys.exit(main())
 
 
 class CrashingRunner(CliRunner):
+    is_warm = False
+
     @staticmethod
     def command(*arguments: str) -> list[str]:
         return [sys.executable, "-c", LAUNCHER, *arguments]

@@ -91,7 +91,7 @@ def test_editor_gets_the_terminal_and_returns_it(cli: CliRunner, tmp_path: Path)
         terminal.press("\x07")
         terminal.wait_for("the editor is open")
         terminal.press("second line\r")
-        terminal.wait_for(lambda text: "second line" in text and "test-model" in text)
+        terminal.wait_for("› first line\n   second line")
         terminal.press("\r")
         terminal.wait_for("Understood.")
         assert server.requests[0].messages[-1].text == "first line\nsecond line"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -90,6 +92,15 @@ NEAR = {
 }
 
 
+def sampled(texts: Mapping[str, str], sizes: Sequence[int]) -> list[Any]:
+    """Return each text in pieces of one size, the sizes in turn; the other sizes are broad."""
+    return [
+        pytest.param(text, size, id=f"{name}-{size}", marks=() if index % len(sizes) == turn else (pytest.mark.broad,))
+        for index, (name, text) in enumerate(texts.items())
+        for turn, size in enumerate(sizes)
+    ]
+
+
 def pieces(text: str, size: int = 7) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
@@ -100,8 +111,7 @@ def ask(cli: CliRunner, server: FakeServer, *flags: str, prompt: str = "read it"
     return cli.ask(server, "-p", prompt, "--trust", "-o", "json", *flags)
 
 
-@pytest.mark.parametrize("size", [1, 7, 10_000])
-@pytest.mark.parametrize("text", RUN.values(), ids=RUN.keys())
+@pytest.mark.parametrize(("text", "size"), sampled(RUN, [1, 7, 10_000]))
 def test_text_call_runs_and_becomes_a_native_call(text: str, size: int, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=pieces(text, size)), Turn(text="Done.")]) as server:
         done = ask(cli, server)
@@ -117,8 +127,7 @@ def test_text_call_runs_and_becomes_a_native_call(text: str, size: int, cli: Cli
     assert "read" in second.tools, "the tools are still sent as tools"
 
 
-@pytest.mark.parametrize("size", [1, 3, 10_000])
-@pytest.mark.parametrize("text", TEXT.values(), ids=TEXT.keys())
+@pytest.mark.parametrize(("text", "size"), sampled(TEXT, [1, 3, 10_000]))
 def test_text_without_a_call_is_unchanged(text: str, size: int, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=pieces(text, size))]) as server:
         done = ask(cli, server)

@@ -1,13 +1,15 @@
 """Runs qcode in a separate process without loading it again: a warm interpreter forks for each run.
 
-Unlike a start, a fork loads nothing, destroys no modules at its end, and has a demo model without pauses. The process,
-its streams, folder, environment and exit code are real. `tests/e2e/test_warm.py` compares both ways; tests of the
-start itself start a new interpreter.
+Unlike a start, a fork loads nothing and destroys no modules at its end; in a pipe, its demo model has no pauses. The
+process, its streams or terminal, folder, environment and exit code are real. `tests/e2e/test_warm.py` compares both
+ways; tests of the start itself start a new interpreter.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -15,26 +17,40 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.fakes.demo import hurry
+from tests.fakes.disk import skip_fsync
 
 ROOT = Path(__file__).parents[2]
 _MAX_BYTES = 2**20
-_NEVER_FIRST = ("qcode.__main__", "qcode.tui", "qcode.cli.app")
-"""Modules that run on import, and the app, which no run here opens."""
+_NEVER_FIRST = ("qcode.__main__",)
+"""Modules that run on import."""
+_OF_THE_APP = ("qcode.tui", "qcode.cli.app")
+_LOADED_BY_THE_APP = (
+    "textual.drivers.linux_driver",
+    "textual.pilot",
+    "textual.scrollbar",
+    "rich._unicode_data.unicode17-0-0",
+)
 _LOADED_LATE = (
     "platformdirs",
     "encodings.idna",
     "concurrent.futures.thread",
     "httptools",
     "jsonschema",
+    "pathspec",
+    "markdown_it",
+    "httpx2",
+    "anyio._backends._asyncio",
     "openai",
     "anthropic",
     "google.genai",
@@ -43,23 +59,23 @@ _LOADED_LATE = (
 
 
 class Warm:
-    """The interpreter that forks. One run at a time."""
+    """The interpreter that forks. With `has_app` it has loaded the app as well, whose runs have a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_app: bool = False) -> None:
         self._socket, theirs = socket.socketpair()
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.warm", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.e2e.warm", str(theirs.fileno()), "app" if has_app else "pipe"],
             cwd=ROOT,
             env=of_the_machine(),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
         )
         theirs.close()
-        self._answers = self._socket.makefile("r")
+        self._unread = b""
+        self._ended: dict[int, int] = {}
         atexit.register(self._end)
 
     def _end(self) -> None:
-        self._answers.close()
         self._socket.close()
         self._server.wait()
 
@@ -68,11 +84,34 @@ class Warm:
         socket.send_fds(self._socket, [request], list(descriptors))
         for descriptor in descriptors:
             os.close(descriptor)
-        return int(self._answers.readline())
+        while (started := self._read()) is None:
+            pass
+        return started
 
-    def wait(self) -> int:
-        """Return the exit code of the run that was started, minus n if signal n ended it."""
-        return int(self._answers.readline())
+    def wait(self, pid: int, timeout_s: float | None = None) -> int:
+        """Wait for the end of a run that was started, and return its exit code, minus n if signal n ended it.
+
+        Raises:
+            TimeoutError: It did not end in `timeout_s`.
+        """
+        while pid not in self._ended:
+            self._read(timeout_s)
+        return self._ended.pop(pid)
+
+    def _read(self, timeout_s: float | None = None) -> int | None:
+        """Read a line of the server. Return the process id of a start; note an end."""
+        while b"\n" not in self._unread:
+            if not select.select([self._socket], [], [], timeout_s)[0]:
+                raise TimeoutError
+            received = self._socket.recv(4096)
+            assert received, "the warm interpreter has ended"
+            self._unread += received
+        line, _, self._unread = self._unread.partition(b"\n")
+        kind, *numbers = line.split()
+        if kind == b"started":
+            return int(numbers[0])
+        self._ended[int(numbers[0])] = int(numbers[1])
+        return None
 
     def run(
         self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout: float
@@ -97,7 +136,7 @@ class Warm:
         alarm.start()
         try:
             out, err = _exchanged([outside for outside, _ in outputs], write_end, stdin or b"")
-            code = self.wait()
+            code = self.wait(pid)
         finally:
             alarm.cancel()
         if late.is_set():
@@ -106,9 +145,9 @@ class Warm:
 
 
 @functools.cache
-def warm() -> Warm:
-    """Return the interpreter of this test process; it ends when the test process does."""
-    return Warm()
+def warm(has_app: bool = False) -> Warm:
+    """Return an interpreter of this test process; it ends when the test process does."""
+    return Warm(has_app)
 
 
 def of_the_machine() -> dict[str, str]:
@@ -137,15 +176,18 @@ def _exchanged(readable: list[int], writable: int | None, given: bytes) -> tuple
     return found[readable[0]], found[readable[1]]
 
 
-def _load() -> None:
+def _load(has_app: bool) -> None:
     import qcode
 
+    left_out = _NEVER_FIRST if has_app else _NEVER_FIRST + _OF_THE_APP
     for module in pkgutil.walk_packages(qcode.__path__, "qcode."):
-        if not any(module.name == name or module.name.startswith(f"{name}.") for name in _NEVER_FIRST):
+        if not any(module.name == name or module.name.startswith(f"{name}.") for name in left_out):
             importlib.import_module(module.name)
-    for name in _LOADED_LATE:
+    for name in _LOADED_LATE + (_LOADED_BY_THE_APP if has_app else ()):
         importlib.import_module(name)
-    hurry().__enter__()
+    if not has_app:
+        hurry().__enter__()
+    skip_fsync().__enter__()
     # A child that looked for garbage here would copy all of it.
     gc.collect()
     gc.freeze()
@@ -153,7 +195,18 @@ def _load() -> None:
 
 def _serve(requests: socket.socket) -> None:
     """Fork for each request until the socket is closed. Return only in a child, which then runs qcode."""
+
+    woken, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
+        ready, _, _ = select.select([requests.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 512)
+            _report_ended(requests)
+        if requests.fileno() not in ready:
+            continue
         data, descriptors, _, _ = socket.recv_fds(requests, _MAX_BYTES, 3)
         if not data:
             sys.exit()
@@ -161,14 +214,21 @@ def _serve(requests: socket.socket) -> None:
             data += requests.recv(_MAX_BYTES)
         pid = os.fork()
         if not pid:
-            requests.close()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for descriptor in (woken, waker, requests.detach()):
+                os.close(descriptor)
             _become(json.loads(data), descriptors)
             return
         for descriptor in descriptors:
             os.close(descriptor)
-        requests.sendall(b"%d\n" % pid)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        requests.sendall(b"%d\n" % code)
+        requests.sendall(b"started %d\n" % pid)
+
+
+def _report_ended(requests: socket.socket) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            requests.sendall(b"ended %d %d\n" % (ended[0], os.waitstatus_to_exitcode(ended[1])))
 
 
 def _become(request: dict[str, object], descriptors: Sequence[int]) -> None:
@@ -176,6 +236,9 @@ def _become(request: dict[str, object], descriptors: Sequence[int]) -> None:
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    if request.get("has_terminal"):
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     sys.stdin = os.fdopen(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False)
@@ -205,7 +268,7 @@ def _exit(code: object) -> None:
 
 
 if __name__ == "__main__":
-    _load()
+    _load(has_app=sys.argv[2] == "app")
     _serve(socket.socket(fileno=int(sys.argv[1])))
     try:
         runpy.run_module("qcode", run_name="__main__", alter_sys=True)

@@ -87,11 +87,12 @@ class Brief(Prompts):
 
     def __init__(self) -> None:
         self.instructions = Instructions()
+        self.skills = ""
 
     def system(self, model: str, mode: ApprovalMode) -> str:
         return f"Be brief ({mode})."
 
-    def agent(self, model: str, role: str) -> str:
+    def agent(self, model: str, role: str, *, has_skills: bool = False) -> str:
         return role
 
     @property

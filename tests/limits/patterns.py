@@ -105,22 +105,30 @@ def _patterns_in(value: object, path: str, module: str, depth: int = 0) -> Itera
 
 
 @cache
-def _trees() -> Mapping[Path, ast.Module]:
-    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+def _uses() -> Mapping[Path, list[ast.Name | ast.Attribute | ast.Call]]:
+    """Return the names, attributes and calls of each file."""
+    return {
+        path: [
+            node
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.Name | ast.Attribute | ast.Call)
+        ]
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
 
 
 @cache
 def _methods_by_name() -> Mapping[tuple[str, str], frozenset[str]]:
     """Return the methods of patterns called on each name: of a private one by its module, of others anywhere."""
     used: dict[tuple[str, str], set[str]] = {}
-    for path, tree in _trees().items():
+    for path, nodes in _uses().items():
         module = ".".join(("qcode", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
 
         def key(name: str, module: str = module) -> tuple[str, str]:
             return (module if name.startswith("_") else "", name)
 
         loaded: dict[str, int] = {}
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 loaded[node.id] = loaded.get(node.id, 0) + 1
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -137,8 +145,8 @@ def _methods_by_name() -> Mapping[tuple[str, str], frozenset[str]]:
 
 def _constant_calls() -> Iterator[tuple[str, str, re.Pattern[Any]]]:
     """Yield a name, a method and the pattern of each `re.search("…", …)` and the like."""
-    for path, tree in _trees().items():
-        for node in ast.walk(tree):
+    for path, nodes in _uses().items():
+        for node in nodes:
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
@@ -167,8 +175,8 @@ def _texts() -> Mapping[str, list[tuple[str, str]]]:
     """Return for each module the texts that `re` compiles with their first use: by name, or with flags in front."""
     passed = {
         (path, node.args[0].id)
-        for path, tree in _trees().items()
-        for node in ast.walk(tree)
+        for path, nodes in _uses().items()
+        for node in nodes
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in ANCHORED | SEARCHING
@@ -276,6 +284,11 @@ def hostile(pattern: re.Pattern[Any], length: int, most: int) -> Iterator[tuple[
     ends = ["", "\x00"]
     pumps = [*letters, *("".join(pair) for pair in product(letters, repeat=2) if pair[0] != pair[1])]
     starts = ["", *letters]
-    ordered = sorted(product(range(len(starts)), range(len(pumps)), range(2)), key=lambda one: one[0] * 3 + one[1])
-    for start, pump, end in islice(ordered, most):
-        yield starts[start], pumps[pump], ends[end]
+    ordered = (
+        (starts[start], pumps[total - 3 * start], end)
+        for total in range(3 * len(starts) + len(pumps))
+        for start in range(min(len(starts), total // 3 + 1))
+        if total - 3 * start < len(pumps)
+        for end in ends
+    )
+    yield from islice(ordered, most)

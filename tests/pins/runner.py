@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ class PinRunner(CliRunner):
         return self.run("-m", name, "--base-url", server.base_url, *arguments, env=KEYS[protocol], stdin=stdin)
 
     def normalised(self, text: str) -> str:
-        for path, name in self._paths():
+        for path, name in self._paths:
             text = text.replace(path, name)
         for pattern, replacement in _RULES:
             text = pattern.sub(replacement, text)
@@ -140,6 +141,7 @@ class PinRunner(CliRunner):
     def _session_name(self, match: re.Match[str]) -> str:
         return self._sessions.setdefault(match[0], f"<SESSION {len(self._sessions) + 1}>")
 
+    @cached_property
     def _paths(self) -> list[tuple[str, str]]:
         """Return paths of this machine with their names, the longest first."""
         named = [

@@ -155,10 +155,15 @@ def test_started_programs_leak_no_descriptor_and_no_thread(tmp_path: Path) -> No
     before = open_descriptors()
     asyncio.run(run())
     assert open_descriptors() == before
+    assert not threads_after_their_end()
+
+
+def threads_after_their_end() -> list[threading.Thread]:
+    """Return the threads of programs that do not end; they may be about to."""
     threads = [thread for thread in threading.enumerate() if thread.name == "qcode-program"]
     for thread in threads:
-        thread.join(10)  # it may be about to end
-    assert not [thread for thread in threads if thread.is_alive()]
+        thread.join(10)
+    return [thread for thread in threads if thread.is_alive()]
 
 
 def test_no_garbage_is_collected_with_the_restrictions_of_a_program(tmp_path: Path) -> None:
@@ -167,4 +172,5 @@ def test_no_garbage_is_collected_with_the_restrictions_of_a_program(tmp_path: Pa
     launch = shell("true", lambda: during.append(gc.isenabled()))
     asyncio.run(output_of(launch, tmp_path))
     assert during == [False]
+    assert not threads_after_their_end()
     assert gc.isenabled()

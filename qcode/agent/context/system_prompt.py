@@ -41,7 +41,7 @@ class Briefing:
 
     `replacement` is a prompt of the user that replaces all other parts, None for no such prompt; an empty one leaves
     only the environment. `addition` comes last in each case.
-    `is_attended`: a user can answer and approve.
+    `is_attended`: a user can answer and approve. `skills` is the section that lists the skills.
     """
 
     model: str
@@ -51,6 +51,7 @@ class Briefing:
     is_attended: bool = True
     replacement: str | None = None
     addition: str = ""
+    skills: str = ""
 
 
 class Prompts:
@@ -70,6 +71,8 @@ class Prompts:
     ) -> None:
         self.instructions = memory.read()
         """The instructions at the start, which sub-agents get."""
+        self.skills = ""
+        """The section that lists the skills; it is set once, before the first prompt."""
         self._environment = environment
         self._memory = memory
         self._is_attended = is_attended
@@ -87,12 +90,14 @@ class Prompts:
                 self._is_attended,
                 self._replacement,
                 self._addition,
+                self.skills,
             )
         )
 
-    def agent(self, model: str, role: str) -> str:
-        """Return the prompt of a sub-agent with this role."""
-        return build_agent_prompt(Briefing(model, self._environment, self.instructions), role)
+    def agent(self, model: str, role: str, *, has_skills: bool = False) -> str:
+        """Return the prompt of a sub-agent with this role. `has_skills`: it may load skills."""
+        skills = self.skills if has_skills else ""
+        return build_agent_prompt(Briefing(model, self._environment, self.instructions, skills=skills), role)
 
     @property
     def instruction_chars(self) -> int:
@@ -109,6 +114,7 @@ def build_system_prompt(briefing: Briefing) -> str:
             _text("base"),
             _text(model_family(briefing.model)),
             briefing.instructions.text,
+            briefing.skills,
             describe(briefing.environment, briefing.model),
             _PLAN + _PLAN_ENDS[briefing.is_attended] if briefing.mode == "plan" else "",
             "" if briefing.is_attended else _UNATTENDED,
@@ -123,6 +129,7 @@ def build_agent_prompt(briefing: Briefing, role: str) -> str:
         role,
         _text(model_family(briefing.model)),
         briefing.instructions.text,
+        briefing.skills,
         describe(briefing.environment, briefing.model),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"

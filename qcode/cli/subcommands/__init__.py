@@ -28,6 +28,8 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
             from qcode.cli.subcommands.replay import run_replay as run
         case "sessions":
             from qcode.cli.subcommands.sessions import run_sessions as run
+        case "skills":
+            from qcode.cli.subcommands.skills import run_skills as run
         case "stats":
             from qcode.cli.subcommands.reports import run_stats as run
         case "themes":

@@ -18,6 +18,7 @@ from qcode.agent.keys import store as key_files
 from qcode.agent.keys.keys import Keys, key_store
 from qcode.agent.mcp import pins
 from qcode.agent.models import limits
+from qcode.agent.skills import library
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
@@ -35,6 +36,7 @@ CONFIG_NAMES = {
     "AGENTS.md": "your instructions",
     "commands": "your slash commands",
     AGENTS_FOLDER: "your sub-agents",
+    "skills": "your skills",
     "themes": "your themes",
 }
 STATE_NAMES = {
@@ -47,6 +49,7 @@ STATE_NAMES = {
     choices.FILE_NAME: "the last model and theme",
     limits.FILE_NAME: "learned limits of models",
     limits.LENGTHS_NAME: "learned lengths of replies",
+    library.STATE_NAME: "how often you use each skill",
     crash.FOLDER: "crash reports",
 }
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.sessions.replay import plans_in
 from qcode.protocol.approvals import NO_OPTIONS
+from qcode.protocol.errors import QcodeError
+from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line
 from qcode.text.match import nearest
 from qcode.tui.commands.command import Command, CommandContext
@@ -19,6 +21,7 @@ from qcode.tui.panels.servers import details, listing
 
 if TYPE_CHECKING:
     from qcode.agent.permissions import TriedKind
+    from qcode.agent.skills.skill import Skill
 
 _EFFECTS = ("allow", "ask", "deny")
 
@@ -184,6 +187,64 @@ async def _show_findings(context: CommandContext) -> None:
     context.view.show_panel("Doctor", "\n".join(await asyncio.to_thread(context.agent.findings, is_in_app=True)))
 
 
+_NO_SKILLS = "No skills: none in the folders that qcode reads, or --no-skills was given."
+
+
+def _skills(context: CommandContext, argument: str) -> None:
+    skills = context.agent.skills
+    if skills is None:
+        context.view.say("info", _NO_SKILLS)
+        return
+    from qcode.agent.skills.listing import detail_text, list_text
+
+    first, _, rest = argument.partition(" ")
+    if not argument:
+        context.view.show_panel("Skills", list_text(skills))
+        return
+    try:
+        skill = skills.find(rest.strip() if first == _SHOW and rest.strip() else first)
+    except Refused as refused:
+        context.view.say("warning", str(refused))
+        return
+    if first == _SHOW and rest.strip():
+        context.view.show_panel(f"Skill {skill.handle}", detail_text(skills, skill))
+    else:
+        send_skill(context, rest.strip(), skill=skill)
+
+
+def _skill_choices(context: CommandContext) -> Sequence[str]:
+    names = [skill.handle for skill in context.agent.skills.used] if context.agent.skills is not None else []
+    return (*names, *(f"{_SHOW} {name}" for name in names))
+
+
+def send_skill(context: CommandContext, arguments: str, *, skill: Skill) -> None:
+    """Send the prompt of a skill; its commands that need approval are asked about first."""
+    context.view.run_later(_send_skill(context, skill, arguments))
+
+
+async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> None:
+    try:
+        text, options = await context.agent.skill_prompt(skill, arguments, partial(_may_run, context))
+    except QcodeError as refusal:
+        message = str(refusal)
+        context.view.say("warning", f"{message[:1].upper()}{message[1:]}.")
+    else:
+        context.view.send(text, options.shown, options)
+
+
+async def _may_run(context: CommandContext, command: str, reason: str) -> bool:
+    """Ask whether a command of a prompt from a file may run; without a screen it may not."""
+    if context.app is None:
+        return False
+    from qcode.tui.screens.inspection import CommandPicker
+
+    answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    context.app.open_screen(
+        CommandPicker(command, reason), lambda chosen: answered.set_result(chosen == CommandPicker.RUN)
+    )
+    return await answered
+
+
 CONTROLS: tuple[Command, ...] = (
     Command(
         "plan",
@@ -212,6 +273,15 @@ CONTROLS: tuple[Command, ...] = (
         ("tools",),
         "[name]",
         _tool_choices,
+    ),
+    Command(
+        "skills",
+        "Skills",
+        "List the skills, run one by name, or show what its file says.",
+        _skills,
+        ("skills",),
+        "[name [arguments] | show name]",
+        _skill_choices,
     ),
     Command(
         "memory",

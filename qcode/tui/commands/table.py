@@ -7,10 +7,12 @@ from files become ordinary commands.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.messages import Image
+from qcode.text.clean import cut
 from qcode.tui.commands.chat import CHAT, LEAVING, MODELS, PROMPT, TODOS
 from qcode.tui.commands.command import (
     Command,
@@ -22,13 +24,16 @@ from qcode.tui.commands.command import (
     split_command,
     unknown_command,
 )
-from qcode.tui.commands.controls import CONTROLS, SERVERS
+from qcode.tui.commands.controls import CONTROLS, SERVERS, send_skill
 from qcode.tui.commands.help import HELP, keymap
 from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import SETTINGS, VIEW
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.prompt.queue import Submission
+
+if TYPE_CHECKING:
+    from qcode.agent.skills.skill import Skill
 
 COMMANDS: tuple[Command, ...] = (
     *HELP,
@@ -50,6 +55,8 @@ def by_id(command_id: str) -> Command:
 
 
 _CUSTOM_PREFIX = "custom:"
+_SKILL_PREFIX = "skill:"
+_MAX_HELP, _MAX_HINT = 200, 40
 
 
 def as_command(custom: CustomCommand) -> Command:
@@ -69,6 +76,18 @@ def as_command(custom: CustomCommand) -> Command:
 def _send_custom(context: CommandContext, arguments: str, *, custom: CustomCommand) -> None:
     options = TurnOptions(custom.model, custom.output, custom.foreign(arguments))
     context.view.send(custom.expand(arguments), f"/{custom.name} {arguments}".rstrip(), options)
+
+
+def as_skill_command(skill: Skill) -> Command:
+    """Return the command that runs a skill."""
+    return Command(
+        f"{_SKILL_PREFIX}{skill.handle}",
+        f"/{skill.handle}",
+        f"{cut(skill.description, _MAX_HELP)} (skill, {skill.place})",
+        partial(send_skill, skill=skill),
+        (skill.handle.lower(),),
+        cut(skill.hint, _MAX_HINT),
+    )
 
 
 def is_possible(context: CommandContext, command_id: str) -> bool:

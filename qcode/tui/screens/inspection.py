@@ -21,7 +21,7 @@ from textual.widgets import Static
 
 from qcode.agent.context.memory import Memory, MemoryFile, memory_detail
 from qcode.agent.offered_tools import OfferedTool
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, visible_lines
 from qcode.text.numbers import tokens_text
 from qcode.tui.screens.control_text import first_sentence, tools_heading
 from qcode.tui.screens.picker import Picker, PickerRow, foot
@@ -117,6 +117,24 @@ class PlacePicker(Picker):
 
 def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
     return [PickerRow(file.path, one_line(file.shown), memory_detail(file)) for file in files]
+
+
+class CommandPicker(Picker):
+    """Asks whether a command in the prompt of a skill may run. Leaving it means no."""
+
+    ENTER = "choose"
+    RUN = "run"
+
+    def __init__(self, command: str, reason: str) -> None:
+        self._command = command
+        self._reason = reason
+        rows = [PickerRow("no", "No, do not send the prompt"), PickerRow(self.RUN, "Run it once, outside the sandbox")]
+        super().__init__("This prompt runs a command first", rows)
+
+    def compose_more(self) -> ComposeResult:
+        command = Content(visible_lines(self._command))
+        reason = Content.styled(self._reason, "$muted")
+        yield Static(Content("\n").join([command, reason]), id="picker-said", markup=False)
 
 
 class ToolPicker(Picker):

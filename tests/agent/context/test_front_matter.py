@@ -1,4 +1,4 @@
-"""Front matter: what is read, what is refused, and the line that an error names."""
+"""Front matter: accepted and refused forms, and the line that an error names."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _qcode() {
         -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
         *)
           case $cur in
-            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust --settings --mcp-config --debug-log --no-session --no-session-persistence -v --verbose" ;;
+            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust --settings --mcp-config --no-skills --debug-log --no-session --no-session-persistence -v --verbose" ;;
           esac ;;
       esac
       ;;
@@ -38,7 +38,7 @@ _qcode() {
         --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
         *)
           case $cur in
-            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-session --no-session-persistence" ;;
+            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-skills --no-session --no-session-persistence" ;;
           esac ;;
       esac
       ;;
@@ -127,6 +127,19 @@ _qcode() {
           esac ;;
       esac
       ;;
+    skills)
+      case $prev in
+        -C|--cwd) ;;
+        *)
+          case $cur in
+            -*) found="-C --cwd --trust" ;;
+            *)
+              case $prev in
+                skills) found="list show check" ;;
+              esac ;;
+          esac ;;
+      esac
+      ;;
     stats)
       case $prev in
         -C|--cwd) ;;
@@ -179,7 +192,7 @@ _qcode() {
             -*) found="" ;;
             *)
               case $prev in
-                help) found="acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
+                help) found="acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
               esac ;;
           esac ;;
       esac
@@ -197,12 +210,12 @@ _qcode() {
         -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-skills --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor mcp models permissions replay sessions stats themes trust uninstall update help"
+  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help"
   COMPREPLY=($(compgen -W "$found" -- "$cur"))
 }
 complete -o default -F _qcode qcode

@@ -1,0 +1,123 @@
+"""Placeholders in prompts from Markdown files: arguments, variables, and shell commands to run before sending. Pure.
+
+`$ARGUMENTS` is all that was typed after the name; `$ARGUMENTS[0]` and `$0` are its first word, `$name` a word that the
+front matter names. A file with `$1` and no `$0` counts from 1, because earlier programs did. `\\$1` is literal. Values
+are never expanded again. `` !`command` `` at the start of a line or after a blank is a command, and so is a block that
+begins with ```` ```! ````.
+Form: https://code.claude.com/docs/en/skills. Apart because only skills and commands in Markdown need it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from qcode.values import dataclass
+
+_PLACEHOLDER = re.compile(
+    r"(?P<literal>\\)?\$(?:"
+    r"\{(?P<variable>[A-Z][A-Z0-9_]*)\}"
+    r"|ARGUMENTS(?:\[(?P<item>\d{1,3})\])?(?![A-Za-z0-9_])"
+    r"|(?P<number>\d{1,3})(?![A-Za-z0-9_])"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_-]*))"
+)
+_MARK = re.compile(
+    r"^```!(?:[ \t]*\n)(?P<block>.*?)^```[ \t]*$|(?:(?<=\s)|(?<![\s\S]))!`(?P<inline>[^`\n]+)`",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A part of an expanded prompt: text of the `file`, an argument as it was `typed`, or a `command` to run."""
+
+    text: str
+    kind: Literal["file", "typed", "command"] = "file"
+
+
+def expand(
+    text: str,
+    arguments: str,
+    names: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    *,
+    runs_commands: bool = False,
+) -> tuple[PromptPart, ...]:
+    """Return the parts of a prompt; without `runs_commands` its commands stay text.
+
+    If the text uses no argument, a last line `ARGUMENTS: ...` has them. A placeholder without a value stays.
+    """
+    values = _Values(text, arguments.strip(), names, variables or {})
+    parts: list[PromptPart] = []
+    end = 0
+    for mark in _MARK.finditer(text) if runs_commands else ():
+        parts += values.expanded(text[end : mark.start()])
+        command = mark["block"] if mark["block"] is not None else mark["inline"]
+        parts.append(PromptPart("".join(part.text for part in values.expanded(command)).strip("\n"), "command"))
+        end = mark.end()
+    parts += values.expanded(text[end:])
+    if values.typed and not values.is_used:
+        parts += [PromptPart("\n\nARGUMENTS: "), PromptPart(values.typed, "typed")]
+    return tuple(part for part in parts if part.text)
+
+
+def has_commands(text: str) -> bool:
+    """Return whether the text has commands to run before it is sent."""
+    return _MARK.search(text) is not None
+
+
+def counts_from_one(text: str) -> bool:
+    """Return whether `$1` is the first argument of this text."""
+    numbers = {match["number"] for match in _PLACEHOLDER.finditer(text) if not match["literal"]}
+    return "1" in numbers and "0" not in numbers
+
+
+class _Values:
+    def __init__(self, text: str, typed: str, names: Sequence[str], variables: Mapping[str, str]) -> None:
+        self.typed = typed
+        self.is_used = False
+        self._words = _words(typed)
+        self._first = 1 if counts_from_one(text) else 0
+        self._names = {name: place for place, name in enumerate(names)}
+        self._variables = variables
+
+    def expanded(self, text: str) -> Iterator[PromptPart]:
+        end = 0
+        for match in _PLACEHOLDER.finditer(text):
+            found = self._value(match)
+            if found is None:
+                continue
+            yield PromptPart(text[end : match.start()])
+            yield found
+            end = match.end()
+        yield PromptPart(text[end:])
+
+    def _value(self, match: re.Match[str]) -> PromptPart | None:
+        """Return the value of a placeholder, None if it stays as it is."""
+        variable, item, number, name = (match[key] for key in ("variable", "item", "number", "name"))
+        if variable is not None:
+            value = self._variables.get(variable)
+            return None if value is None else PromptPart(match[0][1:] if match["literal"] else value)
+        is_known = name is None or name in self._names
+        if match["literal"]:
+            return PromptPart(match[0][1:]) if is_known else None
+        if not is_known:
+            return None
+        if item is None and number is None and name is None:
+            self.is_used = True
+            return PromptPart(self.typed, "typed")
+        place = (
+            int(item) if item is not None else int(number) - self._first if number is not None else self._names[name]
+        )
+        self.is_used = True
+        return PromptPart(self._words[place], "typed") if 0 <= place < len(self._words) else None
+
+
+def _words(typed: str) -> list[str]:
+    """Split as a shell does; at blanks if a quote is not closed."""
+    try:
+        return shlex.split(typed)
+    except ValueError:
+        return typed.split()

@@ -1,0 +1,201 @@
+"""Finds the skills of a session: the folders in their order, what is read in each, and what is left out.
+
+The user's folders come first, so that a clone cannot replace a skill of theirs. A project's folders are read only if
+the caller says that its folder is trusted, and links in it must stay inside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qcode.agent.context.front_matter import FrontMatterError
+from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
+from qcode.agent.trust import SKILL_FOLDERS
+from qcode.values import dataclass
+
+MAX_DEPTH = 3
+MAX_FOLDERS = 2_000
+MAX_SKILLS = 500
+FOLDER = "skills"
+
+_SKIPPED = frozenset({".git", "node_modules"})
+_FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFolder:
+    """A folder of skills. `shown` is its path for the user, `inside` the project that its links must not leave.
+
+    `is_named`: the user named it in the settings, so it may itself be a skill.
+    """
+
+    path: Path
+    shown: str
+    inside: Path | None = None
+    is_named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSkills:
+    """The skills in the order in which they were found; no two have one handle.
+
+    `problems` are lines about unusable files. `hidden` are skills that another one of the same handle hides, each with
+    the skill that is used.
+    """
+
+    skills: tuple[Skill, ...] = ()
+    problems: tuple[str, ...] = ()
+    hidden: tuple[tuple[Skill, Skill], ...] = ()
+
+
+def skill_folders(
+    config_dir: Path | None,
+    home: Path | None,
+    folder: Path,
+    root: Path,
+    *,
+    is_trusted: bool,
+    is_foreign: bool = True,
+    named: Sequence[str] = (),
+) -> tuple[SkillFolder, ...]:
+    """Return the folders that may hold skills, the first one first; they need not exist.
+
+    `config_dir` is None if files of the user do not apply to the run. `is_foreign`: folders of other programs are read.
+    `named` are paths of the settings; a relative one is below the home folder.
+    """
+    found: list[SkillFolder] = []
+    if config_dir is not None:
+        found.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
+        if is_foreign and home is not None:
+            found += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
+    found += [SkillFolder(_named(path, home), path, is_named=True) for path in named]
+    if is_trusted:
+        real_root = root.resolve()
+        for place in _upwards(folder.resolve(), real_root):
+            names = SKILL_FOLDERS if is_foreign else SKILL_FOLDERS[:1]
+            found += [
+                SkillFolder(place / name, (place / name).relative_to(real_root).as_posix(), real_root) for name in names
+            ]
+    return tuple(found)
+
+
+def _named(path: str, home: Path | None) -> Path:
+    base = home or Path("/")
+    return base / path[2:] if path.startswith("~/") else base / path
+
+
+def _upwards(folder: Path, root: Path) -> Iterator[Path]:
+    """Yield the folders from `folder` up to the root; only the root if `folder` is elsewhere."""
+    if folder.is_relative_to(root):
+        while folder != root:
+            yield folder
+            folder = folder.parent
+    yield root
+
+
+def find_skills(folders: Sequence[SkillFolder]) -> FoundSkills:
+    """Read all skills in these folders; a file that cannot be used is a problem, and the rest is read."""
+    skills: dict[str, Skill] = {}
+    problems: list[str] = []
+    hidden: list[tuple[Skill, Skill]] = []
+    seen: set[str] = set()
+    walk = _Walk(problems)
+    for folder in folders:
+        for file in walk.files(folder):
+            real = os.path.realpath(file)
+            if real in seen:
+                continue
+            seen.add(real)
+            if len(seen) > MAX_SKILLS:
+                problems.append(f"{folder.shown}: there are more than {MAX_SKILLS} skills; the rest are not read")
+                return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
+            try:
+                shown = f"{folder.shown}/{file.relative_to(folder.path).as_posix()}"
+                skill = read_skill(file, shown, folder.shown, is_from_project=folder.inside is not None)
+            except FrontMatterError as problem:
+                problems.append(str(problem))
+                continue
+            if skill.handle in skills:
+                hidden.append((skill, skills[skill.handle]))
+            else:
+                skills[skill.handle] = skill
+    return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
+
+
+def skill_files(folder: SkillFolder) -> list[Path]:
+    """Return the `SKILL.md` of each skill in a folder."""
+    return list(_Walk([]).files(folder))
+
+
+class _Walk:
+    """Walks folders of skills, with one limit on folders for all of them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self._problems = problems
+        self._folders = 0
+
+    def files(self, folder: SkillFolder) -> Iterator[Path]:
+        """Yield the `SKILL.md` of each skill, folders in the order of their names."""
+        if self._leads_out(folder.path, folder):
+            return
+        if folder.is_named:
+            try:
+                own = next((name for name in FILE_NAMES if (folder.path / name).is_file()), None)
+            except OSError:
+                own = None
+            if own is not None:
+                yield folder.path / own
+                return
+        pending: list[tuple[Path, int]] = [(folder.path, 0)]
+        seen = {os.path.realpath(folder.path)}
+        while pending:
+            current, depth = pending.pop()
+            entries = _entries(current)
+            own = next((name for name in FILE_NAMES if name in entries), None)
+            if own is not None and depth:
+                if not self._leads_out(current / own, folder):
+                    yield current / own
+                continue
+            if depth == MAX_DEPTH:
+                continue
+            inner: list[tuple[Path, int]] = []
+            for name in sorted(entries):
+                path = current / name
+                if name in _SKIPPED or not _is_folder(entries[name]):
+                    continue
+                self._folders += 1
+                if self._folders > MAX_FOLDERS:
+                    if self._folders == MAX_FOLDERS + 1:
+                        self._problems.append(
+                            f"{folder.shown}: more than {MAX_FOLDERS:,} folders; the rest are not read"
+                        )
+                    break
+                real = os.path.realpath(path)
+                if real not in seen and not self._leads_out(path, folder):
+                    seen.add(real)
+                    inner.append((path, depth + 1))
+            pending += reversed(inner)
+
+    def _leads_out(self, path: Path, folder: SkillFolder) -> bool:
+        """Return whether a path of a project leads out of it, and report that."""
+        if folder.inside is None or Path(os.path.realpath(path)).is_relative_to(folder.inside):
+            return False
+        self._problems.append(f"{path.relative_to(folder.inside)}: leads outside the project and is not read")
+        return True
+
+
+def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry for entry in entries}
+    except OSError:
+        return {}
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a circular link, a name that is too long, or no permission
+        return False

@@ -1,0 +1,273 @@
+"""The skills of a session: which there are and apply, their catalogue, and the text of one that is loaded.
+
+A skill of a project is checked against its pins each time: after a change it is not used until the user has seen the
+difference. Loading makes its folder readable, never writable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from qcode.agent.context.front_matter import FrontMatterError
+from qcode.agent.context.placeholders import PromptPart, expand, has_commands
+from qcode.agent.options import RunContext
+from qcode.agent.skills.catalogue import Catalogue, catalogue_of
+from qcode.agent.skills.discovery import FoundSkills, find_skills, skill_folders
+from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
+from qcode.agent.trust import TrustStore
+from qcode.config import state_file
+from qcode.protocol.approvals import Spans, TurnOptions
+from qcode.protocol.tools import Refused
+from qcode.text.clean import cut, visible
+from qcode.text.match import most_alike
+from qcode.text.numbers import count_text
+from qcode.tools.subagent import EXPLORE, GENERAL, SAME, SMALL
+from qcode.tools.workspace import printable
+from qcode.values import dataclass
+
+STATE_NAME = "skill_uses.json"
+MAX_FILES = 50
+
+_MAX_NAMED = 5
+_SMALL_MODELS = ("haiku",)
+_KINDS = {"general-purpose": GENERAL, "explore": EXPLORE, "plan": EXPLORE}
+"""Sub-agents that Claude Code has built in, and the kinds that do their work here."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSkill:
+    """A skill as the model gets it. `foreign` are the parts that the user did not type."""
+
+    text: str
+    foreign: Spans = ()
+
+
+RunCommand = Callable[[str], Awaitable[str]]
+"""Runs a command of a skill that the user typed and returns its output; raises if it may not run or fails."""
+
+
+class Skills:
+    """The skills of a session. `make_readable` lets the model read a folder from the next call on.
+
+    `kinds` are the kinds of sub-agents; without any, no skill forks.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        make_readable: Callable[[Path], None] = lambda folder: None,
+        session_id: Callable[[], str] = str,
+        kinds: Sequence[str] = (),
+    ) -> None:
+        self._context = context
+        self._make_readable = make_readable
+        self._session_id = session_id
+        self._kinds = tuple(kinds)
+        self.found = found_skills(context)
+        self._off = frozenset(context.settings.skills.off)
+        self._uses = _read_uses(context.paths.state_dir)
+        self.catalogue = Catalogue()
+
+    @property
+    def used(self) -> tuple[Skill, ...]:
+        """The skills that are not switched off."""
+        return tuple(skill for skill in self.found.skills if skill.handle not in self._off)
+
+    @property
+    def for_model(self) -> tuple[Skill, ...]:
+        """The skills that the model may load, in the order of the catalogue."""
+        return tuple(sorted((one for one in self.used if one.is_for_model), key=lambda skill: skill.handle))
+
+    @property
+    def for_user(self) -> tuple[Skill, ...]:
+        """The skills that `/name` runs."""
+        return tuple(one for one in self.used if one.is_for_user)
+
+    def is_off(self, skill: Skill) -> bool:
+        return skill.handle in self._off
+
+    def make_catalogue(self, window: int | None) -> str:
+        """Make the section of the system prompt for the rest of the session."""
+        self.catalogue = catalogue_of(self.used, window, self._uses)
+        return self.catalogue.text
+
+    def notices(self) -> tuple[str, ...]:
+        """Return lines for the user at the start: unusable files, and skills that others hide."""
+        hidden = self.found.hidden
+        names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
+        more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
+        what = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
+        return (*self.found.problems, *((what,) if hidden else ()))
+
+    def find(self, name: str) -> Skill:
+        """Return the skill of this name; raise `Refused` if there is none or it is switched off."""
+        skill = next((one for one in self.found.skills if one.handle.lower() == name.lower()), None)
+        if skill is None:
+            names = [one.handle for one in self.used]
+            near = f"; the nearest is {most_alike(name, names)}" if names else ""
+            raise Refused(f"skill: there is no skill {visible(cut(name, 80))}{near}")
+        if self.is_off(skill):
+            raise Refused(f"skill: {skill.handle} is switched off (skills.off)")
+        return skill
+
+    def kind_of(self, skill: Skill) -> str:
+        """Return the kind of sub-agent that a skill asks for: one of those there are, by default the general one."""
+        wanted = _KINDS.get(skill.agent.lower(), skill.agent)
+        return next((kind for kind in self._kinds if kind.lower() == wanted.lower()), GENERAL)
+
+    def forks(self, skill: Skill) -> bool:
+        """Return whether a skill runs as a sub-agent here."""
+        return skill.forks and GENERAL in self._kinds
+
+    def agent_model(self, skill: Skill) -> str:
+        """Return the model for a sub-agent of this skill, empty for the one of its kind."""
+        is_small = not skill.is_from_project and skill.model.lower() in _SMALL_MODELS
+        return SMALL if is_small and self._context.settings.small_model is not None else SAME if skill.model else ""
+
+    def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
+        """Return a skill for the model as it is on disk now; commands in it are not run. Raise `Refused`."""
+        loaded = _joined(self._parts(skill, arguments, runs_commands=False))
+        self._note_use(skill)
+        return loaded
+
+    async def prompt(self, skill: Skill, arguments: str, run: RunCommand) -> tuple[str, TurnOptions]:
+        """Return the prompt that a skill which the user typed stands for, and the options of its turn.
+
+        Its commands run first, in order; raise what `run` raises, or `Refused`.
+        """
+        parts = self._parts(skill, arguments, runs_commands=True)
+        done = [_Output(await run(part.text)) if part.kind == "command" else part for part in parts]
+        self._note_use(skill)
+        loaded = _joined([*self._task(skill), *done], is_from_project=skill.is_from_project)
+        model = skill.model if not skill.is_from_project and "/" in skill.model else ""
+        return loaded.text, TurnOptions(model, foreign=loaded.foreign, shown=f"/{skill.handle} {arguments}".rstrip())
+
+    def _task(self, skill: Skill) -> tuple[PromptPart, ...]:
+        """Return the instruction before a skill that runs in a sub-agent."""
+        if not self.forks(skill):
+            return ()
+        how = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
+        text = f"Let a sub-agent carry out this skill: call the `agent` tool with {how}. Then tell me its answer."
+        return (PromptPart(f"{text}\n\n", "typed"),)
+
+    def _parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:
+        """Return the text of a skill with its arguments, in its frame; raise `Refused` if it may not be used now."""
+        self._check_unchanged(skill)
+        try:
+            body = read_skill_file(skill.file, str(skill.file)).body
+        except FrontMatterError as problem:
+            raise Refused(f"skill: {problem}") from None
+        self._make_readable(skill.folder)
+        body = _TAG.sub("&lt;", body).strip()
+        source = ' from="project"' if skill.is_from_project else ""
+        head = f'<skill name="{skill.handle}" dir="{_attribute(skill.folder)}"{source}>\n'
+        parts = expand(body, arguments, skill.parameters, self._variables(skill), runs_commands=runs_commands)
+        tail = "\n</skill>"
+        if has_commands(body) and not runs_commands:
+            tail += "\nThe commands marked with ! in this skill were not run; run those that you need."
+        if names := file_names(skill.folder):
+            tail += "\nFiles of the skill:\n" + "\n".join(f"- {name}" for name in names)
+        return [PromptPart(head), *parts, PromptPart(tail)]
+
+    def _variables(self, skill: Skill) -> Mapping[str, str]:
+        folder = str(skill.folder)
+        return {
+            "CLAUDE_SKILL_DIR": folder,
+            "QCODE_SKILL_DIR": folder,
+            "CLAUDE_PROJECT_DIR": str(self._context.root),
+            "CLAUDE_SESSION_ID": self._session_id(),
+        }
+
+    def _check_unchanged(self, skill: Skill) -> None:
+        """Raise `Refused` if the skill is elsewhere now, or differs from what the user trusted."""
+        if Path(os.path.realpath(skill.file)).parent != skill.folder:
+            raise Refused(f"skill: {skill.handle} leads to another folder now; restart qcode to use it")
+        if not skill.is_from_project:
+            return
+        context = self._context
+        store = TrustStore(context.paths.state_dir, context.folder)
+        names = [change.name for change in store.changes_below(context.root, skill.folder)]
+        if names:
+            more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+            changed = ", ".join(visible(name) for name in names[:_MAX_NAMED])
+            raise Refused(
+                f"skill: {skill.handle} has changed since this folder was trusted ({changed}{more}); it is not used "
+                "until the user has seen the change with /trust"
+            )
+
+    def _note_use(self, skill: Skill) -> None:
+        """Count the use; over the budget, the catalogue keeps the descriptions of the skills used most."""
+        state_dir = self._context.paths.state_dir
+        self._uses = {**_read_uses(state_dir), skill.handle: _read_uses(state_dir).get(skill.handle, 0) + 1}
+        with suppress(OSError):
+            state_file.save_json(state_dir / STATE_NAME, {"uses": dict(self._uses)})
+
+
+def found_skills(context: RunContext) -> FoundSkills:
+    """Read the skills that apply to a run."""
+    settings = context.settings.skills
+    home = context.env.get("HOME", "")
+    return find_skills(
+        skill_folders(
+            context.user_folder,
+            Path(home) if home.startswith("/") else None,
+            context.folder,
+            context.root,
+            is_trusted=context.reads_project,
+            is_foreign=settings.foreign,
+            named=settings.paths,
+        )
+    )
+
+
+_TAG = re.compile(r"<(?=/?skill\b)", re.IGNORECASE)
+_UNLISTED = frozenset({".git", "node_modules", "__pycache__"})
+_MAX_WALKED = 500
+
+
+def file_names(folder: Path) -> list[str]:
+    """Return the names of the first files of a skill by their path in it, without its `SKILL.md`."""
+    found: list[str] = []
+    for walked, (current, folders, names) in enumerate(os.walk(folder)):
+        folders[:] = sorted(name for name in folders if name not in _UNLISTED)
+        for name in sorted(names):
+            path = Path(current, name).relative_to(folder).as_posix()
+            if path not in FILE_NAMES:
+                found.append(printable(path))
+        if len(found) > MAX_FILES or walked == _MAX_WALKED:
+            return [*found[:MAX_FILES], "..."]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """The output of a command, which is never the text of the user."""
+
+    text: str
+
+
+def _joined(parts: Sequence[PromptPart | _Output], *, is_from_project: bool = True) -> LoadedSkill:
+    """Return the parts as one text. Typed text is the user's, and so is the file of a skill of theirs."""
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for part in parts:
+        end = start + len(part.text)
+        is_own = isinstance(part, PromptPart) and (part.kind == "typed" or not is_from_project)
+        if not is_own:
+            spans.append((start, end))
+        start = end
+    return LoadedSkill("".join(part.text for part in parts), tuple(spans))
+
+
+def _read_uses(state_dir: Path) -> Mapping[str, int]:
+    uses = state_file.load_json(state_dir / STATE_NAME).get("uses")
+    rows = uses.items() if isinstance(uses, dict) else ()
+    return {name: count for name, count in rows if isinstance(count, int)}
+
+
+def _attribute(path: Path) -> str:
+    return printable(str(path)).replace('"', "&quot;")

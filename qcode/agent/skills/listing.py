@@ -1,0 +1,83 @@
+"""The skills as text for the user: the list, and one skill with all that its file says. Every front end shows these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qcode.agent.context.front_matter import FrontMatterError
+from qcode.agent.context.placeholders import counts_from_one
+from qcode.agent.skills.library import Skills, file_names
+from qcode.agent.skills.skill import Skill, read_skill_file
+from qcode.text.clean import cut, one_line, visible
+from qcode.text.numbers import count_text
+
+_DESCRIPTION = 70
+
+
+def list_text(skills: Skills) -> str:
+    """Return all skills with place, size and state, and what is wrong with files."""
+    rows = list(_rows(skills))
+    if not rows:
+        rows = [
+            "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
+        ]
+    return "\n".join(rows)
+
+
+def _rows(skills: Skills) -> Iterator[str]:
+    found = skills.found
+    width = max((len(skill.handle) for skill in found.skills), default=0)
+    for skill in sorted(found.skills, key=lambda one: one.handle):
+        state = _state(skills, skill)
+        about = cut(one_line(skill.description), _DESCRIPTION)
+        yield f"{skill.handle:<{width}}  {visible(skill.place)}, {skill.tokens:,} tokens{state}"
+        yield f"{'':<{width}}  {about}"
+    for lost, used in found.hidden:
+        yield f"not used: {lost.handle} of {visible(lost.place)}, because {visible(used.place)} has one of that name"
+    warnings = [warning for skill in found.skills for warning in skill.warnings]
+    for line in (*found.problems, *warnings, skills.catalogue.note):
+        if line:
+            yield visible(line)
+
+
+def _state(skills: Skills, skill: Skill) -> str:
+    if skills.is_off(skill):
+        return ", off (skills.off)"
+    only = "" if skill.is_for_model and skill.is_for_user else ", for you only" if skill.is_for_user else ""
+    only = ", for the model only" if skill.is_for_model and not skill.is_for_user else only
+    return f"{only}{', as a sub-agent' if skills.forks(skill) else ''}"
+
+
+def detail_text(skills: Skills, skill: Skill) -> str:
+    """Return one skill with its fields, warnings and files."""
+    rows: list[tuple[str, str]] = [
+        ("Description", skill.description),
+        ("File", str(skill.file)),
+        ("Size", f"about {skill.tokens:,} tokens{_state(skills, skill)}"),
+        ("Arguments", _arguments(skill)),
+        ("Sub-agent", skills.kind_of(skill) if skills.forks(skill) else ""),
+        ("Model", skill.model),
+        (
+            "Allowed tools",
+            f"{', '.join(skill.allowed_tools)} (shown only: they grant nothing)" if skill.allowed_tools else "",
+        ),
+        ("License", skill.license),
+        ("Needs", skill.compatibility),
+        ("Without effect", ", ".join(skill.passed_over)),
+    ]
+    lines = [f"{name}: {visible(one_line(text, 1_200))}" for name, text in rows if text]
+    lines += [f"Warning: {visible(warning)}" for warning in skill.warnings]
+    names = file_names(skill.folder)
+    lines += (
+        [f"{count_text(len(names), 'file')} beside it:", *(f"  {visible(name)}" for name in names)] if names else []
+    )
+    return "\n".join(lines)
+
+
+def _arguments(skill: Skill) -> str:
+    try:
+        body = read_skill_file(skill.file, str(skill.file)).body
+    except FrontMatterError:
+        return skill.hint
+    first = "$1 is the first" if counts_from_one(body) else "$0 is the first" if "$0" in body else ""
+    return "; ".join(filter(None, (skill.hint, " ".join(skill.parameters), first)))

@@ -1,0 +1,99 @@
+"""The rules of the skill format, in the words of its reference checker `skills-ref` 0.1.1, for `qcode skills check`.
+
+Apart, because loading a skill for use is lenient: see `skill`. Rules: https://agentskills.io/specification
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+from qcode.agent.context.front_matter import FrontMatter, FrontMatterError
+from qcode.agent.skills.skill import MAX_DESCRIPTION, MAX_NAME, read_skill_file, skill_file
+
+MAX_COMPATIBILITY = 500
+_FIELDS = ("allowed-tools", "compatibility", "description", "license", "metadata", "name")
+
+
+def check_folder(folder: Path) -> list[str]:
+    """Return what is wrong with a skill, one line each; an empty list if it follows the format."""
+    if not folder.exists():
+        return [f"Path does not exist: {folder}"]
+    if not folder.is_dir():
+        return [f"Not a directory: {folder}"]
+    file = skill_file(folder)
+    if file is None:
+        return ["Missing required file: SKILL.md"]
+    try:
+        matter = read_skill_file(file, file.name)
+    except FrontMatterError as problem:
+        return [_unreadable(str(problem))]
+    if not matter.is_present:
+        return ["SKILL.md must start with YAML frontmatter (---)"]
+    return [*_unexpected(matter), *_name(matter, folder), *_description(matter), *_compatibility(matter)]
+
+
+def _unreadable(problem: str) -> str:
+    if "no second --- line" in problem:
+        return "SKILL.md frontmatter not properly closed with ---"
+    if "must be lines of the form" in problem:
+        return "SKILL.md frontmatter must be a YAML mapping"
+    return f"Invalid YAML in frontmatter: {problem}"
+
+
+def _unexpected(matter: FrontMatter) -> list[str]:
+    extra = sorted(set(matter.fields) - set(_FIELDS))
+    if not extra:
+        return []
+    return [f"Unexpected fields in frontmatter: {', '.join(extra)}. Only {list(_FIELDS)} are allowed."]
+
+
+def _given(matter: FrontMatter, field: str) -> tuple[str, list[str]]:
+    """Return the text of a required field, or the line about it."""
+    if field not in matter.fields:
+        return "", [f"Missing required field in frontmatter: {field}"]
+    try:
+        text = matter.text(field)
+    except FrontMatterError as problem:
+        return "", [str(problem)]
+    return (text, []) if text is not None else ("", [f"Field '{field}' must be a non-empty string"])
+
+
+def _name(matter: FrontMatter, folder: Path) -> list[str]:
+    given, problems = _given(matter, "name")
+    if problems:
+        return problems
+    name = unicodedata.normalize("NFKC", given)
+    if len(name) > MAX_NAME:
+        problems.append(f"Skill name '{name}' exceeds {MAX_NAME} character limit ({len(name)} chars)")
+    if name != name.lower():
+        problems.append(f"Skill name '{name}' must be lowercase")
+    if name.startswith("-") or name.endswith("-"):
+        problems.append("Skill name cannot start or end with a hyphen")
+    if "--" in name:
+        problems.append("Skill name cannot contain consecutive hyphens")
+    if not all(char.isalnum() or char == "-" for char in name):
+        what = "contains invalid characters. Only letters, digits, and hyphens are allowed."
+        problems.append(f"Skill name '{name}' {what}")
+    if unicodedata.normalize("NFKC", folder.name) != name:
+        problems.append(f"Directory name '{folder.name}' must match skill name '{name}'")
+    return problems
+
+
+def _description(matter: FrontMatter) -> list[str]:
+    text, problems = _given(matter, "description")
+    if len(text) > MAX_DESCRIPTION:
+        problems.append(f"Description exceeds {MAX_DESCRIPTION} character limit ({len(text)} chars)")
+    return problems
+
+
+def _compatibility(matter: FrontMatter) -> list[str]:
+    if "compatibility" not in matter.fields:
+        return []
+    try:
+        text = matter.text("compatibility") or ""
+    except FrontMatterError:
+        return ["Field 'compatibility' must be a string"]
+    if len(text) <= MAX_COMPATIBILITY:
+        return []
+    return [f"Compatibility exceeds {MAX_COMPATIBILITY} character limit ({len(text)} chars)"]

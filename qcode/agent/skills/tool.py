@@ -1,0 +1,96 @@
+"""The `skill` tool: it gives the model the instructions of one skill, and makes the folder of the skill readable.
+
+It only reads what the user put or trusted there, so it asks nothing, also in plan mode and for sub-agents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qcode.protocol.messages import Message, Text, ToolResult
+from qcode.protocol.tools import SKILL_TOOL, Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import visible
+from qcode.text.json import JsonObject
+from qcode.tools.arguments import check
+from qcode.tools.subagent import NAME as AGENT
+from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from qcode.agent.skills.library import Skills
+
+
+class SkillTool:
+    """`readers` are the kinds of sub-agents that change nothing: a skill that forks to one only reads."""
+
+    def __init__(self, skills: Skills, readers: Sequence[str] = ()) -> None:
+        self._skills = skills
+        offered = skills.for_model
+        reads = tuple(one.handle for one in offered if not skills.forks(one) or skills.kind_of(one) in readers)
+        self.spec = ToolSpec(
+            name=SKILL_TOOL,
+            description=(
+                "Load the instructions of a skill, and the names of its files. Call it before you begin a task that "
+                "fits the description of a skill, once per skill and conversation. Read the files of the skill only "
+                "as far as its instructions need them."
+            ),
+            parameters={
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "enum": [one.handle for one in offered]},
+                    "arguments": {
+                        "type": "string",
+                        "description": "The object of the skill, such as a file, if it takes arguments.",
+                    },
+                },
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+            reads_when=("name", reads),
+            safety="harmless",
+        )
+
+    def forked(self, arguments: JsonObject) -> tuple[str, JsonObject] | None:
+        """Return the call of the `agent` tool that runs a skill in a sub-agent; None for any other skill."""
+        try:
+            checked = check(self.spec, arguments)
+            skill = self._skills.find(checked.text("name"))
+            if not self._skills.forks(skill):
+                return None
+            loaded = self._skills.load(skill, checked.text("arguments"))
+        except Refused:
+            return None  # the run reports the reason
+        task = {"description": f"skill {skill.handle}", "prompt": loaded.text, "kind": self._skills.kind_of(skill)}
+        return AGENT, {**task, **({"model": model} if (model := self._skills.agent_model(skill)) else {})}
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        return Preview("Load a skill?", visible(str(arguments.get("name", ""))))
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        try:
+            checked = check(self.spec, arguments)
+            skill = self._skills.find(checked.text("name"))
+            loaded = await asyncio.to_thread(self._skills.load, skill, checked.text("arguments"))
+        except Refused as refused:
+            return failed(str(refused))
+        workspace.show_folder(skill.folder)
+        if is_above(loaded.text, context.transcript()):
+            return ToolOutcome(f"The skill {skill.handle} is already above, unchanged.", summary="already loaded")
+        limit = context.max_output_chars
+        text = loaded.text
+        if len(text) > limit:
+            text = f"{text[:limit]}\n[{len(text) - limit:,} more characters: read {skill.file} for the rest]\n</skill>"
+        return ToolOutcome(text, summary=f"{skill.handle} · about {skill.tokens:,} tokens")
+
+
+def is_above(text: str, messages: Sequence[Message]) -> bool:
+    """Return whether the conversation contains the same text of a skill, loaded by the model or the user."""
+    framed = text.partition("\n</skill>")[0]
+    for message in messages:
+        for block in message.blocks:
+            said = block.content if isinstance(block, ToolResult) and block.name == SKILL_TOOL else ""
+            if framed in (block.text if isinstance(block, Text) and message.role == "user" else said):
+                return True
+    return False

@@ -1,0 +1,78 @@
+"""`qcode skills`: the skills that apply in this folder, and a check of skills by the rules of the format.
+
+Nothing of a skill is run, and no model is needed. Apart, as every subcommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from qcode.agent.options import Options
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
+from qcode.cli.context import run_context
+from qcode.cli.terminal import put, working_folder
+from qcode.protocol.errors import ExitCode, InputError
+from qcode.protocol.tools import Refused
+from qcode.text.clean import visible
+
+_USE = "use: qcode skills [list], skills show NAME, or skills check [DIR]"
+
+
+def run_skills(rest: Sequence[str]) -> int:
+    """Print the answer and return the exit code; raise `CommandLineError` or `QcodeError`."""
+    options, words, _ = parse_subcommand("skills", rest, _USE)
+    match words:
+        case [] | ["list"]:
+            return _list(options)
+        case ["show", name]:
+            return _show(options, name)
+        case ["check", *folders] if len(folders) <= 1:
+            return _check(working_folder(options.cwd), folders)
+        case _:
+            raise invalid_arguments(words, _USE)
+
+
+def _list(options: Options) -> int:
+    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.listing import list_text
+
+    context = run_context(options, working_folder(options.cwd), is_attended=False)
+    put(f"{list_text(Skills(context))}\n")
+    if not context.is_trusted:
+        put("this folder is not trusted: its own skills are not read\n")
+    return ExitCode.OK
+
+
+def _show(options: Options, name: str) -> int:
+    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.listing import detail_text
+
+    skills = Skills(run_context(options, working_folder(options.cwd), is_attended=False))
+    skill = next((one for one in skills.found.skills if one.handle.lower() == name.lower()), None)
+    try:
+        put(f"{detail_text(skills, skill or skills.find(name))}\n")
+    except Refused as refused:
+        raise InputError(str(refused)) from None
+    return ExitCode.OK
+
+
+def _check(folder: Path, given: Sequence[str]) -> int:
+    """Check the skill in a folder, or all skills below it; return 1 if one breaks a rule."""
+    from qcode.agent.skills.discovery import SkillFolder, skill_files
+    from qcode.agent.skills.skill import skill_file
+    from qcode.agent.skills.strict import check_folder
+
+    wanted = folder / given[0] if given else folder
+    if wanted.is_file() and wanted.name.lower() == "skill.md":
+        wanted = wanted.parent
+    folders = [wanted]
+    if wanted.is_dir() and skill_file(wanted) is None:
+        folders = [file.parent for file in skill_files(SkillFolder(wanted, str(wanted)))] or [wanted]
+    is_valid = True
+    for one in folders:
+        problems = check_folder(one)
+        is_valid = is_valid and not problems
+        put(f"{'Validation failed for' if problems else 'Valid skill:'} {visible(str(one))}{':' if problems else ''}\n")
+        put("".join(f"  - {visible(problem)}\n" for problem in problems))
+    return ExitCode.OK if is_valid else ExitCode.FAILED

@@ -1,0 +1,146 @@
+"""The folders of skills, their order, and the files that are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.skills import discovery
+from tests.agent.skills.folders import Places, put
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def test_folders_are_read_in_their_order(places: Places, tmp_path: Path) -> None:
+    named = tmp_path / "named"
+    for number, folder in enumerate(
+        [
+            places.config / "skills",
+            places.home / ".agents/skills",
+            places.home / ".claude/skills",
+            named,
+            places.root / "a/.qcode/skills",
+            places.root / "a/.agents/skills",
+            places.root / "a/.claude/skills",
+            places.root / ".qcode/skills",
+            places.root / ".agents/skills",
+            places.root / ".claude/skills",
+        ]
+    ):
+        put(folder, f"skill-{number}")
+    found = places.find("a", named=[str(named)])
+    assert [skill.handle for skill in found.skills] == [f"skill-{number}" for number in range(10)]
+    assert [skill.is_from_project for skill in found.skills] == [False] * 4 + [True] * 6
+    assert (found.problems, found.hidden) == ((), ())
+    at_root = [skill.handle for skill in places.find().skills]
+    assert at_root == ["skill-0", "skill-1", "skill-2", "skill-7", "skill-8", "skill-9"]
+
+
+def test_untrusted_project_has_no_skills(places: Places) -> None:
+    put(places.root / ".qcode/skills", "evil")
+    put(places.home / ".claude/skills", "mine")
+    assert [skill.handle for skill in places.find(is_trusted=False).skills] == ["mine"]
+
+
+def test_folders_of_other_programs_can_be_left_out(places: Places) -> None:
+    for folder in (places.config / "skills", places.root / ".qcode/skills"):
+        put(folder, f"own-{folder.parent.name.strip('.')}")
+    for folder in (places.home / ".agents/skills", places.home / ".claude/skills", places.root / ".claude/skills"):
+        put(folder, "foreign")
+    assert [skill.handle for skill in places.find(is_foreign=False).skills] == ["own-config", "own-qcode"]
+
+
+def test_skill_of_the_user_hides_one_of_a_project(places: Places) -> None:
+    mine = put(places.home / ".claude/skills", "pdf")
+    put(places.root / ".claude/skills", "pdf")
+    found = places.find()
+    assert [skill.folder for skill in found.skills] == [mine.resolve()]
+    ((lost, used),) = found.hidden
+    assert (lost.place, used.place) == (".claude/skills", "~/.claude/skills")
+
+
+def test_linked_skill_is_one_skill(places: Places) -> None:
+    put(places.root / ".agents/skills", "x")
+    (places.root / ".claude/skills").mkdir(parents=True)
+    (places.root / ".claude/skills/x").symlink_to("../../.agents/skills/x")
+    found = places.find()
+    assert [skill.place for skill in found.skills] == [".agents/skills"]
+    assert (found.problems, found.hidden) == ((), ())
+
+
+def test_links_of_a_project_must_stay_inside(places: Places, tmp_path: Path) -> None:
+    outside = put(tmp_path / "outside", "x")
+    folder = places.root / ".claude/skills"
+    folder.mkdir(parents=True)
+    (folder / "x").symlink_to(outside)
+    (folder / "y").mkdir()
+    (folder / "y/SKILL.md").symlink_to(outside / "SKILL.md")
+    (places.root / ".agents").mkdir()
+    (places.root / ".agents/skills").symlink_to(outside.parent)
+    found = places.find()
+    assert found.skills == ()
+    assert len(found.problems) == 3
+    assert all(problem.endswith("leads outside the project and is not read") for problem in found.problems)
+    (places.home / ".claude").mkdir()
+    (places.home / ".claude/skills").symlink_to(outside.parent)
+    assert [skill.handle for skill in places.find().skills] == ["x"]
+
+
+def test_nothing_below_a_skill_or_too_deep_is_another_one(places: Places) -> None:
+    base = places.home / ".claude/skills"
+    put(base, "a")
+    put(base, "a/inner")
+    put(base, "group/b")
+    put(base, "group/deeper/c")
+    put(base, "group/deeper/still/d")
+    put(base, ".git/e")
+    put(base, "node_modules/f")
+    assert [skill.handle for skill in places.find().skills] == ["a", "b", "c"]
+
+
+def test_named_folder_may_itself_be_a_skill(places: Places) -> None:
+    put(places.home, "own/pdf")
+    assert [skill.handle for skill in places.find(named=["~/own/pdf"]).skills] == ["pdf"]
+    assert [skill.handle for skill in places.find(named=["own"]).skills] == ["pdf"]
+
+
+def test_lower_case_file_name_is_read(places: Places) -> None:
+    folder = put(places.home / ".claude/skills", "x")
+    (folder / "SKILL.md").rename(folder / "skill.md")
+    assert [skill.handle for skill in places.find().skills] == ["x"]
+
+
+def test_circular_links_end(places: Places) -> None:
+    base = places.home / ".claude/skills"
+    put(base, "x")
+    (base / "loop").symlink_to(base)
+    (base / "self").symlink_to("self")
+    assert [skill.handle for skill in places.find().skills] == ["x"]
+
+
+@pytest.mark.parametrize("limit", ["MAX_SKILLS", "MAX_FOLDERS"])
+def test_limits_are_reported_once(places: Places, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(discovery, limit, 3)
+    for number in range(6):
+        put(places.home / ".claude/skills", f"x{number}")
+    found = places.find()
+    assert len(found.skills) == 3
+    (problem,) = found.problems
+    assert "more than 3" in problem
+
+
+def test_broken_file_leaves_the_others(places: Places) -> None:
+    put(places.home / ".claude/skills", "a", "nothing")
+    put(places.home / ".claude/skills", "b")
+    found = places.find()
+    assert [skill.handle for skill in found.skills] == ["b"]
+    assert [problem.partition(": ")[0] for problem in found.problems] == ["~/.claude/skills/a/SKILL.md:1"]
+
+
+def test_missing_and_unreadable_folders_are_empty(places: Places) -> None:
+    (places.home / ".claude").write_text("a file")
+    assert places.find() == discovery.FoundSkills()
