@@ -96,3 +96,23 @@ def sessions(text: str) -> Iterator[tuple[str, str]]:
 def pattern(expected: str) -> str:
     """Return a pattern for an expected output, in which `…` stands for any text."""
     return re.escape(expected).replace("…", "(?s:.*)")
+
+
+def test_git_hooks_of_the_page_work(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "how-to" / "git-hooks.md"
+    draft, check_change = (block.text for block in blocks_of(page) if block.text.startswith("#!/bin/sh"))
+    runner = PageRunner(tmp_path)
+    hooks = runner.work / ".git/hooks"
+    for name, text in (("prepare-commit-msg", draft), ("pre-push", check_change)):
+        (hooks / name).write_text(text)
+        (hooks / name).chmod(0o755)
+    author = "git -c user.name=Author -c user.email=author@project.test -c core.editor=true"
+    done = runner.bash(f"{author} commit -qa")
+    assert done.returncode == 0, done.stderr
+    message = runner.bash("git log -1 --format=%B").stdout
+    assert len(message) > 20
+    done = runner.bash(f"{author} commit -q --allow-empty -m mine && git log -1 --format=%B")
+    assert done.stdout.strip() == "mine"
+    runner.bash("git init -q --bare ../remote.git && git remote add origin ../remote.git")
+    done = runner.bash("git push -q -u origin HEAD:main")
+    assert done.returncode == 0, done.stderr

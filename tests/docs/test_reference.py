@@ -170,6 +170,6 @@ def test_extras_of_the_page_are_those_of_the_package() -> None:
         name: {re.split("[<>=]", one)[0] for one in given} for name, given in project["optional-dependencies"].items()
     }
     own = {name: set(given.strip().split(", ")) for name, given in rows}
-    assert own == {name: given for name, given in extras.items() if name not in ("test", "docs")}
+    assert own == {name: given for name, given in extras.items() if name not in ("test", "docs", "lint")}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in own if f"`{name}`" not in readme] == []
