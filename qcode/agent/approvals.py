@@ -394,6 +394,8 @@ class PendingCalls:
     def _may_change_files(self, policy: Policy, judged: ResolvedCall, model: str) -> bool:
         """Whether the files that a call changes must be detected: tools that write report them."""
         spec = next((spec for spec in self._toolbox.specs(model) if spec.name == judged.name), None)
+        if spec is None and self._toolbox.is_of_server(judged.name):  # a deferred tool
+            spec = self._toolbox.spec(judged.name)
         if spec is None or spec.is_read_only or spec.writes_files or judged.level == "read-only":
             return False
         plain = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)

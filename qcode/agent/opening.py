@@ -239,6 +239,7 @@ class AgentParts:
             ServerContext(context.folder, context.env, roots=(context.root, *context.added)),
             is_trusted=context.is_trusted,
             complaints=named.complaints,
+            defer=context.settings.mcp.defer,
         )
 
     def _prune(self, open_id: str) -> None:

@@ -47,7 +47,8 @@ class ContextReport:
     """The tokens of a context window by use. `is_counted`: the provider counted the prompt; otherwise estimated.
 
     `reserve` is the initial output limit of the next reply. The rest is free. `first_cap` is set
-    if that limit was learned from earlier replies.
+    if that limit was learned from earlier replies. `servers` are the tool servers with the share of their tools in
+    `tools`.
     """
 
     model: str
@@ -62,6 +63,7 @@ class ContextReport:
     is_window_known: bool = True
     compacts_at: float = 0.8
     first_cap: FirstCap | None = None
+    servers: tuple[tuple[str, int], ...] = ()
 
     @property
     def used(self) -> int:
@@ -102,7 +104,7 @@ def context_report(
     parts = [
         max(0, estimate_text(system) - instructions // 4),
         instructions // 4,
-        sum(estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + 8 for tool in tools),
+        sum(map(size_of_tool, tools)),
         size_messages(history) - results,
         results,
     ]
@@ -110,6 +112,11 @@ def context_report(
     size = counter.size_of(request)
     estimated = sum(parts)
     plain, briefed, specs, said, given = (part * size.tokens // estimated if estimated else 0 for part in parts)
+    of_servers: dict[str, int] = {}
+    for tool in tools:
+        server, mark, _ = tool.name.partition("__")
+        if mark:
+            of_servers[server] = of_servers.get(server, 0) + size_of_tool(tool)
     learned = model.host.first_cap if output.learn_first_cap and output.override is None else None
     reserve = caps_for(output, model.output_limit, learned=learned).first
     window = model.window or DEFAULT_CONTEXT_WINDOW
@@ -126,7 +133,13 @@ def context_report(
         is_window_known=model.window is not None,
         compacts_at=COMPACT_AT,
         first_cap=learned,
+        servers=tuple((name, part * size.tokens // estimated) for name, part in of_servers.items() if estimated),
     )
+
+
+def size_of_tool(tool: ToolSpec) -> int:
+    """Return the estimated tokens of a tool in a request."""
+    return estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + 8
 
 
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
@@ -340,6 +353,7 @@ def context_text(report: ContextReport) -> str:
         ("System prompt", report.system),
         ("Instructions", report.instructions),
         ("Tools", report.tools),
+        *((f"  {name}"[:14], tokens) for name, tokens in report.servers),
         ("Messages", report.messages),
         ("Tool output", report.tool_output),
         ("Reply reserve", report.reserve),
@@ -376,7 +390,7 @@ def advice(report: ContextReport) -> list[str]:
     if report.instructions > report.window / 10:
         said.append("Instruction files use over a tenth of the window: shorten them (/memory).")
     if report.tools > report.window / 5:
-        said.append("Tool descriptions use over a fifth of the window: disable some MCP servers.")
+        said.append("Tool descriptions use over a fifth of the window: disable some MCP servers, or set mcp.defer.")
     return said
 
 

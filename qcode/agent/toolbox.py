@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -110,22 +110,31 @@ class Toolbox:
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers = servers
+        if servers is not None:
+            self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
         self._settings = settings
         self.is_offered = is_offered
         self._env = env
         self._shell_settings = shell_settings
 
-    def specs(self, model: str) -> tuple[ToolSpec, ...]:
-        """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm."""
+    def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
+        """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
+
+        `window` is its context window: a large set of tools of servers is searched instead of sent.
+        """
         specs = (*registry.specs(model), *(tool.spec for tool in self._further), *self._one_way)
         if self.servers is not None:
             taken = {spec.name for spec in specs}
-            specs = (*specs, *(spec for spec in self.servers.specs() if spec.name not in taken))
+            specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in taken))
         return (*filter(self.is_offered, specs), *(tool.spec for tool in self._own))
+
+    def is_of_server(self, name: str) -> bool:
+        """Return whether a tool belongs to a tool server."""
+        return self.servers is not None and self.servers.has(name)
 
     def spec(self, name: str) -> ToolSpec:
         """Return the trusted description of a tool: only the name if it is unknown or comes from a server."""
-        if name not in self._tools or (self.servers is not None and self.servers.has(name)):
+        if name not in self._tools or self.is_of_server(name):
             return ToolSpec(name, "", {})
         return self._tools[name].spec
 
@@ -200,10 +209,13 @@ class Toolbox:
         self.jobs.check_room()
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the call itself, or the call that it stands for: a shell command, or a skill's sub-agent."""
+        """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""
         tool = self._tools.get(name)
         if tool is not None and tool is self._skill and self.agent is not None and self.is_offered(self.agent.spec):
             return await asyncio.to_thread(self._skill.forked, arguments) or (name, arguments)
+        if self.servers is not None and name == self.servers.search_tools[1].spec.name:
+            with suppress(Refused):  # the run reports the reason
+                return self.servers.search_tools[1].resolved(arguments)
         if not isinstance(tool, Diagnostics):
             return name, arguments
         try:

@@ -100,6 +100,17 @@ def boolean() -> ValueKind:
     return ValueKind(BOOLEAN_WORDS, accept, schema={"type": "boolean"})
 
 
+def automatic() -> ValueKind:
+    """`"auto"`, true or false."""
+
+    def accept(value: object) -> bool | str:
+        if not isinstance(value, bool) and value != "auto":
+            raise ValueError
+        return value if isinstance(value, bool) else "auto"
+
+    return ValueKind('"auto", true or false', accept)
+
+
 def text() -> ValueKind:
     """One line of text that is not blank."""
     return ValueKind("text", _line, schema=_SCHEMA_OF_LINE)

@@ -24,6 +24,7 @@ from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
 from qcode.config.settings import (
     PROVIDER_TYPES,
+    Mcp,
     McpServer,
     ModelSettings,
     Network,
@@ -147,6 +148,7 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         **leaves(values),
         output=Output(**leaves(values, "output")),
         network=Network(**leaves(values, "network")),
+        mcp=Mcp(**leaves(values, "mcp")),
         permissions=PermissionSettings(**leaves(values, "permissions")),
         tools=Tools(**leaves(values, "tools")),
         ui=Ui(**leaves(values, "ui"), **_texts(values, "ui", "keys")),

@@ -14,6 +14,7 @@ from qcode.config import kinds
 from qcode.config.kinds import ValueKind
 from qcode.config.settings import (
     KeySchema,
+    Mcp,
     McpServer,
     ModelSettings,
     Network,
@@ -88,6 +89,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Settings, ())
     yield from _keys_of(Output, ("output",))
     yield from _keys_of(Network, ("network",))
+    yield from _keys_of(Mcp, ("mcp",))
     yield from _keys_of(PermissionSettings, ("permissions",))
     yield from _keys_of(Tools, ("tools",))
     yield from _keys_of(Ui, ("ui",))

@@ -287,6 +287,18 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Mcp:
+    """Settings of all tool servers. `defer`: their tools are searched for instead of sent with each request."""
+
+    defer: bool | str = key(
+        "auto",
+        kinds.automatic(),
+        "send the tools of servers only when the model searches for them; auto: if they are over 100, or over a tenth "
+        "of the context window",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class McpServer:
     """A server of the Model Context Protocol: `command` with `args` and `env`, or a `url` with `headers`, never both.
 
@@ -309,6 +321,7 @@ class McpServer:
         "the transport of url; absent: streamable HTTP, then the older SSE if the server asks for it",
     )
     tools: tuple[str, ...] = key((), kinds.texts(), "the only tools to offer, by the server's names; empty: all")
+    always: bool = key(False, kinds.boolean(), "true: always send its tools, also if those of others are deferred")
     timeout_s: float = key(300.0, kinds.number(0, above=True), "seconds for one call")
     startup_timeout_s: float = key(30.0, kinds.number(0, above=True), "seconds until it must have listed its tools")
     enabled: bool = key(True, kinds.boolean(), "false: do not start it")
@@ -357,6 +370,7 @@ class Settings:
         (), kinds.some_of("quota"), 'also fall back if the account is empty: ["quota"]', is_project_allowed=False
     )
     output: Output = field(default_factory=Output)
+    mcp: Mcp = field(default_factory=Mcp)
     network: Network = field(default_factory=Network)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     tools: Tools = field(default_factory=Tools)

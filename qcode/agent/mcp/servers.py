@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.mcp.connection import RunningRequest, ServerConnection
+from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
 from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
@@ -30,6 +31,7 @@ from qcode.agent.mcp.tools import (
     split_name,
 )
 from qcode.agent.trust import TrustedFile
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -99,7 +101,7 @@ class Servers:
     """The servers of one session. Owns every process it starts until `close` or `kill`.
 
     If no front end shows its approvals, notices explain how to approve. `complaints` are problems of the files that
-    configure servers.
+    configure servers. `defer` as in the settings.
     """
 
     def __init__(
@@ -110,7 +112,10 @@ class Servers:
         *,
         is_trusted: bool,
         complaints: Sequence[str] = (),
+        defer: bool | str = "auto",
     ) -> None:
+        self._defer = defer
+        self.search_tools = (FindTools(self.callable_specs), UseTool(self.callable_specs))
         self._servers = {spec.name: _Server(spec, "starting" if spec.config.enabled else "off") for spec in specs}
         self._pins = pins
         self._context = context
@@ -224,9 +229,29 @@ class Servers:
     def _starting(self) -> str:
         return ", ".join(name for name, server in self._servers.items() if server.state == "starting")
 
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the offered tools in a fixed order."""
-        return tuple(tool.spec for _, tool in self._offered())[:MAX_TOOLS]
+    def specs(self, window: int | None = None) -> tuple[ToolSpec, ...]:
+        """Return the tools to send with a request, in a fixed order; `window` is the context window of the model.
+
+        If they are deferred, these are the tools of servers with `always`, and the two that find and call the others.
+        """
+        offered = self._offered()
+        waiting = [(server, tool) for server, tool in offered if not server.spec.config.always]
+        if not self._defers([tool.spec for _, tool in offered], window) or not waiting:
+            return tuple(tool.spec for _, tool in offered)[:MAX_TOOLS]
+        names: dict[str, list[str]] = {}
+        for server, tool in waiting:
+            names.setdefault(server.spec.name, []).append(split_name(tool.spec.name)[1])
+        kept = [tool.spec for server, tool in offered if server.spec.config.always]
+        return (*kept[:MAX_TOOLS], *fixed_specs(names))
+
+    def _defers(self, specs: Sequence[ToolSpec], window: int | None) -> bool:
+        if isinstance(self._defer, bool):
+            return self._defer
+        return len(specs) > MAX_TOOLS or cost_of(specs) > SHARE * (window or DEFAULT_CONTEXT_WINDOW)
+
+    def callable_specs(self) -> tuple[ToolSpec, ...]:
+        """Return every tool that can be called, also one that is not sent with requests."""
+        return tuple(tool.spec for _, tool in self._offered())
 
     def has(self, name: str) -> bool:
         """Return whether a server offers a tool of this name."""
@@ -401,7 +426,7 @@ class Servers:
         ]
 
     def _find(self, name: str) -> tuple[_Server, CheckedTool] | None:
-        return next((found for found in self._offered()[:MAX_TOOLS] if found[1].spec.name == name), None)
+        return next((found for found in self._offered() if found[1].spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:
         waiting = {change.tool: "new" if change.before is None else "changed" for change in server.changes}

@@ -106,7 +106,7 @@ class ModelClient:
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool the model is offered, hosted ones last."""
         hosted = self._hosted if policy.lets_host_search else ()
-        return (*toolbox.specs(self.model.name), *filter(toolbox.is_offered, hosted))
+        return (*toolbox.specs(self.model.name, self.known().window), *filter(toolbox.is_offered, hosted))
 
     def system(self, mode: ApprovalMode) -> str:
         """Return the system prompt of the conversation in this mode."""

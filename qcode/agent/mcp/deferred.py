@@ -1,0 +1,165 @@
+"""Large tool sets: their tools are not sent with each request; the model searches for them and calls them by name.
+
+`find_tools` and `use_tool` are fixed, so that the cached prefix of a request stays the same. A call of `use_tool` is
+judged, shown and run as the call of the server that it names (`Toolbox.resolve_call`). Pure but for `run`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from qcode.agent.reports import size_of_tool
+from qcode.engine.counting import estimate_text
+from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.json import Json, JsonObject
+from qcode.text.numbers import count_text
+from qcode.tools.arguments import check
+from qcode.tools.tool import Preview, ToolContext, failed
+from qcode.tools.workspace import Workspace
+
+MAX_HITS = 8
+MAX_HIT_CHARS = 6_000
+MAX_INDEX_TOKENS = 2_000
+SHARE = 0.1
+"""The share of the context window from which tools are deferred."""
+
+FIND, USE = "find_tools", "use_tool"
+_WORD = re.compile(r"[a-z]+|[0-9]+")
+_FIND = ToolSpec(
+    name=FIND,
+    description=(
+        "Search the tools of the connected servers, whose schemas are not in your list of tools. Returns up to "
+        f"{MAX_HITS} tools with name, description and parameters; call one with {USE}. The servers and their tools:\n"
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words of the name or the purpose of the tool."},
+            "server": {"type": "string", "description": "Search only this server."},
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+    is_read_only=True,
+    safety="harmless",
+)
+_USE = ToolSpec(
+    name=USE,
+    description=f"Call a tool of a connected server, with the name and the parameters that {FIND} returned.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The name of the tool, such as tracker__search."},
+            "arguments": {"type": "object", "description": "The arguments, as its parameters require."},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+    safety="harmless",
+)
+
+
+def cost_of(specs: Sequence[ToolSpec]) -> int:
+    """Return the estimated tokens of tools in a request."""
+    return sum(map(size_of_tool, specs))
+
+
+def fixed_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]:
+    """Return the two tools; `tools` are the names of the tools of each server that are deferred."""
+    lines, left = [], MAX_INDEX_TOKENS
+    for server, names in tools.items():
+        line = f"{server} ({count_text(len(names), 'tool')}): {', '.join(names)}"
+        size = estimate_text(line)
+        if size > left:
+            shown = line[: left * 3].rpartition(", ")[0]
+            line = f"{shown}, ..." if shown else f"{server} ({count_text(len(names), 'tool')})"
+        left = max(0, left - estimate_text(line))
+        lines.append(line)
+    return replace(_FIND, description=_FIND.description + "\n".join(lines)), _USE
+
+
+def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """Return the tools with words of the query in name or description, the best first; a name counts three times."""
+    wanted = set(_WORD.findall(query.lower()))
+
+    def score(spec: ToolSpec) -> int:
+        name, about = spec.name.lower(), spec.description.lower()
+        exact = 10 if query.strip().lower() in (name, name.partition("__")[2]) else 0
+        return exact + sum(3 * (word in name) + (word in about) for word in wanted)
+
+    found = sorted(((-score(spec), spec.name, spec) for spec in specs), key=lambda row: row[:2])
+    return [spec for rank, _, spec in found if rank][:MAX_HITS]
+
+
+class FindTools:
+    """Searches `tools`, the offered tools of the servers now."""
+
+    spec = _FIND
+
+    def __init__(self, tools: Callable[[], Sequence[ToolSpec]]) -> None:
+        self._tools = tools
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            check(self.spec, arguments)
+        except Refused as refused:
+            return Preview("Search tools?", "", str(refused))
+        return Preview("Search tools?", "")
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        try:
+            given = check(self.spec, arguments)
+        except Refused as refused:
+            return failed(str(refused))
+        server = given.text("server")
+        tools = [spec for spec in self._tools() if not server or spec.name.startswith(f"{server}__")]
+        hits = ranked(given.text("query"), tools)
+        if not hits:
+            return ToolOutcome("No tool matches. Use other words, or a name of the list.", summary="no tool")
+        return ToolOutcome("\n\n".join(map(_shown, hits)), summary=count_text(len(hits), "tool"))
+
+
+def _shown(spec: ToolSpec) -> str:
+    row: dict[str, Json] = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+    text = json.dumps(row, ensure_ascii=False)
+    return text if len(text) <= MAX_HIT_CHARS else f"{text[:MAX_HIT_CHARS]}… [cut]"
+
+
+class UseTool:
+    """Calls a tool of a server. Only a call that cannot be made gets here; the others run as that tool."""
+
+    spec = _USE
+
+    def __init__(self, tools: Callable[[], Sequence[ToolSpec]]) -> None:
+        self._tools = tools
+
+    def resolved(self, arguments: JsonObject) -> tuple[str, JsonObject]:
+        """Return the tool and its arguments; raise `Refused` if there is no such tool, or if arguments are missing."""
+        name, given = arguments.get("name"), arguments.get("arguments") or {}
+        if not isinstance(name, str) or not isinstance(given, dict):
+            raise Refused(f"{USE}: name must be text and arguments must be an object, as {FIND} returned them.")
+        spec = next((one for one in self._tools() if one.name == name), None)
+        if spec is None:
+            raise Refused(f"{USE}: there is no tool {json.dumps(name)[:100]}. Search for it with {FIND}.")
+        missing = [one for one in spec.required if one not in given]
+        if missing:
+            schema = json.dumps(dict(spec.parameters), ensure_ascii=False)[:MAX_HIT_CHARS]
+            raise Refused(f"{USE}: {spec.name} needs {', '.join(missing)} in arguments. Its parameters: {schema}")
+        return spec.name, given
+
+    def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
+        try:
+            self.resolved(arguments)
+        except Refused as refused:
+            return Preview("Use a tool?", "", str(refused))
+        return Preview("Use a tool?", "")
+
+    async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
+        try:
+            name, _ = self.resolved(arguments)
+        except Refused as refused:
+            return failed(str(refused))
+        return failed(f"{USE}: {name} was not available when the call was checked. Call it again.")
