@@ -27,7 +27,7 @@ from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
 from qcode.agent.trust import SKILL_FOLDERS
-from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, may_exist
+from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, MCP_FILE, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Message
@@ -345,7 +345,9 @@ def _git_overrides() -> dict[str, str]:
 
 
 def may_have_skills(context: RunContext) -> bool:
-    """Return whether a folder of skills exists, so that a run without any need not load their package."""
+    """Return whether a folder of skills or commands exists, so that a run without any need not load their package."""
+    if context.definition_folders(COMMANDS_FOLDER):
+        return True
     settings, own = context.settings.skills, context.user_folder
     if context.options.no_skills:
         return False
@@ -367,12 +369,11 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
     if not folders:
         return KINDS, ()
     from qcode.agent.claude.agents import load_agents
-    from qcode.agent.claude.markdown import MarkdownFolder
+    from qcode.agent.claude.markdown import markdown_folders
     from qcode.config.definitions import load_custom_agents
 
     taken = tuple(kind.name for kind in KINDS)
     found = load_custom_agents(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
     kinds = (*KINDS, *map(own_kind, found.agents))
-    markdown = (MarkdownFolder(folder, project) for folder, project in folders)
-    more, problems = load_agents(markdown, {kind.name for kind in kinds})
+    more, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
     return (*kinds, *more), (*found.problems, *problems)

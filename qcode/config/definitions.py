@@ -18,14 +18,13 @@ from typing import TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.load import KeyPath, Layer, Value, checked, file_layer, read_toml_text, servers_of
-from qcode.config.paths import AGENTS_FOLDER, PROJECT_FOLDER
+from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
 from qcode.text.match import most_alike
 from qcode.values import dataclass
 
-COMMANDS_FOLDER = "commands"
 ARGS = "{{args}}"
 
 _COMMAND_KEYS = ("description", "prompt", "argument", "model", "output")

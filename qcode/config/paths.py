@@ -14,6 +14,7 @@ CLAUDE_FOLDER = ".claude"
 """The folder of Claude Code in the home and in a project. Its commands, agents and instructions are read."""
 
 AGENTS_FOLDER = "agents"
+COMMANDS_FOLDER = "commands"
 MCP_FILE = ".mcp.json"
 
 

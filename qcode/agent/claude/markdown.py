@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, read_front_matter
@@ -28,10 +28,19 @@ class MarkdownFolder:
     project: Path | None = None
 
     def files(self, problems: list[str]) -> Iterator[Path]:
-        """Yield its files in the order of their names; add a line to `problems` for each that is left out."""
-        for _, file in named_files(self.path, problems, inside=self.project, suffix=".md"):
+        """Return its files in the order of their names; add a line to `problems` for each that is left out."""
+        return (file for _, file in self.named(problems))
+
+    def named(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
+        """Yield the same with the name of each, such as `git:commit` for `git/commit.md`."""
+        for name, file in named_files(self.path, problems, inside=self.project, suffix=".md"):
             if file.name.lower() not in _NO_DEFINITION:
-                yield file
+                yield name, file
+
+
+def markdown_folders(folders: Iterable[tuple[Path, Path | None]]) -> tuple[MarkdownFolder, ...]:
+    """Return the folders of `RunContext.definition_folders`."""
+    return tuple(MarkdownFolder(path, project) for path, project in folders)
 
 
 def read_markdown(file: Path) -> FrontMatter:
