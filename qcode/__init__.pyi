@@ -163,6 +163,12 @@ from qcode.protocol.events import (
     Denial as Denial,
 )
 from qcode.protocol.events import (
+    HookEnded as HookEnded,
+)
+from qcode.protocol.events import (
+    HookStarted as HookStarted,
+)
+from qcode.protocol.events import (
     LimitReached as LimitReached,
 )
 from qcode.protocol.events import (
@@ -300,6 +306,8 @@ __all__ = [
     "File",
     "FileDiff",
     "FunctionTool",
+    "HookEnded",
+    "HookStarted",
     "Image",
     "ImpossibleCall",
     "IncompleteError",

@@ -349,9 +349,10 @@ class Agent:
 
     def findings(self, *, is_in_app: bool = False) -> tuple[str, ...]:
         """Return the report of the doctor as lines; it blocks. `is_in_app`: a screen has replaced the streams."""
-        from qcode.agent.doctor import report
+        from qcode.agent.doctor import report, report_lines
 
-        return tuple(report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted))
+        found = report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted)
+        return tuple(report_lines(found))
 
     def report_file_texts(self) -> None:
         """Let approvals and results carry the whole texts of changed files, as `ToolApproval.changes`."""

@@ -8,62 +8,118 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, TypeAlias, cast
 
 from qcode import __version__
 from qcode.agent.keys.connect import rows_of
 from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import RunContext
 from qcode.agent.trust import TrustStore, why_restricted
+from qcode.protocol.errors import QcodeError
 from qcode.providers.catalog import catalog_source
 from qcode.safety.sandbox.detection import find_sandbox
+from qcode.text.json import JsonObject
 from qcode.tools.processes import find_program
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 _PROGRAMS = {
-    "git": "needed for the branch and state of the repository",
-    "rg": "ripgrep: makes searches faster",
-    "bash": "needed to run commands",
+    "git": "it gives the branch and state of the repository",
+    "rg": "ripgrep makes searches faster",
+    "bash": "without it no command can run",
 }
+_PACKAGES = {"rg": "ripgrep"}
 
 
-def report(context: RunContext, *, is_in_app: bool = False, is_trusted: bool | None = None) -> list[str]:
-    """Return the lines of the report, titles without indent; `is_trusted` if trust has changed since the start."""
+Mark: TypeAlias = Literal["", "ok", "attention", "broken"]
+MARKS: Mapping[Mark, str] = {"": " ", "ok": "✓", "attention": "!", "broken": "✗"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fact about the thing that `label` names. If it needs attention, `fix` says what to do."""
+
+    label: str
+    text: str
+    mark: Mark = ""
+    fix: str = ""
+
+
+Report: TypeAlias = Mapping[str, Sequence[Finding]]
+"""The findings by section."""
+
+
+def report(
+    context: RunContext, *, is_in_app: bool = False, is_trusted: bool | None = None, problem: QcodeError | None = None
+) -> Report:
+    """Return the findings.
+
+    `is_trusted` is given if trust has changed since the start; `problem` if the configuration cannot be read, and
+    `context` is without it.
+    """
     if is_trusted is not None:
         context = replace(context, is_trusted=is_trusted)
-    sections: dict[str, Iterator[str]] = {
-        "qcode": _itself(),
-        "terminal": _terminal(context, is_in_app),
-        "folder": _folder(context),
-        "configuration": _configuration(context),
-        "credentials": (f"{row.provider}: {row.text}" for row in rows_of(context.settings, context.keys)),
-        "sandbox": _sandbox(context),
-        "programs": _programs(context),
-        "learned limits": iter(learned_lines(LimitStore(context.paths.state_dir)) or ["nothing learned yet"]),
+    learned = learned_lines(LimitStore(context.paths.state_dir)) or ["nothing learned yet"]
+    return {
+        "qcode": list(_itself()),
+        "folder": list(_folder(context)),
+        "configuration": list(_configuration(context, problem)),
+        "credentials": list(_credentials(context)),
+        "sandbox": [_sandbox(context)],
+        "programs": list(_programs(context)),
+        "terminal": list(_terminal(context, is_in_app)),
+        "learned limits": [Finding("", line) for line in learned],
     }
-    lines: list[str] = []
-    for title, found in sections.items():
-        lines += [title, *(f"  {line}" for line in found)]
-    return [*lines, *context.keys.complaints]
 
 
-def _itself() -> Iterator[str]:
-    yield f"version {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield f"models: {catalog_source()}"
+def report_lines(found: Report) -> list[str]:
+    """Return the lines of a report: what needs attention, then all facts by section; titles have no indent."""
+    everything = [finding for findings in found.values() for finding in findings]
+    wanting = [one for one in everything if one.mark in ("attention", "broken")]
+    wanting.sort(key=lambda one: one.mark != "broken")
+    lines = ["needs attention" if wanting else "nothing needs attention"]
+    for one in wanting:
+        lines += _aligned([one])
+        lines += [f"      {one.fix}"] if one.fix else []
+    for title, findings in found.items():
+        lines += [title, *_aligned(findings)]
+    return lines
 
 
-def _terminal(context: RunContext, is_in_app: bool) -> Iterator[str]:
+def _aligned(findings: Sequence[Finding]) -> list[str]:
+    width = max(len(one.label) for one in findings)
+    return [f"  {MARKS[one.mark]} {one.label:<{width}}{'  ' if width else ''}{one.text}" for one in findings]
+
+
+def report_json(found: Report) -> JsonObject:
+    """Return the report for programs. The marks are `ok`, `attention`, `broken`, or empty for a plain fact."""
+    sections: JsonObject = {
+        title: [{"label": one.label, "text": one.text, "mark": one.mark, "fix": one.fix or None} for one in findings]
+        for title, findings in found.items()
+    }
+    marks = [one.mark for findings in found.values() for one in findings]
+    return {"needs_attention": marks.count("attention") + marks.count("broken"), "sections": sections}
+
+
+def _itself() -> Iterator[Finding]:
+    machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield Finding("version", f"{__version__}, {machine}")
+    yield Finding("models", catalog_source())
+
+
+def _terminal(context: RunContext, is_in_app: bool) -> Iterator[Finding]:
     # The app has replaced the streams of the terminal with its own.
     output = sys.__stdout__ if is_in_app else sys.stdout
     is_terminal = is_in_app or (output is not None and output.isatty())
     if not is_terminal:
-        yield "standard output is not a terminal: qcode runs in pipe mode here"
+        yield Finding("output", "standard output is not a terminal: qcode runs in pipe mode here")
     encoding = (output.encoding if output is not None else "") or "unknown"
-    yield from terminal_lines(Terminal(context.env, encoding, _size(is_terminal), context.settings.ui.mouse))
+    yield from terminal_findings(Terminal(context.env, encoding, _size(is_terminal), context.settings.ui.mouse))
 
 
 def _size(is_terminal: bool) -> tuple[int, int] | None:
@@ -78,29 +134,38 @@ def _size(is_terminal: bool) -> tuple[int, int] | None:
     return None
 
 
-def _folder(context: RunContext) -> Iterator[str]:
-    yield f"root: {context.root}"
+def _folder(context: RunContext) -> Iterator[Finding]:
+    yield Finding("root", str(context.root))
     status = TrustStore(context.paths.state_dir, context.folder).look(context.root)
-    why = why_restricted(status)
     if context.is_trusted:
-        yield "trusted"
-        yield from (f"pinned: {name}" for name in status.files)
+        yield Finding("trust", "trusted", "ok")
+        yield from (Finding("pinned", name) for name in status.files)
     else:
-        yield f"restricted: {why or 'not trusted; to trust it, type /trust in the app or use --trust'}"
-    yield f"permission mode: {context.settings.permissions.mode}"
+        why = why_restricted(status) or "not trusted; qcode asks before anything but reading"
+        yield Finding(
+            "trust", f"restricted: {why}", "attention", "to trust it: qcode trust accept, or /trust in the app"
+        )
+    mode = context.settings.permissions.mode
+    yield Finding("mode", "ask (default)" if mode == "default" else mode)
 
 
-def _configuration(context: RunContext) -> Iterator[str]:
+def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[Finding]:
+    if problem is not None:
+        yield Finding("error", str(problem), "broken", "mend that line; until then qcode does not start")
     files = {"yours": context.paths.config_file, "the project's": context.root / ".qcode" / "config.toml"}
     for whose, path in files.items():
         if not path.is_file():
-            yield f"{whose}: {path}, does not exist"
+            yield Finding(whose, f"{path}, does not exist")
         elif whose != "yours" and not context.is_trusted:
-            yield f"{whose}: {path}, ignored because the folder is not trusted"
+            yield Finding(whose, f"{path}, ignored because the folder is not trusted")
         else:
-            yield f"{whose}: {path}"
-    yield f"state: {context.paths.state_dir}{'' if _is_private(context.paths.state_dir) else ', READABLE BY OTHERS'}"
-    yield from context.settings.warnings
+            yield Finding(whose, str(path), "" if problem else "ok")
+    state = context.paths.state_dir
+    if _is_private(state):
+        yield Finding("state", str(state))
+    else:
+        yield Finding("state", f"{state}, other users can read it", "broken", f"chmod 700 {shlex.quote(str(state))}")
+    yield from (Finding("warning", warning, "attention") for warning in context.settings.warnings)
 
 
 def _is_private(folder: Path) -> bool:
@@ -110,34 +175,52 @@ def _is_private(folder: Path) -> bool:
         return True
 
 
+def _credentials(context: RunContext) -> Iterator[Finding]:
+    """Yield a row for each provider with a credential, and one row for all that have none."""
+    rows = rows_of(context.settings, context.keys)
+    found = [row for row in rows if row.is_ready and row.source != "not needed"]
+    if not found:
+        text = "no provider has a key; without one, only local servers and the demo model can be used"
+        yield Finding("keys", text, "attention", "to store a key: qcode auth login PROVIDER, or /connect in the app")
+    yield from (Finding(row.provider, row.text, "ok") for row in found)
+    for label, source in (("no key", "none"), ("local", "not needed")):
+        names = ", ".join(row.provider for row in rows if row.source == source)
+        if names:
+            more = "; qcode auth status has the variables" if source == "none" else "; needs no key"
+            yield Finding(label, f"{names}{more}")
+    yield from (Finding("keys", complaint, "attention") for complaint in context.keys.complaints)
+
+
 _WITHOUT_SANDBOX = (
     "only basic read-only commands (cat, grep, ls and similar) run without asking; git, recursive searches and "
     "auto mode ask"
 )
 
 
-def _sandbox(context: RunContext) -> Iterator[str]:
-    wanted = context.settings.tools.sandbox
-    if wanted == "off":
-        yield f"off (tools.sandbox): {_WITHOUT_SANDBOX}"
-        return
+def _sandbox(context: RunContext) -> Finding:
+    if context.settings.tools.sandbox == "off":
+        return Finding("off", _WITHOUT_SANDBOX, "attention", 'set tools.sandbox = "auto" in the configuration')
     found = find_sandbox()
     if found is None:
-        yield f"none available (tried bubblewrap, then Landlock): {_WITHOUT_SANDBOX}"
-        return
-    yield found.description
+        text = f"tried bubblewrap, then Landlock: {_WITHOUT_SANDBOX}"
+        return Finding("none works", text, "attention", "install bubblewrap, for example apt install bubblewrap")
+    name, _, promise = found.description.partition(": ")
+    return Finding(name, promise, "ok")
 
 
-def _programs(context: RunContext) -> Iterator[str]:
+def _programs(context: RunContext) -> Iterator[Finding]:
     workspace = Workspace(context.folder)
     try:
         for name, purpose in _PROGRAMS.items():
             found = find_program(name, context.env, workspace)
-            yield f"{name}: {found}" if found else f"{name}: not found ({purpose})"
+            if found:
+                yield Finding(name, str(found), "ok")
+            else:
+                yield Finding(name, f"not found; {purpose}", "attention", f"install {_PACKAGES.get(name, name)}")
     finally:
         workspace.close()
     editor = context.env.get("VISUAL") or context.env.get("EDITOR")
-    yield f"editor: {editor}" if editor else "editor: neither VISUAL nor EDITOR is set"
+    yield Finding("editor", editor or "VISUAL and EDITOR are not set; nano, vim or vi is used")
 
 
 _ENHANCED_KEYS = {
@@ -162,19 +245,25 @@ class Terminal:
     is_mouse_on: bool = True
 
 
-def terminal_lines(terminal: Terminal) -> Iterator[str]:
-    """Yield findings for the user, each problem with its remedy."""
+def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
+    """Yield what the terminal can do, each problem with its remedy."""
     env = terminal.env
     term = env.get("TERM", "")
     name = program_of(env)
-    yield f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}" + (f", {name}" if name else "")
+    kind = f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}" + (f", {name}" if name else "")
+    yield Finding("kind", kind)
     if terminal.size is not None:
         columns, rows = terminal.size
         small = ": small, so some text is shortened" if columns < 80 or rows < 24 else ""
-        yield f"size: {columns} x {rows}{small}"
-    yield f"colours: {_colours(env)}"
-    yield f"mouse: {'on (hold Shift to select text with the terminal)' if terminal.is_mouse_on else 'off (ui.mouse)'}"
-    yield from _plain_terminal(term) if term in ("dumb", "linux", "vt100") else _abilities(env, name)
+        yield Finding("size", f"{columns} x {rows}{small}")
+    yield Finding("colors", _colors(env))
+    mouse = "on (hold Shift to select text with the terminal)" if terminal.is_mouse_on else "off (ui.mouse)"
+    yield Finding("mouse", mouse)
+    if term in ("dumb", "linux", "vt100"):
+        text = f"limited ({term}): no links, no clipboard, few keys"
+        yield Finding("features", text, "attention", "set ui.linear to print plain lines instead")
+    else:
+        yield from _abilities(env, name)
     yield from _layers(env)
     yield from _text(env, terminal.encoding)
 
@@ -196,7 +285,7 @@ def program_of(env: Mapping[str, str]) -> str:
     return found or next((name for name in ("kitty", "ghostty", "foot", "alacritty", "xterm") if name in term), "")
 
 
-def _colours(env: Mapping[str, str]) -> str:
+def _colors(env: Mapping[str, str]) -> str:
     if "NO_COLOR" in env:
         return "none (NO_COLOR is set)"
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit") or "direct" in env.get("TERM", ""):
@@ -206,53 +295,51 @@ def _colours(env: Mapping[str, str]) -> str:
     return '16 according to TERM; the theme "auto" uses only those'
 
 
-def _plain_terminal(term: str) -> Iterator[str]:
-    yield f"limited terminal ({term}): no links, no clipboard, few keys; set ui.linear to print plain lines instead"
-
-
-def _abilities(env: Mapping[str, str], name: str) -> Iterator[str]:
+def _abilities(env: Mapping[str, str], name: str) -> Iterator[Finding]:
     through = name in ("tmux", "screen")
-    yield "bracketed paste: requested; pasted text is never sent by itself"
+    yield Finding("paste", "bracketed paste requested; pasted text is never sent by itself")
     if name in _ENHANCED_KEYS:
-        yield "keys: Kitty keyboard protocol; Shift+Enter inserts a new line"
+        yield Finding("keys", "Kitty keyboard protocol; Shift+Enter inserts a new line", "ok")
     else:
         why = f"if {name} passes it on" if through else "unknown for this terminal"
-        yield (
-            f"keys: Kitty keyboard protocol {why}; Alt+Enter, Ctrl+J or \\ at the end of a line always insert a "
-            "new line"
-        )
-    known = (
-        "yes"
-        if name in _CLIPBOARD
-        else "through tmux, see below"
-        if through
-        else ("unknown; otherwise copies go to a file")
-    )
-    yield f"clipboard (OSC 52): {known}"
-    yield f"links (OSC 8): {'yes' if name in _LINKS else 'unknown; the address is always shown'}"
-    yield f"notifications (OSC 9): {'yes' if name in _NOTICES else 'unknown; ui.bell works everywhere'}"
+        always = "Alt+Enter, Ctrl+J or \\ at the end of a line always insert a new line"
+        yield Finding("keys", f"Kitty keyboard protocol {why}; {always}")
+    if name in _CLIPBOARD:
+        yield Finding("clipboard", "yes (OSC 52)", "ok")
+    else:
+        yield Finding("clipboard", f"OSC 52 {'through tmux, see below' if through else 'unknown; copies go to a file'}")
+    links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 unknown; the address is always shown", "")
+    yield Finding("links", links[0], cast(Mark, links[1]))
+    notices = ("yes (OSC 9)", "ok") if name in _NOTICES else ("OSC 9 unknown; ui.bell works everywhere", "")
+    yield Finding("notices", notices[0], cast(Mark, notices[1]))
 
 
-def _layers(env: Mapping[str, str]) -> Iterator[str]:
+def _layers(env: Mapping[str, str]) -> Iterator[Finding]:
     if env.get("TMUX"):
-        yield (
-            "inside tmux: `set -g set-clipboard on` for copying, `set -g allow-passthrough on` for notifications, "
-            "`set -g extended-keys on` for Shift+Enter, `set -as terminal-features ',*:RGB'` for all colours"
+        yield Finding(
+            "tmux",
+            "`set -g set-clipboard on` for copying, `set -g allow-passthrough on` for notifications, "
+            "`set -g extended-keys on` for Shift+Enter, `set -as terminal-features ',*:RGB'` for all colors",
         )
     elif env.get("STY"):
-        yield "inside screen: copies go to a file, and colours are limited to 256"
+        yield Finding("screen", "copies go to a file, and colors are limited to 256")
     if env.get("SSH_CONNECTION") or env.get("SSH_TTY"):
-        yield "over SSH: copying uses the terminal (OSC 52), links are copied and not opened, images come from paths"
+        text = "copying uses the terminal (OSC 52), links are copied and not opened, images come from paths"
+        yield Finding("over SSH", text)
 
 
-def _text(env: Mapping[str, str], encoding: str) -> Iterator[str]:
+def _text(env: Mapping[str, str], encoding: str) -> Iterator[Finding]:
     setting = next((f"{name}={env[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
-    is_utf8 = "utf8" in encoding.lower().replace("-", "")
-    yield f"text: {encoding}{f', {setting}' if setting else ', no locale is set'}" + (
-        "" if is_utf8 else "; symbols and borders may not be displayed: set LANG to a UTF-8 locale such as C.UTF-8"
-    )
-    if is_utf8 and re.search(r"utf-?8", setting, re.IGNORECASE) is None:
-        yield "the locale is not UTF-8: output of shell commands may be decoded incorrectly"
+    said = f"{encoding}{f', {setting}' if setting else ', no locale is set'}"
+    if "utf8" not in encoding.lower().replace("-", ""):
+        fix = "set LANG to a UTF-8 locale such as C.UTF-8"
+        yield Finding("text", f"{said}; symbols and borders may not be displayed", "attention", fix)
+    elif re.search(r"utf-?8", setting, re.IGNORECASE) is None:
+        text = f"{said}; the locale is not UTF-8: output of shell commands may be decoded incorrectly"
+        yield Finding("text", text, "attention", "set LANG to a UTF-8 locale such as C.UTF-8")
+    else:
+        yield Finding("text", said, "ok")
     method = next((env[name] for name in ("GTK_IM_MODULE", "QT_IM_MODULE", "XMODIFIERS") if env.get(name)), "")
-    said = f" ({re.sub(r'[^ -~]', '?', method)[:40]})" if method else ""
-    yield f"input methods{said}: supported in the prompt, shown at the cursor"
+    if method:
+        name = re.sub(r"[^ -~]", "?", method)[:40]
+        yield Finding("input method", f"{name}: supported in the prompt, shown at the cursor")

@@ -109,6 +109,7 @@ class Options:
     """The first prompt. This field and those below are for the front ends of qcode itself."""
     print: bool = False
     verbose: bool = False
+    no_stdin: bool = False
     file: Sequence[PathText] = ()
     output_format: OutputFormat = "text"
     input_format: InputFormat = "text"
@@ -354,11 +355,12 @@ class RunContext:
         is_attended: bool = False,
         judge_trust: Callable[[Path, Path, Path], bool] | None = None,
         on_wait: Callable[[], None] | None = None,
+        paths: ConfigPaths | None = None,
     ) -> RunContext:
         """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
 
-        `judge_trust` returns whether a folder (given with its project and the state folder) is trusted: it may ask the
-        user. Without it, only folders trusted in an earlier run are. `on_wait` is called if the keyring takes long.
+        `judge_trust` (folder, project, state folder) says whether a folder is trusted and may ask the user; without it,
+        only folders trusted earlier are. `on_wait` is called if the keyring takes long, `paths` come from `env`.
         """
         # A program that only names the options loads none of this.
         from qcode.agent.context.project import find_project_root
@@ -372,7 +374,7 @@ class RunContext:
         added = tuple(_added(Path(path)) for path in options.add_dir)
         _check_flags(options)
         exit_tools = read_exit_tools(options.exit_tools)
-        paths = ConfigPaths.from_env(env)
+        paths = paths or ConfigPaths.from_env(env)
         if judge_trust is not None:
             is_trusted = judge_trust(folder, root, paths.state_dir)
         else:
@@ -390,11 +392,10 @@ class RunContext:
             reads_project=options.reads_project,
             warnings=tuple(options.notices),
         )
-        patience_s = ATTENDED_S if is_attended else UNATTENDED_S
-        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=patience_s, on_wait=on_wait))
-        return cls(
-            options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, added, schema
-        )
+        wait_s = ATTENDED_S if is_attended else UNATTENDED_S
+        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait))
+        facts = (folder, root, is_attended, is_trusted, exit_tools, added, schema)
+        return cls(options, env, paths, settings, keys, *facts)
 
 
 def _converted(options: Options) -> Options:

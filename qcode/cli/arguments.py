@@ -62,8 +62,9 @@ class _Parser(argparse.ArgumentParser):
             return f"{unknown} is not supported: {REFUSED[unknown]}"
         from qcode.text.match import nearest
 
-        close = nearest(unknown, [name for flag in FLAGS if flag.key not in _UNSAFE for name in flag.names])
-        hint = f"; did you mean {close}?" if close else ""
+        close = nearest(unknown, [name for flag in FLAGS for name in flag.names])
+        is_safe = not any(close in flag.names for flag in FLAGS if flag.key in _UNSAFE)
+        hint = f"; did you mean {close}?" if close and is_safe else ""
         return f"unknown flag {unknown}{hint}"
 
 
@@ -87,6 +88,42 @@ def parse(argv: Sequence[str]) -> Options:
     )
     _refuse_unfit_formats(options)
     return options
+
+
+_NEARLY = 0.75
+"""How like the name of a subcommand a prompt of one word must be to be taken for it: `doctr`, but not `hello`."""
+
+
+def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return a subcommand and its arguments, None if `argv` has none. Flags may come before it: `-C DIR doctor`.
+
+    Raise `CommandLineError` if the prompt is a single word that is nearly a subcommand, which was meant.
+    `-p` makes every word a prompt.
+    """
+    words = iter(enumerate(argv))
+    known = [*FLAGS, *(flag for command in SUBCOMMANDS.values() for flag in command.flags)]
+    for index, word in words:
+        if not word.startswith("-"):
+            if word in SUBCOMMANDS:
+                return word, [*argv[:index], *argv[index + 1 :]]
+            if index == len(argv) - 1:
+                _refuse_near_subcommand(word)
+            return None
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        flag = next((flag for flag in known if name in flag.names), None)
+        if flag is None or "-p" in flag.names:
+            return None
+        is_optional = flag.kind == "optional" and not "".join(argv[index + 1 : index + 2]).startswith("-")
+        if word == name and (flag.takes_value or is_optional):
+            next(words, None)
+    return None
+
+
+def _refuse_near_subcommand(word: str) -> None:
+    from qcode.text.match import similar
+
+    if word.isascii() and (close := similar(word, SUBCOMMANDS, 1, _NEARLY)):
+        raise CommandLineError(f'unknown command "{word}"; did you mean qcode {close[0]}? As a prompt: qcode -p {word}')
 
 
 def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:

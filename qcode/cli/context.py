@@ -6,15 +6,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.context.project import find_project_root
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
-from qcode.agent.trust import TrustStore
 from qcode.cli.terminal import ask, say, working_folder
 from qcode.cli.trust import is_trusted
-from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
-from qcode.config.settings import Settings
-from qcode.protocol.errors import UsageError
+from qcode.protocol.errors import ConfigError, UsageError
 from qcode.text.clean import single_spaced
 
 _SESSIONS_OFFERED = 9
@@ -38,10 +34,21 @@ def run_context(options: Options, folder: Path, *, is_attended: bool) -> RunCont
     )
 
 
-def folder_settings(paths: ConfigPaths, folder: str | Path | None = None) -> Settings:
-    """Read the settings of a folder for a subcommand, without questions; a project's only if it is trusted."""
-    root = find_project_root(working_folder(folder))
-    return load(paths, os.environ, {}, root, is_trusted=TrustStore(paths.state_dir).is_trusted(root))
+def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
+    """Return the context of a subcommand, which asks nothing.
+
+    If the configuration is invalid, the context is without any, and the error is returned: a subcommand prints what it
+    can, the error too, and ends with its exit code.
+    """
+    env = dict(os.environ)
+    options = replace(options, cwd=working_folder(options.cwd))
+    try:
+        return RunContext.read(options, env), None
+    except ConfigError as error:
+        paths = ConfigPaths.from_env(env)
+        bare = replace(paths, config_dir=Path(os.devnull))
+        context = RunContext.read(replace(options, settings=None, trust=False), env, paths=bare)
+        return replace(context, paths=paths), error
 
 
 def _check_theme(name: str) -> None:

@@ -109,6 +109,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             has_default=True,
             is_for_pipe=True,
         ),
+        Flag("--no-stdin", "on", "do not read standard input; otherwise a pipe is read to its end", is_for_pipe=True),
         Flag("--include-partial-messages", "on", "stream-json: add a line for each chunk of text"),
         Flag(
             "--input-format FORMAT",
@@ -284,6 +285,8 @@ def _shared(*names: str) -> tuple[Flag, ...]:
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
+_OF_A_FOLDER = (*_shared("--cwd", "--trust", "--settings"), Flag("--json", "on"))
+"""The flags of subcommands that print facts about a folder."""
 _OF_A_RUN = ("Model", "Output limits", "Limits of one prompt", "Permissions")
 SUBCOMMANDS: dict[str, Subcommand] = {
     "acp": Subcommand(
@@ -295,7 +298,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "auth": Subcommand(
         {"login": KEY_TAKERS, "status": KEY_TAKERS, "logout": KEY_TAKERS},
-        (Flag("--no-check", "on"), Flag("--json", "on")),
+        (Flag("--no-check", "on"), *_OF_A_FOLDER),
     ),
     "batch": Subcommand(
         flags=(
@@ -306,8 +309,10 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
         )
     ),
-    "config": Subcommand({"path": (), "show": (), "schema": ()}),
-    "doctor": Subcommand(),
+    "config": Subcommand({"path": (), "show": (), "schema": ()}, _OF_A_FOLDER),
+    "doctor": Subcommand(flags=_OF_A_FOLDER),
+    "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
+    "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand(
         {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
         (
@@ -317,7 +322,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--transport KIND", "choice", choices=("http", "sse")),
         ),
     ),
-    "models": Subcommand({"forget": ()}),
+    "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
     "permissions": Subcommand(
         {"list": (), "check": ("shell", "read", "write", "fetch")},
         (
@@ -342,15 +347,16 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("-o, --output FILE", "path"),
             Flag("--all", "on"),
             Flag("-y, --yes", "on"),
-            Flag("--json", "on"),
+            *_OF_A_FOLDER,
         ),
     ),
     "skills": Subcommand({"list": (), "show": (), "check": ()}, _shared("--cwd", "--trust")),
-    "stats": Subcommand(flags=(Flag("--all", "on"), Flag("--json", "on"), *_shared("--cwd"))),
-    "themes": Subcommand(),
+    "stats": Subcommand(flags=(Flag("--all", "on"), *_OF_A_FOLDER)),
+    "themes": Subcommand(flags=(Flag("--json", "on"),)),
     "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}),
     "uninstall": Subcommand(flags=(Flag("-y, --yes", "on", "remove the files and keys without asking"),)),
     "update": Subcommand(flags=(Flag("--check", "on", "ask the package index for the newest version"),)),
+    "version": Subcommand(),
 }
 TOPICS = tuple(
     dict.fromkeys((*SUBCOMMANDS, *(one.lower().replace(" ", "-") for one in SECTIONS), "exit-codes", "environment"))
@@ -366,7 +372,9 @@ Usage:
   qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
   command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
   qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login reads the key hidden or from a pipe
-  qcode sessions list [WORDS] [--json]|show ID|delete ID
+  qcode login [PROVIDER]          the same as auth login
+  qcode logout [PROVIDER]         the same as auth logout
+  qcode sessions list [WORDS]|show ID|delete ID
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
@@ -374,13 +382,15 @@ Usage:
                                   takes the flags of Model, Output limits, Limits and Permissions; --ray ADDRESS runs
                                   them on a Ray cluster
   qcode replay FILE [--diff] [--timed]       play a recording (--record FILE) back; --diff says where the run departs
-  qcode stats [--all] [--json]    turns, tokens, cost and recoveries by day and model, here or in all folders
-  qcode models [PART OF A NAME]|forget       models with their limits; forget the learned limits
+  qcode stats [--all]             turns, tokens, cost and recoveries by day and model, here or in all folders
+  qcode models [PART OF A NAME] [--all]|forget                 models that can be used here, or all, with their limits
+                                  and prices; forget the learned limits
   qcode config path|show|schema   the path of config.toml, every setting with its origin, or the schema for an editor
   qcode themes                    list the themes
+  qcode version                   print the version
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
                                   takes the flags of Model, Output limits, Limits, Permissions and Other
-  qcode doctor                    check the terminal, sandbox, programs, keys, files and learned limits
+  qcode doctor                    what needs attention here, then the facts: trust, files, keys, sandbox, terminal
   qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
   qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
                                   and --mcp-config FILE; starts none
@@ -395,7 +405,8 @@ Usage:
   qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
   qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key
 
-Pipe mode is also used if stdin or stdout is not a terminal.
+auth, config, doctor, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
+come before a subcommand. Pipe mode is also used if stdin or stdout is not a terminal.
 
 """
 

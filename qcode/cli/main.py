@@ -16,8 +16,16 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from qcode.agent.options import Options
-from qcode.cli.arguments import CommandLineError, parse, parse_subcommand, pipe_flags, wanted_format
-from qcode.cli.flags import SUBCOMMANDS, VERSION, help_text
+from qcode.cli.arguments import (
+    CommandLineError,
+    invalid_arguments,
+    parse,
+    parse_subcommand,
+    pipe_flags,
+    split_subcommand,
+    wanted_format,
+)
+from qcode.cli.flags import VERSION, help_text
 from qcode.cli.terminal import OutputLost, put, say
 from qcode.protocol.errors import ExitCode, QcodeError
 
@@ -67,15 +75,11 @@ def _dispatch(given: list[str]) -> int:
     if "--version" in before:
         put(f"{VERSION}\n")
         return ExitCode.OK
-    if given and given[0] == "acp":
-        return _serve_editor(given[1:])
     if given == ["--login"]:
         return _log_in()
-    if given and given[0] in SUBCOMMANDS:
-        from qcode.cli.subcommands import run_subcommand
-
-        return run_subcommand(given[0], given[1:])
     try:
+        if found := split_subcommand(given):
+            return _run_subcommand(*found)
         options = parse(given)
         is_pipe = _is_pipe(options)
     except CommandLineError as error:
@@ -90,6 +94,19 @@ def _dispatch(given: list[str]) -> int:
         put(script(options.completion, key_takers(os.environ)))
         return ExitCode.OK
     return _run(options, is_pipe=is_pipe)
+
+
+def _run_subcommand(name: str, rest: list[str]) -> int:
+    if name == "acp":
+        return _serve_editor(rest)
+    if name == "version":
+        if rest:
+            raise invalid_arguments(rest, "use: qcode version")
+        put(f"{VERSION}\n")
+        return ExitCode.OK
+    from qcode.cli.subcommands import run_subcommand
+
+    return run_subcommand("auth", [name, *rest]) if name in ("login", "logout") else run_subcommand(name, rest)
 
 
 def _serve_editor(rest: Sequence[str]) -> int:

@@ -150,7 +150,7 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
     """Return the prompt and its attachments; with `--input-format stream-json` only the attached files."""
     options = context.options
     has_lines = options.input_format == "stream-json"
-    piped = "" if has_lines else read_standard_input(standard_input(), has_prompt=bool(typed), note=say)
+    piped = "" if has_lines or options.no_stdin else read_standard_input(standard_input(), note=say)
     attached: tuple[Block, ...] = ()
     if options.file or "@" in typed:
         from qcode.agent.context.attachments import attachments

@@ -484,23 +484,22 @@ class Interrupts:
         os._exit(outcomes.signal_code(self.number or signal.SIGINT))
 
 
-SILENCE_S = 3.0
+SILENCE_S = 10.0
 MAX_INPUT_BYTES = 32 * 1024 * 1024
 """More than the largest context window holds; without a limit an endless input would exhaust memory."""
 
 
-def read_standard_input(stream: TextIO | None, *, has_prompt: bool, note: Callable[[str], None]) -> str:
+def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -> str:
     """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
 
-    If a prompt was typed and an open pipe is silent for `SILENCE_S`, report that to `note` and continue without it.
+    A pipe is read to its end, however long its writer takes; if it is silent for `SILENCE_S`, `note` gets a line.
     """
     if stream is None or stream.closed or stream.isatty():
         return ""
     try:
         descriptor = stream.fileno()
-        if has_prompt and not select.select([descriptor], [], [], SILENCE_S)[0]:
-            note(f"no data on standard input for {SILENCE_S:.0f} s; continuing without it")
-            return ""
+        if not select.select([descriptor], [], [], SILENCE_S)[0]:
+            note(f"waiting for standard input, silent for {SILENCE_S:.0f} s; --no-stdin continues without it")
         data = _read(descriptor)
     except OSError as error:
         raise InputError(f"cannot read standard input: {error.strerror}") from None

@@ -349,12 +349,15 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return next(iter(similar(name, names, 1)), "")
 
 
-def similar(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """Return up to `limit` of `names` that a misspelt `name` may stand for, best first."""
+def similar(name: str, names: Iterable[str], limit: int = 3, min_alike: float = MIN_ALIKE) -> tuple[str, ...]:
+    """Return up to `limit` of `names` that a misspelt `name` may stand for, best first.
+
+    `min_alike` is the share of equal letters, from 0 to 1.
+    """
     from difflib import get_close_matches
 
     by_folded = {candidate.lower(): candidate for candidate in names}
-    return tuple(by_folded[folded] for folded in get_close_matches(name.lower(), by_folded, limit, MIN_ALIKE))
+    return tuple(by_folded[folded] for folded in get_close_matches(name.lower(), by_folded, limit, min_alike))
 
 
 def most_alike(name: str, names: Iterable[str]) -> str:

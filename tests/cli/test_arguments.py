@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.options import CHOOSE, LATEST
-from qcode.cli.arguments import CommandLineError, parse, parse_subcommand, pipe_flags, wanted_format
+from qcode.cli.arguments import CommandLineError, parse, parse_subcommand, pipe_flags, split_subcommand, wanted_format
 from qcode.cli.flags import help_text
 
 
@@ -61,6 +61,54 @@ def test_rule_with_an_open_bracket_is_kept() -> None:
 def test_undecodable_argument_is_read_as_utf_8() -> None:
     assert parse(["-p", "caf\udcc3\udca9"]).prompt == "café"
     assert parse(["-p", "caf\udce9"]).prompt == "caf\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("argv", "found"),
+    [
+        (["doctor"], ("doctor", [])),
+        (["-C", "/tmp", "doctor"], ("doctor", ["-C", "/tmp"])),
+        (["--cwd=/tmp", "--trust", "sessions", "list"], ("sessions", ["--cwd=/tmp", "--trust", "list"])),
+        (["-C/tmp", "models", "--json"], ("models", ["-C/tmp", "--json"])),
+        (["-C", "doctor"], None),
+        (["-m", "doctor", "hello"], None),
+        (["-r", "doctor"], None),
+        (["-r", "-c", "doctor"], ("doctor", ["-r", "-c"])),
+        (["-p", "doctor"], None),
+        (["-C", "/tmp", "-p", "doctor"], None),
+        (["--", "doctor"], None),
+        (["explain", "doctor"], None),
+        (["--bogus", "doctor"], None),
+        ([], None),
+    ],
+)
+def test_flags_may_stand_before_a_subcommand(argv: list[str], found: tuple[str, list[str]] | None) -> None:
+    assert split_subcommand(argv) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "close"), [("doctr", "doctor"), ("Sessions", "sessions"), ("model", "models"), ("auht", "auth")]
+)
+def test_single_word_that_is_nearly_a_subcommand_is_no_prompt(word: str, close: str) -> None:
+    for argv in ([word], ["-C", "/tmp", word]):
+        with pytest.raises(CommandLineError, match=f"did you mean qcode {close}"):
+            split_subcommand(argv)
+    assert split_subcommand(["-p", word]) is None
+    assert split_subcommand([f"{word} please"]) is None
+
+
+@pytest.mark.parametrize(
+    "word", ["hello", "hi", "test", "fix", "explain", "build", "commit", "refactor", "review", "ж"]
+)
+def test_other_single_words_are_prompts(word: str) -> None:
+    assert split_subcommand([word]) is None
+
+
+@pytest.mark.parametrize("flag", ["--yol", "--yolo1", "--trsut", "--trus", "--allowed-tool"])
+def test_suggestion_names_no_flag_that_lowers_safety(flag: str) -> None:
+    with pytest.raises(CommandLineError) as caught:
+        parse([flag])
+    assert str(caught.value) == f"unknown flag {flag}"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def completed(*words: str) -> list[str]:
         (("auth", "l"), ["login", "logout"]),
         (("auth", "login", "an"), ["anthropic"]),
         (("auth", "login", "m"), ["mine"]),
-        (("auth", "login", "mine", "--"), ["--no-check", "--json"]),
+        (("auth", "login", "mine", "--"), ["--no-check", "--cwd", "--trust", "--settings", "--json"]),
         (("permissions", ""), ["list", "check"]),
         (("permissions", "check", ""), ["shell", "read", "write", "fetch"]),
         (("permissions", "check", "--js"), ["--jsonl"]),

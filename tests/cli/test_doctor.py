@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from qcode.agent.models.limits import LimitStore
+from qcode.agent.models.selection import known_specs
 from qcode.agent.trust import TrustStore
 from qcode.cli.main import main
+from qcode.config.load import load
+from qcode.config.paths import ConfigPaths
 from qcode.engine.model_facts import HostKnowledge
 
 KEY = "sk-canary-0123456789abcdef"
@@ -38,22 +43,22 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 @pytest.mark.parametrize(
     "line",
     [
-        "  trusted",
-        "  openai: environment variable OPENAI_API_KEY",
-        "  off (tools.sandbox): only basic read-only commands (cat, grep, ls and similar) run without asking; git, "
+        "  ✓ trust   trusted",
+        "  ✓ openai  environment variable OPENAI_API_KEY",
+        "  ! off  only basic read-only commands (cat, grep, ls and similar) run without asking; git, "
         "recursive searches and auto mode ask",
-        "  learned from http://host: odd-model  output 8,192",
-        "  editor: ed",
+        "    learned from http://host: odd-model  output 8,192",
+        "    editor  ed",
     ],
 )
 def test_doctor_reports_keys_files_and_limits(said: list[str], line: str) -> None:
-    assert line in said
+    assert line.split() in [one.split() for one in said]
 
 
 def test_doctor_reports_file_paths_and_no_key(said: list[str], tmp_path: Path) -> None:
     text = "\n".join(said)
     assert str(tmp_path / "home" / "config.toml") in text
-    assert f"the project's: {tmp_path / 'work' / '.qcode' / 'config.toml'}\n" in text
+    assert f"the project's  {tmp_path / 'work' / '.qcode' / 'config.toml'}\n" in text
     assert KEY not in text
     assert "canary" not in text
 
@@ -67,6 +72,92 @@ def test_doctor_does_not_read_an_untrusted_project(
     monkeypatch.chdir(tmp_path)
     assert main(["doctor"]) == 0
     assert "ignored because the folder is not trusted" in capfd.readouterr().out
+
+
+def test_doctor_begins_with_what_needs_attention_and_its_fix(said: list[str]) -> None:
+    until = said.index("qcode")
+    assert said[0] == "needs attention"
+    assert any(line.startswith("  ! off") for line in said[:until])
+    assert '      set tools.sandbox = "auto" in the configuration' in said[:until]
+    assert not any("✓" in line for line in said[:until])
+
+
+FOLDER_COMMANDS = ("doctor", "config show", "auth status", "sessions list", "models", "stats")
+
+
+@pytest.mark.parametrize("command", FOLDER_COMMANDS)
+def test_broken_configuration_is_reported_beside_the_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.toml").write_text("modle = 3\n")
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 52
+    out, err = capfd.readouterr()
+    assert f"{tmp_path}/home/config.toml:1: " in out + err
+    assert out.count("\n") >= 1
+    if command == "doctor":
+        assert out.splitlines()[1].startswith("  ✗ error  ")
+
+
+@pytest.mark.parametrize("command", FOLDER_COMMANDS)
+def test_flags_of_a_folder_work_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    work = tmp_path / "work"
+    (work / ".qcode").mkdir(parents=True)
+    (work / ".qcode" / "config.toml").write_text("[output]\nmax_continuations = 1\n")
+    (tmp_path / "more.toml").write_text('model = "demo/demo"\n')
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    flags = ["-C", str(work), "--trust", "--settings", "../more.toml", "--json"]
+    assert main([*flags, *command.split()]) == 0
+    before, _ = capfd.readouterr()
+    assert main([*command.split(), *flags]) == 0
+    after, err = capfd.readouterr()
+    assert err == ""
+    assert before == after
+    found = json.loads(after)
+    if command == "config show":
+        values = {row["key"]: row["value"] for row in found["settings"]}
+        assert (values["model"], values["output.max_continuations"]) == ('"demo/demo"', "1")
+    if command == "doctor":
+        assert {"label": "root", "text": str(work), "mark": "", "fix": None} in found["sections"]["folder"]
+
+
+def test_models_lists_what_can_be_used_first_with_limits_and_prices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdef")
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["models"]) == 0
+    usable, _ = capfd.readouterr()
+    assert "anthropic/claude-sonnet-4-5 " in usable
+    assert "openai/" not in usable
+    assert "more models without a key: qcode models --all" in usable
+    assert main(["models", "--all"]) == 0
+    rows = capfd.readouterr().out.splitlines()
+    assert rows[0].split() == ["model", "key", "context", "output", "$/M", "in", "$/M", "out"]
+    ready = ["ANTHROPIC_API_KEY is set" in row for row in rows[1:-1] if row.startswith(("anthropic/", "openai/"))]
+    assert ready == sorted(ready, reverse=True)
+    sonnet = next(row for row in rows if row.startswith("anthropic/claude-sonnet-4-5 "))
+    assert sonnet.split()[-4:] == ["200k", "64k", "3", "15"]
+
+
+def test_every_listed_model_is_a_name_that_can_be_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["models", "--all", "--json"]) == 0
+    names = [row["model"] for row in json.loads(capfd.readouterr().out)]
+    specs = known_specs(load(ConfigPaths.from_env(os.environ), os.environ, {}, tmp_path, is_trusted=False))
+    assert len(names) > 400
+    assert {name.partition("/")[0] for name in names} <= specs.keys()
 
 
 def test_doctor_with_words_is_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from qcode.headless.run import read_standard_input, with_piped
 from qcode.protocol.errors import InputError
 
 
-def read(stream: TextIO | None, notes: list[str] | None = None, *, has_prompt: bool = False) -> str:
-    return read_standard_input(stream, has_prompt=has_prompt, note=(notes if notes is not None else []).append)
+def read(stream: TextIO | None, notes: list[str] | None = None) -> str:
+    return read_standard_input(stream, note=(notes if notes is not None else []).append)
 
 
 def piped(data: bytes) -> TextIO:
@@ -39,20 +39,27 @@ def test_pipe_is_read_to_its_end() -> None:
         assert read(stream) == "one\n" * 50_000
 
 
-def test_silent_pipe_is_ignored_if_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_pipe_is_reported_once_and_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SILENCE_S", 0.01)
     notes: list[str] = []
     read_end, write_end = os.pipe()
-    with os.fdopen(read_end) as stream, os.fdopen(write_end, "w"):
-        assert read(stream, notes, has_prompt=True) == ""
+    writer = os.fdopen(write_end, "w")
+
+    def note(text: str) -> None:
+        notes.append(text)
+        writer.write("late\n")
+        writer.close()
+
+    with os.fdopen(read_end) as stream:
+        assert read_standard_input(stream, note=note) == "late\n"
     assert len(notes) == 1
-    assert "standard input" in notes[0]
+    assert "--no-stdin" in notes[0]
 
 
 def test_empty_input_adds_no_text() -> None:
     notes: list[str] = []
     with Path(os.devnull).open() as stream:
-        assert read(stream, notes, has_prompt=True) == ""
+        assert read(stream, notes) == ""
     assert notes == []
 
 

@@ -47,7 +47,7 @@ class ScriptedOffering(ModelsService):
     def recent(self) -> tuple[str, ...]:
         return self.recent_names
 
-    def providers(self) -> tuple[OfferedProvider, ...]:
+    def providers(self, *, with_unready: bool = False) -> tuple[OfferedProvider, ...]:
         return self.offered
 
     async def served(self, provider: str) -> tuple[OfferedModel, ...]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.agent.doctor import Terminal, program_of, terminal_lines
+from qcode.agent.doctor import Terminal, program_of, terminal_findings
+
+
+def lines_of(terminal: Terminal) -> str:
+    """Return each finding as a line with its label, text and fix."""
+    return "\n".join(f"{one.label}: {one.text}; {one.fix}" for one in terminal_findings(terminal))
 
 
 def told(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env: str) -> str:
-    return "\n".join(terminal_lines(Terminal(env, encoding, size)))
+    return lines_of(Terminal(env, encoding, size))
 
 
 @pytest.mark.parametrize(
@@ -31,20 +36,20 @@ def test_terminal_program_is_the_innermost_one(env: dict[str, str], program: str
 
 def test_capable_terminal_has_its_features_listed() -> None:
     text = told(TERM="xterm-kitty", COLORTERM="truecolor", LANG="de_DE.UTF-8")
-    assert "colours: 16 million" in text
+    assert "colors: 16 million" in text
     assert "keys: Kitty keyboard protocol; Shift+Enter" in text
-    assert "clipboard (OSC 52): yes" in text
-    assert "links (OSC 8): yes" in text
-    assert "notifications (OSC 9): yes" in text
+    assert "clipboard: yes (OSC 52)" in text
+    assert "links: yes (OSC 8)" in text
+    assert "notices: yes (OSC 9)" in text
     assert "80 x 24" in text
     assert "small" not in text
 
 
 def test_unknown_terminal_features_are_shown_as_unknown() -> None:
     text = told(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
-    assert "colours: 256" in text
+    assert "colors: 256" in text
     assert "Kitty keyboard protocol unknown for this terminal" in text
-    assert "links (OSC 8): unknown" in text
+    assert "links: OSC 8 unknown" in text
     assert "40 x 20: small" in text
     assert "Kitty" not in told(TERM="dumb")
 
@@ -61,12 +66,12 @@ def test_tmux_and_ssh_name_their_requirements() -> None:
         ("ascii", {}, "set LANG to a UTF-8 locale"),
         ("utf-8", {"LANG": "C"}, "the locale is not UTF-8"),
         ("utf-8", {"LC_ALL": "en_US.utf8"}, "text: utf-8, LC_ALL=en_US.utf8"),
-        ("utf-8", {"XMODIFIERS": "@im=ibus"}, "input methods (@im=ibus)"),
+        ("utf-8", {"XMODIFIERS": "@im=ibus"}, "input method: @im=ibus"),
     ],
 )
 def test_text_and_input_methods_are_reported(encoding: str, env: dict[str, str], wanted: str) -> None:
-    assert wanted in "\n".join(terminal_lines(Terminal({"TERM": "xterm", **env}, encoding)))
+    assert wanted in lines_of(Terminal({"TERM": "xterm", **env}, encoding))
 
 
 def test_no_color_is_reported() -> None:
-    assert "colours: none (NO_COLOR is set)" in told(TERM="xterm-256color", NO_COLOR="")
+    assert "colors: none (NO_COLOR is set)" in told(TERM="xterm-256color", NO_COLOR="")

@@ -58,10 +58,14 @@ class ModelsService:
         self._choices = Choices(context.paths.state_dir)
         self._limits = LimitStore(context.paths.state_dir)
 
-    def providers(self) -> tuple[OfferedProvider, ...]:
-        """Return the models that are known without a request; this may read files."""
+    def providers(self, *, with_unready: bool = False) -> tuple[OfferedProvider, ...]:
+        """Return the models that are known without a request; this may read files.
+
+        Providers that cannot be used have no models here, unless `with_unready`.
+        """
         learned = self._limits.everything()
-        offered = [self._offered(spec, learned) for spec in known_specs(self._context.settings).values()]
+        specs = known_specs(self._context.settings).values()
+        offered = [self._offered(spec, learned, with_unready=with_unready) for spec in specs]
         return tuple(sorted(offered, key=lambda one: one.name == "demo"))
 
     def names(self) -> tuple[str, ...]:
@@ -108,16 +112,20 @@ class ModelsService:
     def keep_effort(self, effort: Effort | None) -> None:
         self._choices.keep_effort(effort)
 
-    def _offered(self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge]) -> OfferedProvider:
+    def _offered(
+        self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge], *, with_unready: bool
+    ) -> OfferedProvider:
         settings, keys = self._context.settings, self._context.keys
         source = keys.source_of(spec)
-        if not source and (spec.protocol == "bedrock" or needs_key(spec, settings, keys.env)):
+        is_ready = bool(source) or not (spec.protocol == "bedrock" or needs_key(spec, settings, keys.env))
+        if not is_ready and not with_unready:
             return OfferedProvider(spec.name, is_ready=False)
         listed = _in_catalog(spec)
         names = dict.fromkeys((*self._named(spec), *listed, *self._taught(spec, learned)))
         return OfferedProvider(
             spec.name,
             source_words(source) if source else "",
+            is_ready,
             models=tuple(self._model(spec, name, learned) for name in names),
             is_to_ask=not listed and spec.protocol != "bedrock",
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from qcode.agent.sessions.records import attempts_from_json
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.usage import Price, Usage, cost_of
+from qcode.text.columns import columns
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import cost_text, count_text, tokens_text
 from qcode.values import dataclass
@@ -129,14 +130,7 @@ class Stats:
             return ["no sessions yet"]
         rows = [_HEADER, *(_row(day, model, found) for (day, model), found in sorted(self.by.items()))]
         rows.append(_row("total", count_text(self.sessions, "session"), self.whole))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-        table = [
-            "  ".join(
-                cell.ljust(width) if column < _TEXT_COLUMNS else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        table = columns(rows, text_columns=_TEXT_COLUMNS)
         unpriced = self.whole.unpriced
         return [*table, f"{unpriced:,} requests have no known price"] if unpriced else table
 

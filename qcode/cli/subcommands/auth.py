@@ -14,7 +14,7 @@ from qcode.agent.keys.connect import CredentialRow, KeyCheck, check, login_lines
 from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.cli.arguments import CommandLineError, parse_subcommand
-from qcode.cli.context import folder_settings
+from qcode.cli.context import folder_context
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
@@ -28,7 +28,8 @@ from qcode.values import dataclass
 USAGE = (
     "use: qcode auth login PROVIDER [--no-check], qcode auth status [PROVIDER] [--json], or qcode auth logout PROVIDER"
 )
-_FLAGS: dict[str, set[str]] = {"login": {"no_check"}, "status": {"json"}, "logout": set()}
+_OF_A_FOLDER = {"cwd", "trust", "settings"}
+_FLAGS = {"login": {"no_check", *_OF_A_FOLDER}, "status": {"json", *_OF_A_FOLDER}, "logout": _OF_A_FOLDER}
 LEFT = 130
 _MAX_LINE = 64 * 1024
 _MAX_NAME = 16
@@ -51,28 +52,30 @@ class AuthContext:
 def run_auth(rest: Sequence[str]) -> int:
     """Run one command and return its exit code; raise `CommandLineError` or `QcodeError`."""
     try:
-        _, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
+        options, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
     except CommandLineError:
         raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
     if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
         hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
     is_attended = os.isatty(0) and os.isatty(1)
-    paths = ConfigPaths.from_env(os.environ)
-    context = AuthContext(folder_settings(paths), _keys(paths, is_attended=is_attended), is_attended)
+    folder, problem = folder_context(options)
+    if problem is not None:
+        say(str(problem))
+    context = AuthContext(folder.settings, _keys(folder.paths, is_attended=is_attended), is_attended)
     name = words[0] if words else None
     try:
         match command:
             case "login":
-                return _login(context, _spec(context, name, "login"), is_checked="no_check" not in given)
+                code = _login(context, _spec(context, name, "login"), is_checked="no_check" not in given)
             case "logout":
-                return _logout(context, _spec(context, name, "logout"))
+                code = _logout(context, _spec(context, name, "logout"))
             case _:
-                return _status(
-                    context, _spec(context, name, "status") if name is not None else None, is_json=bool(given)
-                )
+                spec = _spec(context, name, "status") if name is not None else None
+                code = _status(context, spec, is_json="json" in given)
     except Left:
         return LEFT
+    return code or (ExitCode.OK if problem is None else problem.exit_code)
 
 
 def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:

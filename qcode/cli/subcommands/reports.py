@@ -1,23 +1,35 @@
-"""`qcode config`, `doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine."""
+"""`qcode config`, `doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine.
+
+All take `-C`, `--trust`, `--settings` and `--json`. With an invalid configuration they print what they can without it,
+and the error, and the exit code is that of the error.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from qcode.agent.context.project import find_project_root
 from qcode.agent.models.limits import LimitStore, learned_lines
-from qcode.agent.options import Options
-from qcode.agent.sessions.store import SessionStore
+from qcode.agent.models.offered import ModelsService, OfferedProvider
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.context import folder_settings, run_context
-from qcode.cli.terminal import put, say, working_folder
+from qcode.cli.context import folder_context
+from qcode.cli.terminal import put, say
 from qcode.config.paths import ConfigPaths
+from qcode.protocol.errors import ConfigError, ExitCode
+from qcode.protocol.model import ModelFacts
 from qcode.protocol.usage import Price
 from qcode.text.clean import clean
-from qcode.text.numbers import count_text
+from qcode.text.columns import columns
+from qcode.text.json import Json
+from qcode.text.numbers import count_text, dollars_text, tokens_text
 
-_STATS = "use: qcode stats [--all] [--json] [-C DIR]"
+FOLDER_FLAGS = "[-C DIR] [--trust] [--settings FILE] [--json]"
+_CONFIG = f"use: qcode config path, qcode config schema, or: qcode config show {FOLDER_FLAGS}"
+_DOCTOR = f"use: qcode doctor {FOLDER_FLAGS}"
+_MODELS = f"use: qcode models [PART OF A NAME] [--all] {FOLDER_FLAGS}, or: qcode models forget"
+_STATS = f"use: qcode stats [--all] {FOLDER_FLAGS}"
+_THEMES = "use: qcode themes [--json]"
 
 
 def _out(*lines: str) -> int:
@@ -25,11 +37,20 @@ def _out(*lines: str) -> int:
     return 0
 
 
+def _end(problem: ConfigError | None, *, is_said: bool = True) -> int:
+    """Report an invalid configuration, unless that `is_said`, and return the exit code."""
+    if problem is None:
+        return ExitCode.OK
+    if not is_said:
+        say(str(problem))
+    return problem.exit_code
+
+
 def run_config(rest: Sequence[str]) -> int:
-    paths = ConfigPaths.from_env(os.environ)
-    match list(rest):
+    options, words, given = parse_subcommand("config", rest, _CONFIG)
+    match words:
         case ["path"]:
-            return _out(str(paths.config_file))
+            return _out(str(ConfigPaths.from_env(os.environ).config_file))
         case ["schema"]:
             from qcode.config.json_schema import schema_text
 
@@ -37,48 +58,95 @@ def run_config(rest: Sequence[str]) -> int:
         case ["show"]:
             from qcode.config.show import show
 
-            settings = folder_settings(paths)
-            for warning in settings.warnings:
+            context, problem = folder_context(options)
+            rows = show(context.settings)
+            if "json" in given:
+                listed: Json = [{"key": row.key, "value": row.value, "origin": str(row.origin)} for row in rows]
+                put(json.dumps({"error": str(problem) if problem else None, "settings": listed}) + "\n")
+                return _end(problem)
+            for warning in context.settings.warnings:
                 say(warning)
-            rows = show(settings)
-            return _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
+            _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
+            return _end(problem, is_said=False)
         case _:
-            raise invalid_arguments(rest, "use: qcode config path, qcode config show, or: qcode config schema")
+            raise invalid_arguments(words, _CONFIG)
 
 
 def run_doctor(rest: Sequence[str]) -> int:
-    if rest:
-        raise invalid_arguments(rest, "use: qcode doctor")
-    from qcode.agent.doctor import report
+    options, words, given = parse_subcommand("doctor", rest, _DOCTOR)
+    if words:
+        raise invalid_arguments(words, _DOCTOR)
+    from qcode.agent.doctor import report, report_json, report_lines
 
-    context = run_context(Options(), working_folder(None), is_attended=False)
-    return _out(*(clean(line) for line in report(context)))
+    context, problem = folder_context(options)
+    found = report(context, problem=problem)
+    _out(json.dumps(report_json(found))) if "json" in given else _out(*map(clean, report_lines(found)))
+    return _end(problem)
 
 
 def run_models(rest: Sequence[str]) -> int:
-    from qcode.providers import catalog
-
-    limits = LimitStore(ConfigPaths.from_env(os.environ).state_dir)
-    match list(rest):
+    options, words, given = parse_subcommand("models", rest, _MODELS)
+    context, problem = folder_context(options)
+    limits = LimitStore(context.paths.state_dir)
+    match words:
         case ["forget"]:
             return _out(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
         case [] | [_]:
-            wanted = rest[0] if rest else ""
-            rows = [
-                f"{name}  window {_count(facts.context_window)}  output {_count(facts.max_output_tokens)}"
-                for name, facts in catalog.models()
-                if wanted in name
-            ]
-            learned = learned_lines(limits, wanted)
-            if wanted and not rows and not learned:
-                say(f'no model in the catalog matches "{wanted}"')
-            return _out(*rows, *learned, f"source: {catalog.catalog_source()}")
+            wanted = words[0] if words else ""
+            service = ModelsService(context)
+            rows = [row for row in _models(service.providers(with_unready=True)) if wanted in row[0]]
+            shown = rows if wanted or "all" in given else [row for row in rows if row[2]]
+            if "json" in given:
+                put(json.dumps([_model_json(*row) for row in shown]) + "\n")
+                return _end(problem, is_said=False)
+            _print_models(shown, len(rows) - len(shown), wanted, learned_lines(limits, wanted))
+            return _end(problem, is_said=False)
         case _:
-            raise invalid_arguments(rest, "use: qcode models [PART OF A NAME], or: qcode models forget")
+            raise invalid_arguments(words, _MODELS)
 
 
-def _count(number: int | None) -> str:
-    return "unknown" if number is None else f"{number:,}"
+def _models(providers: Sequence[OfferedProvider]) -> Iterator[tuple[str, ModelFacts, str]]:
+    """Yield each model as `provider/model` with its facts and its credential, usable ones first."""
+    for provider in sorted(providers, key=lambda one: not one.is_ready):
+        for model in provider.models:
+            yield f"{provider.name}/{model.name}", model.facts, (provider.state or "ready") if provider.is_ready else ""
+
+
+def _print_models(
+    rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, wanted: str, learned: Sequence[str]
+) -> None:
+    from qcode.providers.catalog import catalog_source
+
+    if wanted and not rows and not learned:
+        say(f'no model in the catalog matches "{wanted}"')
+    table = [
+        (name, state or "no key", _tokens(facts.context_window), _tokens(facts.max_output_tokens), *_dollars(facts))
+        for name, facts, state in rows
+    ]
+    header = ("model", "key", "context", "output", "$/M in", "$/M out")
+    lines = columns([header, *table], text_columns=2) if table else []
+    more = [f"{count_text(hidden, 'more model')} without a key: qcode models --all"] if hidden else []
+    _out(*lines, *learned, *more, f"source: {catalog_source()}")
+
+
+def _tokens(count: int | None) -> str:
+    return "?" if count is None else tokens_text(count)
+
+
+def _dollars(facts: ModelFacts) -> tuple[str, str]:
+    return ("?", "?") if facts.price is None else (dollars_text(facts.price.input), dollars_text(facts.price.output))
+
+
+def _model_json(name: str, facts: ModelFacts, state: str) -> Json:
+    price = facts.price
+    return {
+        "model": name,
+        "context_window": facts.context_window,
+        "max_output_tokens": facts.max_output_tokens,
+        "usd_per_million_input": None if price is None else float(price.input),
+        "usd_per_million_output": None if price is None else float(price.output),
+        "is_ready": bool(state),
+    }
 
 
 def run_stats(rest: Sequence[str]) -> int:
@@ -86,32 +154,30 @@ def run_stats(rest: Sequence[str]) -> int:
     options, words, given = parse_subcommand("stats", rest, _STATS)
     if words:
         raise invalid_arguments(words, _STATS)
-    import json
-
     from qcode.agent.models.client import facts_of
     from qcode.agent.sessions.stats import Stats
+    from qcode.agent.sessions.store import SessionStore
 
-    paths = ConfigPaths.from_env(os.environ)
-    settings = folder_settings(paths, options.cwd)
+    context, problem = folder_context(options)
 
     def price_of(name: str) -> Price | None:
         provider, _, model = name.partition("/")
-        return facts_of(provider, model, settings.models.get(name)).price
+        return facts_of(provider, model, context.settings.models.get(name)).price
 
     stats = Stats(price_of)
-    own = SessionStore(paths.state_dir, find_project_root(working_folder(options.cwd))).folder
+    own = SessionStore(context.paths.state_dir, context.root).folder
     stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in given else own.glob("*.jsonl")))
-    if "json" in given:
-        return _out(json.dumps(stats.as_json()))
-    return _out(*(clean(line) for line in stats.lines()))
+    _out(json.dumps(stats.as_json())) if "json" in given else _out(*map(clean, stats.lines()))
+    return _end(problem, is_said=False)
 
 
 def run_themes(rest: Sequence[str]) -> int:
-    if rest:
-        raise invalid_arguments(rest, "use: qcode themes")
+    _, words, given = parse_subcommand("themes", rest, _THEMES)
+    if words:
+        raise invalid_arguments(words, _THEMES)
     from qcode.tui.theme import load_themes
 
     themes, problems = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
     for problem in problems:
         say(problem)
-    return _out(*sorted(themes))
+    return _out(json.dumps(sorted(themes))) if "json" in given else _out(*sorted(themes))

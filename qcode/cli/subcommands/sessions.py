@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.context import folder_settings
-from qcode.cli.terminal import Left, ask, put, say, short, working_folder
-from qcode.config.paths import ConfigPaths
+from qcode.cli.context import folder_context
+from qcode.cli.terminal import Left, ask, put, say, short
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.safety.redaction import Redactor, named_secrets
@@ -36,35 +35,38 @@ _USE = {
     "export": "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
     "import": "use: qcode sessions import [PATH...] [--all] [--yes] [--json]",
 }
+_OF_A_FOLDER = {"cwd", "trust", "settings"}
 _FLAGS = {
-    "list": {"json"},
-    "export": {"format", "turns", "no_tools", "output"},
-    "import": {"all", "yes", "json"},
+    "list": {"json", *_OF_A_FOLDER},
+    "export": {"format", "turns", "no_tools", "output", *_OF_A_FOLDER},
+    "import": {"all", "yes", "json", *_OF_A_FOLDER},
 }
 
 
 def run_sessions(rest: Sequence[str]) -> int:
     """Run `qcode sessions` and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    paths = ConfigPaths.from_env(os.environ)
     action = next((word for word in rest if word in _USE), "list")
-    _, words, given = parse_subcommand("sessions", rest, _USE[action])
-    root = find_project_root(working_folder(None))
-    store = SessionStore(paths.state_dir, root)
+    options, words, given = parse_subcommand("sessions", rest, _USE[action])
+    context, problem = folder_context(options)
+    if problem is not None:
+        say(str(problem))
+    state_dir, root, settings = context.paths.state_dir, context.root, context.settings
+    store = SessionStore(state_dir, root)
     match words or ["list"]:
         case ["list", *wanted] if given.keys() <= _FLAGS["list"]:
-            days = folder_settings(paths).sessions.retention_days
-            return _list(store, " ".join(wanted), days, is_json="json" in given)
+            code = _list(store, " ".join(wanted), settings.sessions.retention_days, is_json="json" in given)
         case ["export", wanted] if given.keys() <= _FLAGS["export"]:
-            return _export(store, wanted, given, folder_settings(paths))
+            code = _export(store, wanted, given, settings)
         case ["import", *places] if given.keys() <= _FLAGS["import"]:
-            return _import(paths.state_dir, root, [Path(place) for place in places], given)
-        case ["show", wanted] if not given:
-            return _show(store, wanted)
-        case ["delete", wanted] if not given:
+            code = _import(state_dir, root, [Path(place) for place in places], given)
+        case ["show", wanted] if given.keys() <= _OF_A_FOLDER:
+            code = _show(store, wanted)
+        case ["delete", wanted] if given.keys() <= _OF_A_FOLDER:
             put(f"deleted {store.delete(wanted)}\n")
-            return 0
+            code = ExitCode.OK
         case _:
             raise invalid_arguments(rest, _USE[action])
+    return code or (ExitCode.OK if problem is None else problem.exit_code)
 
 
 def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:

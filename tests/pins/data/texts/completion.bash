@@ -17,9 +17,10 @@ _qcode() {
       ;;
     auth)
       case $prev in
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--no-check --json" ;;
+            -*) found="--no-check -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 auth) found="login status logout" ;;
@@ -44,9 +45,10 @@ _qcode() {
       ;;
     config)
       case $prev in
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="-C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 config) found="path show schema" ;;
@@ -56,9 +58,34 @@ _qcode() {
       ;;
     doctor)
       case $prev in
+        -C|--cwd|--settings) ;;
+        *)
+          case $cur in
+            -*) found="-C --cwd --trust --settings --json" ;;
+          esac ;;
+      esac
+      ;;
+    login)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="--no-check" ;;
+            *)
+              case $prev in
+                login) found="anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure" ;;
+              esac ;;
+          esac ;;
+      esac
+      ;;
+    logout)
+      case $prev in
         *)
           case $cur in
             -*) found="" ;;
+            *)
+              case $prev in
+                logout) found="anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure" ;;
+              esac ;;
           esac ;;
       esac
       ;;
@@ -78,9 +105,10 @@ _qcode() {
       ;;
     models)
       case $prev in
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="--all -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 models) found="forget" ;;
@@ -116,10 +144,10 @@ _qcode() {
     sessions)
       case $prev in
         --format) found="md json html" ;;
-        --turns|-o|--output) ;;
+        --turns|-o|--output|-C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--format --turns --no-tools -o --output --all -y --yes --json" ;;
+            -*) found="--format --turns --no-tools -o --output --all -y --yes -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
                 sessions) found="list show export import delete" ;;
@@ -142,10 +170,10 @@ _qcode() {
       ;;
     stats)
       case $prev in
-        -C|--cwd) ;;
+        -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="--all --json -C --cwd" ;;
+            -*) found="--all -C --cwd --trust --settings --json" ;;
           esac ;;
       esac
       ;;
@@ -153,7 +181,7 @@ _qcode() {
       case $prev in
         *)
           case $cur in
-            -*) found="" ;;
+            -*) found="--json" ;;
           esac ;;
       esac
       ;;
@@ -185,6 +213,14 @@ _qcode() {
           esac ;;
       esac
       ;;
+    version)
+      case $prev in
+        *)
+          case $cur in
+            -*) found="" ;;
+          esac ;;
+      esac
+      ;;
     help)
       case $prev in
         *)
@@ -192,7 +228,7 @@ _qcode() {
             -*) found="" ;;
             *)
               case $prev in
-                help) found="acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
+                help) found="acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
               esac ;;
           esac ;;
       esac
@@ -210,12 +246,12 @@ _qcode() {
         -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--exit-tools|--add-dir|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-skills --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-skills --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help"
+  [ "$COMP_CWORD" -eq 1 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help"
   COMPREPLY=($(compgen -W "$found" -- "$cur"))
 }
 complete -o default -F _qcode qcode

@@ -3,6 +3,8 @@ complete -c qcode -n __fish_use_subcommand -a auth
 complete -c qcode -n __fish_use_subcommand -a batch
 complete -c qcode -n __fish_use_subcommand -a config
 complete -c qcode -n __fish_use_subcommand -a doctor
+complete -c qcode -n __fish_use_subcommand -a login
+complete -c qcode -n __fish_use_subcommand -a logout
 complete -c qcode -n __fish_use_subcommand -a mcp
 complete -c qcode -n __fish_use_subcommand -a models
 complete -c qcode -n __fish_use_subcommand -a permissions
@@ -14,6 +16,7 @@ complete -c qcode -n __fish_use_subcommand -a themes
 complete -c qcode -n __fish_use_subcommand -a trust
 complete -c qcode -n __fish_use_subcommand -a uninstall
 complete -c qcode -n __fish_use_subcommand -a update
+complete -c qcode -n __fish_use_subcommand -a version
 complete -c qcode -n __fish_use_subcommand -a help
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l login
 complete -c qcode -n '__fish_seen_subcommand_from acp' -s m -r
@@ -59,6 +62,10 @@ complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subco
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from status; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -f -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l no-check
+complete -c qcode -n '__fish_seen_subcommand_from auth' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from auth' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from auth' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from auth' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from auth' -l json
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l out -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l jobs -r
@@ -101,6 +108,19 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-skills
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session-persistence
 complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show schema' -a 'path show schema'
+complete -c qcode -n '__fish_seen_subcommand_from config' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from config' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from config' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from config' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from config' -l json
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from doctor' -l json
+complete -c qcode -f -n '__fish_seen_subcommand_from login; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
+complete -c qcode -n '__fish_seen_subcommand_from login' -l no-check
+complete -c qcode -f -n '__fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove' -a 'list show approve add remove'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
@@ -110,6 +130,12 @@ complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'
 complete -c qcode -f -n '__fish_seen_subcommand_from models; and not __fish_seen_subcommand_from forget' -a 'forget'
+complete -c qcode -n '__fish_seen_subcommand_from models' -l all
+complete -c qcode -n '__fish_seen_subcommand_from models' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from models' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from models' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from models' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from models' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and not __fish_seen_subcommand_from list check' -a 'list check'
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and __fish_seen_subcommand_from check; and not __fish_seen_subcommand_from shell read write fetch' -a 'shell read write fetch'
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -s C -r
@@ -145,91 +171,99 @@ complete -c qcode -n '__fish_seen_subcommand_from sessions' -l output -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l all
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -s y
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l yes
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from sessions' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from sessions' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from skills; and not __fish_seen_subcommand_from list show check' -a 'list show check'
 complete -c qcode -n '__fish_seen_subcommand_from skills' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from skills' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from skills' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l all
-complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
 complete -c qcode -n '__fish_seen_subcommand_from stats' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from stats' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from stats' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from stats' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from stats' -l json
+complete -c qcode -n '__fish_seen_subcommand_from themes' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_subcommand_from show accept forget list' -a 'show accept forget list'
 complete -c qcode -n '__fish_seen_subcommand_from uninstall' -s y
 complete -c qcode -n '__fish_seen_subcommand_from uninstall' -l yes
 complete -c qcode -n '__fish_seen_subcommand_from update' -l check
-complete -c qcode -f -n '__fish_seen_subcommand_from help; and not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment' -a 'acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s p
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l print
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l prompt
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s f -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s o -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l output-format -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l include-partial-messages
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l input-format -x -a 'text stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l json-schema -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s v
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l verbose
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s m -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l base-url -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l fallback-model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l reasoning-effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l append-system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l append-system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l max-output-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l max-continuations -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l no-escalation
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l max-turns -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l max-tool-calls -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l max-budget-usd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l wait-for-limit
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l permission-mode -x -a 'plan default accept-edits auto bypass'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l allowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l allowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l disallowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l disallowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l strict-tools
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l yolo
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l allow-dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l exit-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l add-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l trust
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s c
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l continue
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l resume
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l fork-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l no-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l no-session-persistence
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s C -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l cwd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l settings -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l setting-sources -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l mcp-config -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l strict-mcp-config
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l no-skills
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l theme -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l debug-log -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l record -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l completion -x -a 'bash zsh fish'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l login
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l version
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -s h
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l help
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l thinking -x -a 'adaptive enabled disabled'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l max-thinking-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l betas -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l debug
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l debug-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l include-hook-events
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l plugin-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l plugin-dir-no-mcp -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l task-budget -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor mcp models permissions replay sessions skills stats themes trust uninstall update help' -l thinking-display -r
+complete -c qcode -f -n '__fish_seen_subcommand_from help; and not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment' -a 'acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s p
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l print
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l prompt
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s f -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s o -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l output-format -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-stdin
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-partial-messages
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l input-format -x -a 'text stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s v
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l verbose
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s m -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fallback-model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l append-system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l append-system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-output-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-continuations -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-escalation
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-turns -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-tool-calls -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l wait-for-limit
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-tools
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l yolo
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allow-dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l exit-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l add-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l trust
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s c
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l continue
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l resume
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session-persistence
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s C -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l cwd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l settings -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l setting-sources -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l mcp-config -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-mcp-config
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-skills
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l theme -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug-log -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l record -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l completion -x -a 'bash zsh fish'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l login
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l version
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s h
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l thinking -x -a 'adaptive enabled disabled'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-thinking-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l betas -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-hook-events
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l plugin-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l plugin-dir-no-mcp -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l task-budget -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l thinking-display -r
