@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "qcode.agent.agent": ("Agent", "Opening", "run"),
+    "qcode.agent.hooks.events": ("Hook", "HookFunction"),
     "qcode.agent.options": ("Options",),
     "qcode.agent.programs.own_tools": ("FunctionTool", "ToolContext", "ToolResult", "tool"),
     "qcode.agent.programs.turns": (

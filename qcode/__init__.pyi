@@ -9,6 +9,12 @@ from qcode.agent.agent import (
 from qcode.agent.agent import (
     run as run,
 )
+from qcode.agent.hooks.events import (
+    Hook as Hook,
+)
+from qcode.agent.hooks.events import (
+    HookFunction as HookFunction,
+)
 from qcode.agent.options import (
     Options as Options,
 )
@@ -306,7 +312,9 @@ __all__ = [
     "File",
     "FileDiff",
     "FunctionTool",
+    "Hook",
     "HookEnded",
+    "HookFunction",
     "HookStarted",
     "Image",
     "ImpossibleCall",

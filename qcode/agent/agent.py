@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qcode.agent.context.pictures import Picture
     from qcode.agent.context.system_prompt import Prompts
     from qcode.agent.conversation import Conversation
+    from qcode.agent.hooks.events import Hook
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.asides import Asides
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from qcode.tools.buffers import BufferSource
 
 OutputT = TypeVar("OutputT")
+Hooks: TypeAlias = "Mapping[str, Sequence[Hook]]"
+"""The hooks of a program, by event."""
 Approve: TypeAlias = "Callable[[Approval], Awaitable[Decision]]"
 """Decides the approvals of a program's turns."""
 
@@ -72,6 +75,7 @@ class Agent:
         own_tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
         wrap: Callable[[Provider], Provider] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected.
 
@@ -80,7 +84,7 @@ class Agent:
         """
         from qcode.agent.opening import AgentParts  # loads most of the library
 
-        parts = AgentParts(context, selection, own_tools, history, wrap)
+        parts = AgentParts(context, selection, own_tools, history, wrap, hooks)
         self.context = context
         self.selection = selection
         self.permissions = parts.permissions
@@ -93,6 +97,7 @@ class Agent:
         self.notices = parts.notices
         self.redact = parts.redact
         self._own_tools = tuple(own_tools)
+        self._hooks = hooks
         self._store = parts.store
         self._clients = parts.clients
 
@@ -104,6 +109,7 @@ class Agent:
         *,
         approve: Approve | None = None,
         tools: Sequence[FunctionTool] = (),
+        hooks: Hooks | None = None,
         history: Sequence[Message] = (),
         wrap: Callable[[Provider], Provider] | None = None,
     ) -> Agent:
@@ -117,7 +123,9 @@ class Agent:
         if isinstance(context, Options):
             context = RunContext.read(context, dict(os.environ), is_attended=approve is not None)
         with provider_failures(context.keys):
-            agent = cls(context, selection or begin_with(context), own_tools=tools, history=history, wrap=wrap)
+            agent = cls(
+                context, selection or begin_with(context), own_tools=tools, history=history, wrap=wrap, hooks=hooks
+            )
         agent.approve = approve
         if approve is not None:
             agent.report_file_texts()
@@ -131,12 +139,14 @@ class Agent:
         *,
         approve: Approve | None = None,
         tools: Sequence[FunctionTool] = (),
+        hooks: Hooks | None = None,
     ) -> Opening:
         """Open an agent as `begin` does, in a thread: `async with` closes it at the end, `await` leaves that to you.
 
-        `approve` is called for each call that needs an approval. `tools` are functions made to tools by `tool`.
+        `approve` is called for each call that needs an approval. `tools` are functions made to tools by `tool`. `hooks`
+        are functions by the name of the event that they see, such as `PreToolUse`.
         """
-        return Opening(partial(cls.begin, options or Options(), selection, approve=approve, tools=tools))
+        return Opening(partial(cls.begin, options or Options(), selection, approve=approve, tools=tools, hooks=hooks))
 
     @overload
     async def run(
@@ -204,7 +214,9 @@ class Agent:
         context = replace(self.context, options=options, is_trusted=self.permissions.is_trusted)
         history = () if is_kept else conversation.messages
         return Opening(
-            partial(Agent.begin, context, approve=self.approve, tools=self._own_tools, history=history),
+            partial(
+                Agent.begin, context, approve=self.approve, tools=self._own_tools, hooks=self._hooks, history=history
+            ),
             prepare=lambda agent: agent.conversation.set_mode(conversation.mode),
         )
 
@@ -274,6 +286,7 @@ class Agent:
             *context.keys.complaints,
             *self.notices,
             *self.prompts.instructions.notices,
+            *((self.skills.catalogue.note,) if self.skills is not None and self.skills.catalogue.note else ()),
         )
         return (*(Notice("warning", text) for text in texts), *self.trust.notices())
 
@@ -451,6 +464,7 @@ def run(
     check: bool = True,
     approve: Approve | None = None,
     tools: Sequence[FunctionTool] = (),
+    hooks: Hooks | None = None,
     **options: Any,  # noqa: ANN401  # checked by `Options`
 ) -> Result[Any]:
     """Open an agent, run one turn, close the agent and return the result; `options` are the fields of `Options`.
@@ -471,7 +485,7 @@ def run(
         raise UsageError(f"qcode.run: {str(error).removeprefix('Options.__init__() ')}") from None
 
     async def work() -> Result[Any]:
-        async with Agent.open(wanted, approve=approve, tools=tools) as agent:
+        async with Agent.open(wanted, approve=approve, tools=tools, hooks=hooks) as agent:
             result: Result[Any] = await agent.run(prompt, output=output, check=check)
             return result
 

@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from qcode.agent.permissions import Permissions
+from qcode.agent.permissions import Permissions, judge_with_hook
 from qcode.agent.toolbox import Ask, Toolbox
 from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
@@ -54,6 +54,9 @@ from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
 
+if TYPE_CHECKING:
+    from qcode.agent.hooks.calls import CallHooks
+
 MAX_SHOWN_NAME = 80
 _AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
 _MODES: dict[ApprovalMode, str] = {
@@ -77,7 +80,8 @@ class ResolvedCall:
     """A call as it will run. `level` is None if the user allowed it, or if it needs no sandbox.
 
     `targets` are the files the user was asked about. `refusal` is the whole result, if not empty: a call that could
-    only fail when it was judged was shown to no user, so it must not succeed later either.
+    only fail when it was judged was shown to no user, so it must not succeed later either. `is_for_user`: a hook wants
+    the user to decide, so no mode does. `revised` are arguments that a hook replaced, None if it did not.
     """
 
     name: str
@@ -85,6 +89,8 @@ class ResolvedCall:
     level: Level | None = None
     targets: frozenset[str] = frozenset()
     refusal: str = ""
+    is_for_user: bool = False
+    revised: JsonObject | None = None
 
 
 def holds_secrets(policy: Policy, path: str) -> bool:
@@ -111,7 +117,10 @@ class PendingCalls:
     """The judged calls until they run, and the open approvals, both by id. Records the outcome of each call.
 
     `watched` detects the files that a run changes; `approved` wraps a run that the user approved for some files.
+    `hooks` see each call before it is judged, and after it ran; None if there are none.
     """
+
+    hooks: CallHooks | None = None
 
     def __init__(
         self,
@@ -155,40 +164,93 @@ class PendingCalls:
         if asked.obstacle:
             self._open[asked.call.call_id] = impossible = impossible_call(asked)
             return impossible
-        call, arguments, repeats = asked.call, asked.arguments, asked.repeats
-        permissions, toolbox, call_id = self._permissions, self._toolbox, call.call_id
+        call, arguments, toolbox, call_id = asked.call, asked.arguments, self._toolbox, asked.call.call_id
         if call_id in self._revisions:
             return await self._judge_revised(policy, *self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs as it is judged and shown here, even if files that it depends on change in between.
         name, spelled = await toolbox.resolve_call(call.name, arguments)
+        hook, revised = (None, None) if self.hooks is None else await self.hooks.before(call_id, name, spelled)
+        if hook is not None and hook.verdict == "deny":
+            return self._refused(call, hook)
+        resolved = ResolvedCall(name, spelled if revised is None else revised, revised=revised)
+        return await self._judge_call(policy, asked, resolved, hook)
+
+    def _refused(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
+        self._permissions.note(call, "refused", verdict.reason, verdict.rule)
+        return ApprovalAnswered(call.call_id, is_allowed=False, reason=verdict.reason)
+
+    async def _judge_call(
+        self,
+        policy: Policy,
+        asked: AskApproval,
+        judged: ResolvedCall,
+        hook: Verdict | None,
+        *,
+        is_requested: bool = False,
+    ) -> ApprovalAnswered | CallApproval:
+        """Judge a call; `hook` is the verdict of the hooks that saw it.
+
+        `is_requested`: the hooks of PermissionRequest saw it too.
+        """
+        call, repeats, call_id = asked.call, asked.repeats, asked.call.call_id
+        permissions, toolbox, name, spelled = self._permissions, self._toolbox, judged.name, judged.arguments
         targets = await asyncio.to_thread(toolbox.targets, name, spelled)
         # A verdict may look at the disk, and ask bash and git.
-        verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), spelled)
+        verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), spelled, hook)
         # The user allows the command as it is shown, without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
-        self._judged[call_id] = judged = ResolvedCall(name, spelled, level)
+        is_for_user = hook is not None and hook.verdict == "ask"
+        # A hook that allows a call does so for the files that it names now, as the user does.
+        granted = targets if verdict is hook else frozenset[str]()
+        self._judged[call_id] = judged = replace(judged, level=level, is_for_user=is_for_user, targets=granted)
         is_question = toolbox.asks_user(call.name)
-        if verdict.verdict == "deny" or (verdict.verdict == "allow" and not repeats and not is_question):
-            permissions.note(call, "ran" if verdict.is_allowed else "refused", verdict.reason, verdict.rule)
-            return ApprovalAnswered(call_id, verdict.verdict == "allow", verdict.reason)
+        if verdict.verdict == "deny":
+            return self._refused(call, verdict)
+        if verdict.is_allowed and not repeats and not is_question:
+            permissions.note(call, "ran", verdict.reason, verdict.rule)
+            return self._runs(call_id, verdict.reason)
         preview = await toolbox.preview(name, spelled)
         if preview.refusal and not repeats:
             self._judged[call_id] = replace(judged, refusal=preview.refusal)
             permissions.note(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
-            return ApprovalAnswered(call_id, is_allowed=True)
+            return self._runs(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, spelled):
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
-            permissions.note(call, "refused", _PLAN_READS, "mode:plan")
-            return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
+            return self._refused(call, Verdict("deny", _PLAN_READS, "mode:plan"))
         self._judged[call_id] = judged = replace(judged, targets=targets)
+        if self.hooks is None or is_requested or repeats or is_question:
+            return await self._open_approval(policy, asked, preview, verdict)
+        requested, revised = await self.hooks.request(call_id, name, spelled)
+        if requested is not None and requested.verdict == "deny":
+            return self._refused(call, requested)
+        if revised is None and requested is None:
+            return await self._open_approval(policy, asked, preview, verdict)
+        if revised is not None:
+            judged = replace(judged, arguments=revised, revised=revised)
+        return await self._judge_call(policy, asked, judged, hook or requested, is_requested=True)
+
+    async def _open_approval(
+        self, policy: Policy, asked: AskApproval, preview: Preview, verdict: Verdict
+    ) -> CallApproval:
+        """Open the approval that the user has to decide, and return it."""
+        call, judged = asked.call, self._judged[asked.call.call_id]
+        if judged.revised is not None:
+            call = replace(call, arguments=json.dumps(judged.revised))
         preview = _masked_preview(policy, preview)
-        approval = approval_of(call, preview, repeats=repeats, is_question=is_question)
+        is_question = self._toolbox.asks_user(call.name)
+        approval = approval_of(call, preview, repeats=asked.repeats, is_question=is_question)
         if isinstance(approval, ToolApproval):
             approval = await self._with_offers(approval, policy, judged, preview, verdict)
-        self._open[call_id] = approval
+            approval = replace(approval, is_revised=judged.revised is not None)
+        self._open[call.call_id] = approval
         return approval
+
+    def _runs(self, call_id: str, reason: str = "") -> ApprovalAnswered:
+        """Return the answer that lets a judged call run, with the arguments that a hook replaced."""
+        revised = self._judged[call_id].revised
+        return ApprovalAnswered(call_id, is_allowed=True, reason=reason, revised=revised, editor="hook")
 
     async def _with_offers(
         self, approval: ToolApproval, policy: Policy, judged: ResolvedCall, preview: Preview, verdict: Verdict
@@ -225,6 +287,8 @@ class PendingCalls:
             arguments = revised_arguments(toolbox.spec(before.name), before.arguments, text)
             targets = await asyncio.to_thread(toolbox.targets, before.name, arguments)
             verdict = await asyncio.to_thread(policy.judge, toolbox.spec(before.name), arguments)
+            hook, _ = (None, None) if self.hooks is None else await self.hooks.before(call_id, before.name, arguments)
+            verdict = verdict if hook is None or hook.verdict != "deny" else hook
             preview = await toolbox.preview(before.name, arguments)
             if verdict.verdict == "deny" or preview.refusal:
                 raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
@@ -287,8 +351,11 @@ class PendingCalls:
                 return self._denied(approval, "")
 
     def _allowed(self, approval: ToolApproval) -> ApprovalAnswered:
-        revised = self._judged[approval.id].arguments if approval.is_revised else None
-        return ApprovalAnswered(approval.id, is_allowed=True, revised=revised)
+        judged = self._judged[approval.id]
+        if not approval.is_revised:
+            return ApprovalAnswered(approval.id, is_allowed=True)
+        editor: Literal["user", "hook"] = "user" if judged.revised is None else "hook"
+        return ApprovalAnswered(approval.id, is_allowed=True, revised=judged.arguments, editor=editor)
 
     def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
         """Record a yes, and add the rule or switch the mode if it reaches further than this call."""
@@ -332,7 +399,7 @@ class PendingCalls:
             if self._is_barred(policy, judged):
                 self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
                 give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
-            elif judged is not None and isinstance(approval, ToolApproval):
+            elif judged is not None and not judged.is_for_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(judged.name), judged.arguments)
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
                     self._judged[call_id] = replace(judged, level=verdict.confinement)
@@ -390,6 +457,12 @@ class PendingCalls:
             return outcome
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
         return replace(outcome, diff=masked, changes=_open_changes(policy, outcome.changes))
+
+    async def after(self, call: ToolCall, judged: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
+        """Return the outcome of a call that ran, with what the hooks add for the model."""
+        if self.hooks is None or judged.refusal:
+            return outcome
+        return await self.hooks.after(call.call_id, judged.name, judged.arguments, outcome, seconds)
 
     def _may_change_files(self, policy: Policy, judged: ResolvedCall, model: str) -> bool:
         """Whether the files that a call changes must be detected: tools that write report them."""

@@ -1,7 +1,7 @@
 """One session with one model: a front end submits to it, answers, steers and cancels.
 
 It keeps the session file, the rules and the limits learned from the host; each turn gets a new engine and driver.
-`PendingAttachments` holds attachments and steering until the next request.
+Hooks, if there are any, see its events and may narrow its calls.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qcode.agent.approvals import PendingCalls
+from qcode.agent.approvals import PendingCalls, ResolvedCall
 from qcode.agent.checkpoints.checkpoints import Checkpoints
+from qcode.agent.context.system_prompt import PendingAttachments
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
@@ -37,6 +38,7 @@ from qcode.engine.effects import (
     Compact,
     CompactionSettings,
     CompactRequested,
+    HookStopped,
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
@@ -78,6 +80,7 @@ from qcode.tools.subagent import NAME as AGENT
 from qcode.tools.subagent import SubagentTool
 
 if TYPE_CHECKING:
+    from qcode.agent.hooks.session import SessionHooks
     from qcode.agent.models.fallback import FallbackModels
     from qcode.agent.subagents import Agents
 
@@ -130,11 +133,24 @@ class Conversation:
             self._fallback = FallbackModels(clients, context.settings)
         self._turn_options = NO_OPTIONS
         self._is_opening = False
+        self.hooks: SessionHooks | None = None
         self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
         self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
         toolbox.transcript = lambda: self._transcript.messages
         self._begin(session, tuple(messages))
+
+    def use_hooks(self, hooks: SessionHooks) -> None:
+        """Let hooks see the events of this conversation from now on."""
+        from qcode.agent.hooks.calls import CallHooks
+
+        self.hooks = hooks
+        self._calls.hooks = CallHooks(hooks.scope, self._toolbox, self._context.folder, self._stop_by_hook)
+        hooks.open_transcript(self.messages)
+
+    def _stop_by_hook(self, stopped: HookStopped) -> None:
+        if self._driver is not None:
+            self._driver.give(stopped)
 
     def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Continue with a session; `messages` are the history if the session has no file."""
@@ -190,8 +206,16 @@ class Conversation:
 
         `attached` are the images of this prompt.
         """
-        if self._driver is not None:
+        if self.is_busy:
             raise RuntimeError("a turn is already running")
+        told: tuple[Text, ...] | None = ()
+        if self.hooks is not None:
+            async with aclosing(self.hooks.prompted(prompt)) as events:
+                async for event in events:
+                    yield self.observe(event)
+            told = self.hooks.told
+        if told is None:
+            return
         try:
             borrowed = self._clients.borrow(options.model, self.client)
         except ValueError as refusal:
@@ -206,7 +230,7 @@ class Conversation:
         self._turn_options = options
         self._clients.note_prompt(prompt)
         blocks = self._toolbox.with_instructions(self._waiting.taken(prompt, attached, options.foreign))
-        message = Message("user", (*blocks, Text(prompt)))
+        message = Message("user", (*told, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
                 yield event
@@ -225,7 +249,7 @@ class Conversation:
         opening: tuple[TurnEvent, ...] = (),
     ) -> AsyncGenerator[TurnEvent, None]:
         """Run one turn. The events of `opening` follow its first event."""
-        if self._driver is not None:
+        if self.is_busy:
             raise RuntimeError("a turn is already running")
         self._turn_options = options
         self._opening = [*opening]
@@ -234,9 +258,12 @@ class Conversation:
         writer = self._clients.small()
         settings = self._turn_settings(writer, options)
         turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
-        self._last_turn = turn
-        self.turn = turn
-        self._driver = Driver(turn, self.client.logged, self, writer=None if writer is None else writer.logged)
+        self._last_turn = self.turn = turn
+        hooks, logged = self.hooks, None if writer is None else writer.logged
+        confirm = None if hooks is None else hooks.confirm
+        self._driver = driver = Driver(turn, self.client.logged, self, writer=logged, confirm=confirm)
+        if hooks is not None:
+            hooks.show = driver.show
         await self._checkpoints.wait_until_recorded()
         self._waiting.complaints += self._clients.problems
         try:
@@ -255,6 +282,8 @@ class Conversation:
                         yield self.observe(recorder.see(told) if isinstance(told, Notice) else told)
         finally:
             self._driver = self._agents = self.turn = None
+            if hooks is not None:
+                hooks.leave_turn()
             self._calls.clear()
             self._waiting.turn_over()
             if self._own is not None:
@@ -277,6 +306,8 @@ class Conversation:
             self._transcript.keep_result(event)
         if isinstance(event, SteeringAdded):
             self._waiting.arrived(event.text)
+        if self.hooks is not None:
+            self.hooks.observe(event, is_attended=self._context.is_attended)
         told.append(event)
         if not isinstance(event, TurnEnded):
             complaints = self._waiting.complaints
@@ -326,6 +357,8 @@ class Conversation:
 
     def cancel(self) -> None:
         """Cancel the running turn; the output shown so far is kept. No request is sent after this."""
+        if self.hooks is not None:
+            self.hooks.cancel()
         if self._driver is not None:
             if self._agents is not None:
                 self._agents.halt()
@@ -387,8 +420,8 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs."""
-        return self._driver is not None
+        """Whether a turn runs, or its hooks do."""
+        return self._driver is not None or (self.hooks is not None and self.hooks.is_prompting)
 
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
         """Switch to another session. In a copy of this one, approvals still apply."""
@@ -397,6 +430,8 @@ class Conversation:
         self._transcript.session.close()
         self._checkpoints.follow(session)
         self._begin(session)
+        if self.hooks is not None:
+            self.hooks.begin("fork" if is_copy else "resume" if self.messages else "clear", self.messages)
 
     def _moved(self) -> None:
         """Reload the messages after the head of the session moved."""
@@ -431,6 +466,8 @@ class Conversation:
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""
+        if self.hooks is not None:
+            await self.hooks.end()
         await self._toolbox.end_servers()
         self.release()
         await self._clients.close()
@@ -448,6 +485,11 @@ class Conversation:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
+        began = time.monotonic()
+        outcome = await self._run_judged(call, judged, output)
+        return await self._calls.after(call, judged, outcome, time.monotonic() - began)
+
+    async def _run_judged(self, call: ToolCall, judged: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
         if judged.name == AGENT and self._toolbox.agent is not None:
             return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
         show = self._driver.show if self._driver is not None and self._context.is_attended else None
@@ -458,10 +500,14 @@ class Conversation:
     def append(self, effect: Append) -> None:
         self._transcript.append(effect, is_own=self._is_opening)
         self._is_opening = False
+        if self.hooks is not None:
+            self.hooks.record(effect.message)
 
     def take_compaction(self, effect: Compact) -> None:
         self._transcript.compact(effect)
         self._toolbox.forget_instructions()
+        if self.hooks is not None:
+            self.hooks.compacted(effect)
 
     def learn(self, effect: Learn) -> None:
         self.client.learn(effect)
@@ -511,6 +557,7 @@ class Conversation:
                 self._checkpoints,
                 self.permissions,
                 self._approved,
+                self.hooks,
             )
             self._agents = Agents(tool, self.kinds, parent, self._clients)
         return self._agents
@@ -550,50 +597,5 @@ class Conversation:
             compaction=CompactionSettings(None if writer is None else writer.model),
             fallback=None if self._fallback is None else self._fallback.settings,
             check=options.check or schema_check,
+            confirms=frozenset() if self.hooks is None else self.hooks.confirms,
         )
-
-
-class PendingAttachments:
-    """Attachments that wait for the next prompt or steering message.
-
-    `mentioned` returns the files that a text mentions, of which a project wrote the given spans, and its problems.
-    """
-
-    def __init__(self, mentioned: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
-        self._mentioned = mentioned
-        self._attached: tuple[Block, ...] = ()
-        self._steered: list[tuple[str, tuple[Block, ...]]] = []
-        self.complaints: list[str] = []
-
-    def attach(self, blocks: tuple[Block, ...]) -> None:
-        """Hold blocks for the next prompt."""
-        self._attached = (*self._attached, *blocks)
-
-    def taken(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
-        """Return the blocks to put before `text`: the held ones, its images, and the files it mentions."""
-        mentioned, complaints = self._mentioned(text, foreign)
-        self.complaints += complaints
-        kept, self._attached = self._attached, ()
-        return (*kept, *attached, *mentioned)
-
-    def steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return the same as `taken` for a steering message, which can be withdrawn until the turn takes it."""
-        self._steered.append((text, self._attached))
-        return self.taken(text, attached)
-
-    def arrived(self, text: str) -> tuple[Block, ...]:
-        """Return the blocks of a steering message that the turn now takes."""
-        for index in range(len(self._steered) - 1, -1, -1):
-            if self._steered[index][0] == text:
-                return self._steered.pop(index)[1]
-        return ()
-
-    def withdraw(self, text: str) -> None:
-        """Hold the blocks of a withdrawn steering message for the next prompt."""
-        self._attached = (*self.arrived(text), *self._attached)
-
-    def turn_over(self) -> None:
-        """Hold the blocks of steering messages that the turn did not take for the next turn."""
-        self.complaints.clear()
-        self._attached = (*(block for _, kept in self._steered for block in kept), *self._attached)
-        self._steered.clear()

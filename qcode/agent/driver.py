@@ -9,7 +9,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Protocol, TypeAlias
 
 from qcode.engine.effects import (
@@ -18,9 +18,12 @@ from qcode.engine.effects import (
     AskApproval,
     CancelRequested,
     Compact,
+    Confirm,
+    Confirmed,
     Effect,
     Emit,
     EndTurn,
+    HookStopped,
     Input,
     LimitAnswered,
     ModelSwitched,
@@ -39,7 +42,7 @@ from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
-from qcode.protocol.events import ApprovalRequested, ToolOutput, TurnEvent
+from qcode.protocol.events import ApprovalRequested, Notice, ToolOutput, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
@@ -103,7 +106,7 @@ class _Show:
 
 
 class Driver:
-    """Runs one turn. `writer` writes summaries, None: `provider` does.
+    """Runs one turn. `writer` writes summaries, None: `provider` does. `confirm` asks the hooks about a step.
 
     `clock` and `wall_clock` are in seconds, `chance` gives numbers in [0, 1).
     """
@@ -115,6 +118,7 @@ class Driver:
         services: Services,
         *,
         writer: Provider | None = None,
+        confirm: Callable[[Confirm], Awaitable[Confirmed]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         wall_clock: Callable[[], float] = time.time,
@@ -123,6 +127,7 @@ class Driver:
         self._provider = provider
         self._writer = writer or provider
         self._services = services
+        self._confirm = confirm
         self._clock = clock
         self._chance = chance
         self._wall_clock = wall_clock
@@ -131,7 +136,9 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stream: _Stream | None = None
 
-    def give(self, given: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval) -> None:
+    def give(
+        self, given: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval | HookStopped
+    ) -> None:
         """Feed an input from outside; it is taken before anything that is still queued. Judge an edited call again."""
         if isinstance(given, AskApproval):
             self._perform(given)
@@ -221,6 +228,8 @@ class Driver:
                 self._start(self._run_tool(effect))
             case AskApproval():
                 self._start(self._judge(effect))
+            case Confirm():
+                self._start(self._ask_hooks(effect))
             case SwitchModel():
                 self._start(self._switch_model(effect))
             case Wait():
@@ -284,6 +293,15 @@ class Driver:
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
         settled = verdict if isinstance(verdict, ApprovalAnswered) else _Show(ApprovalRequested(verdict))
         await self._inputs.put(settled)
+
+    async def _ask_hooks(self, effect: Confirm) -> None:
+        try:
+            confirmed = Confirmed() if self._confirm is None else await self._confirm(effect)
+        except Exception as error:  # noqa: BLE001 - the driver's edge: a bug in the hooks does not hold the turn
+            text = f"Internal error in the hooks: {type(error).__name__}: {error}"
+            await self._inputs.put(_Show(Notice("error", text)))
+            confirmed = Confirmed()
+        await self._inputs.put(confirmed)
 
     async def _switch_model(self, effect: SwitchModel) -> None:
         switched, provider = await self._services.switch_model(effect.error)

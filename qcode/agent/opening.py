@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,6 +38,7 @@ from qcode.tools.tool import Tool
 from qcode.tools.workspace import Scratch, sweep_scratch
 
 if TYPE_CHECKING:
+    from qcode.agent.hooks.events import Hook
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.models.recording import Recording
     from qcode.agent.programs.own_tools import FunctionTool
@@ -61,6 +62,7 @@ class AgentParts:
         own_tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
         wrap: Callable[[Provider], Provider] | None = None,
+        hooks: Mapping[str, Sequence[Hook]] | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
         self.context = context
@@ -100,6 +102,27 @@ class AgentParts:
         )
         self._name_session()
         self.notices = problems + notices + (() if self.skills is None else self.skills.notices())
+        self.notices += self._use_hooks(hooks or {}, scratch)
+
+    def _use_hooks(self, given: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
+        """Connect the configured hooks and those of the program; return lines about hooks that cannot be used."""
+        settings, conversation = self.context.settings.hooks, self.conversation
+        if not given and not settings.has_any:
+            return ()
+        from qcode.agent.hooks.connect import connect_hooks
+
+        source = "fork" if self.context.options.fork_session else "resume" if conversation.messages else "startup"
+        hooks, problems = connect_hooks(
+            self.context,
+            given,
+            lambda: (conversation.session_id, conversation.mode, conversation.model),
+            scratch=lambda: scratch.path,
+            redact=self.redact,
+            source=source,
+        )
+        if hooks is not None:
+            conversation.use_hooks(hooks)
+        return problems
 
     def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""

@@ -102,6 +102,8 @@ class Options:
     mcp_config: Sequence[PathText] = ()
     """Files with tool servers, or JSON texts that begin with `{`."""
     strict_mcp_config: bool = False
+    no_hooks: bool = False
+    """Run no configured hook. Hooks that a program passes to `Agent.open` run."""
     json_schema: str | None = None
     debug_log: PathText | None = None
     record: PathText | None = None
@@ -164,6 +166,7 @@ class Options:
             "output.max_tokens": self.max_output_tokens,
             "output.max_continuations": self.max_continuations,
             "output.escalate": False if self.no_escalation else None,
+            "hooks.enabled": False if self.no_hooks else None,
             "permissions.mode": self.permission_mode,
             "permissions.allow": list(self.allowed_tools) or None,
             "permissions.deny": [rule for rule in self.disallowed_tools if is_rule(rule)] or None,

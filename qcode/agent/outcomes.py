@@ -55,6 +55,7 @@ _BY_KIND: Mapping[str, ExitCode] = {
     ErrorKind.NO_CREDENTIAL: ExitCode.NO_CREDENTIAL,
     ErrorKind.AUTH: ExitCode.NO_CREDENTIAL,
     ErrorKind.CONTEXT_OVERFLOW: ExitCode.BAD_INPUT,
+    ErrorKind.PROMPT_BLOCKED: ExitCode.DENIED,
     **{kind: ExitCode.TRANSIENT for kind in ErrorKind if kind.is_transient},
     "bad_input": ExitCode.BAD_INPUT,
     "bad_config": ExitCode.BAD_CONFIG,

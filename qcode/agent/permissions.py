@@ -28,7 +28,7 @@ from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
-from qcode.safety.verdict import Verdict
+from qcode.safety.verdict import RESTRICTED, SHELL_UNKNOWN, Verdict
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.processes import passed_on
 from qcode.values import dataclass
@@ -457,6 +457,29 @@ def policy_of(context: RunContext) -> Policy:
         probes=_probes(context, search_path, forbidden),
         never_asks=context.options.never_asks,
     )
+
+
+def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook: Verdict | None) -> Verdict:
+    """Return the verdict for a call: the stricter one of the rules and of the hooks, if they have one.
+
+    A hook that may allow answers a question of the mode: an edit, a tool of a server, an address, and a command as far
+    as auto mode would run it, in the workspace sandbox. Questions of rules, protected files and untrusted folders stay.
+    """
+    verdict = policy.judge(spec, arguments)
+    if hook is None or verdict.verdict == "deny":
+        return verdict
+    if hook.verdict == "ask":
+        reason = hook.reason if verdict.is_allowed else f"{hook.reason}; {verdict.reason}"
+        return Verdict("ask", reason, RESTRICTED if verdict.rule == RESTRICTED else hook.rule)
+    if verdict.is_allowed or not policy.is_trusted:
+        return verdict
+    if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):
+        return hook
+    if verdict.rule == SHELL_UNKNOWN:
+        sandboxed = policy.with_mode("auto").judge(spec, arguments)
+        if sandboxed.is_allowed and sandboxed.confinement == "workspace":
+            return replace(hook, confinement="workspace")
+    return verdict
 
 
 def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) -> Probes:

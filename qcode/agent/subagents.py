@@ -8,10 +8,12 @@ Its result is its last reply, bounded, or one line with the reason why there is 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
@@ -28,6 +30,7 @@ from qcode.engine.effects import (
     AskApproval,
     Compact,
     CompactionSettings,
+    HookStopped,
     ModelSwitched,
     NoModelLeft,
     TurnSettings,
@@ -63,6 +66,9 @@ from qcode.tools.output import Collector
 from qcode.tools.subagent import SMALL, SubagentTool, Task
 from qcode.tools.tool import failed
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.hooks.session import HookScope, SessionHooks
 
 MAX_CONCURRENT = 4
 
@@ -147,6 +153,7 @@ class Parent:
     checkpoints: Checkpoints
     permissions: Permissions
     approved: Callable[[frozenset[str]], AbstractContextManager[None]]
+    hooks: SessionHooks | None = None
 
 
 class AgentRun:
@@ -169,6 +176,7 @@ class AgentRun:
         self._toolbox = parent.toolbox.beside(lambda path, access: self._policy.judge_file(path, access))
         self._calls = PendingCalls(self._toolbox, parent.checkpoints.watched, parent.approved, parent.permissions)
         self._open: dict[str, str] = {}
+        self._hooks: HookScope | None = None
         specs = kind.offered(client.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
@@ -187,6 +195,22 @@ class AgentRun:
         self._turn = Turn(settings, model, (), client.counter(), tally=tally)
         self._toolbox.transcript = lambda: self._turn.messages
         self._driver = Driver(self._turn, client.logged, self)
+        if parent.hooks is not None:
+            self._use_hooks(parent.hooks)
+
+    def _use_hooks(self, hooks: SessionHooks) -> None:
+        from qcode.agent.hooks.calls import CallHooks
+
+        self._hooks = scope = hooks.scope.inside(self._call_id, self._kind.name)
+        self._calls.hooks = CallHooks(scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook)
+        if scope.has("SubagentStop"):
+            self._turn.settings = replace(self._turn.settings, confirms=frozenset({"stop"}))
+            self._driver = Driver(self._turn, self._client.logged, self, confirm=scope.confirm_agent)
+
+    def _stop_by_hook(self, stopped: HookStopped) -> None:
+        """End the turn of this sub-agent, and the one that waits for it."""
+        self._driver.give(stopped)
+        self._parent.driver.give(stopped)
 
     @property
     def _policy(self) -> Policy:
@@ -195,7 +219,9 @@ class AgentRun:
     async def run_task(self) -> TurnEnded:
         """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
-        async with aclosing(self._driver.run(UserSubmitted(user(self._task.prompt)))) as events:
+        told = [] if self._hooks is None else await self._hooks.begin_agent()
+        task = Message("user", (*told, *user(self._task.prompt).blocks))
+        async with aclosing(self._driver.run(UserSubmitted(task))) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):
                     ended = event
@@ -265,10 +291,14 @@ class AgentRun:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         judged = self._calls.take(call, arguments)
-        return await self._calls.run(self._policy, judged, output, self._client.model.name)
+        began = time.monotonic()
+        outcome = await self._calls.run(self._policy, judged, output, self._client.model.name)
+        return await self._calls.after(call, judged, outcome, time.monotonic() - began)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
+        if self._hooks is not None:
+            self._hooks.record(effect.message)
 
     def take_compaction(self, effect: Compact) -> None:
         """Do nothing: its turn holds the compacted messages, and its file has all of them."""

@@ -138,6 +138,12 @@ class Toolbox:
             return ToolSpec(name, "", {})
         return self._tools[name].spec
 
+    def offered_spec(self, name: str) -> ToolSpec | None:
+        """Return the spec with the parameters of a tool, also of a server, None if there is no such tool."""
+        if self.servers is not None and self.servers.has(name):
+            return next((spec for spec in self.servers.specs() if spec.name == name), None)
+        return self._tools[name].spec if name in self._tools else None
+
     def beside(self, judge: PathJudge) -> Toolbox:
         """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
         other = copy(self)

@@ -238,6 +238,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("--mcp-config FILE|JSON", "texts", "tool servers from a file, JSON or TOML, or as JSON text (repeatable)"),
         Flag("--strict-mcp-config", "on", "use only the tool servers of --mcp-config"),
+        Flag("--no-hooks", "on", "run no configured hook"),
         Flag("--no-skills", "on", "read and offer no skills"),
         Flag("--theme NAME", "text", "theme of the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),

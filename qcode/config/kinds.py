@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from decimal import Decimal
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlsplit
 
 from qcode.protocol.approvals import WrittenRule
@@ -171,6 +172,68 @@ def _rule(value: object) -> str | WrittenRule:
         raise ValueError
     examples, counterexamples = ([*_texts(value.get(name, []))] for name in ("examples", "counterexamples"))
     return WrittenRule(_line(value["rule"]), tuple(examples), tuple(counterexamples))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenHook:
+    """A hook as a file has it. Without `timeout_s` and `on_failure`, the event decides."""
+
+    matcher: str = ""
+    command: str = ""
+    argv: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    on_failure: str | None = None
+    may_allow: bool = False
+    env: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.command or " ".join(self.argv)
+
+
+def hooks() -> ValueKind:
+    """A list of hooks, each a table, converted to a tuple of `WrittenHook`."""
+
+    def accept(value: object) -> tuple[WrittenHook, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError
+        return tuple(_hook(one) for one in value)
+
+    return ValueKind(
+        "a list of tables with command or argv, and optionally matcher, timeout_s, on_failure, may_allow, env",
+        accept,
+    )
+
+
+def variables() -> ValueKind:
+    """A list of names of environment variables, converted to a tuple."""
+    one = _matching(_VARIABLE)
+
+    def accept(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError
+        return tuple(one(name) for name in value)
+
+    return ValueKind("a list of names of environment variables", accept)
+
+
+def _hook(value: object) -> WrittenHook:
+    if not isinstance(value, dict) or ("command" in value) == ("argv" in value):
+        raise ValueError
+    fields: Mapping[str, ValueKind] = {
+        "matcher": raw_text(),
+        "command": raw_text(),
+        "argv": words(),
+        "timeout_s": number(0, above=True),
+        "on_failure": choice("ask", "block", "go-on"),
+        "may_allow": boolean(),
+        "env": variables(),
+    }
+    if not set(value) <= set(fields):
+        raise ValueError
+    found: dict[str, Any] = {name: fields[name].accept(given) for name, given in value.items()}
+    if not (found.get("command", "").strip() or any(found.get("argv", ())[:1])):
+        raise ValueError
+    return WrittenHook(**found)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -84,7 +84,10 @@ class _Scanner:
             if self._peek() == "[":
                 is_list = self.text.startswith("[[", self.at)
                 self.at += 2 if is_list else 1
+                line = self.text.count("\n", 0, self.at) + 1
                 table = self._key(())
+                if is_list:
+                    self.items.setdefault(table, []).append(line)
                 self.at += 2 if is_list else 1
             else:
                 self._pair(table, is_kept=True)

@@ -24,6 +24,7 @@ from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
 from qcode.config.settings import (
     PROVIDER_TYPES,
+    HookSettings,
     Mcp,
     McpServer,
     ModelSettings,
@@ -153,6 +154,7 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         tools=Tools(**leaves(values, "tools")),
         ui=Ui(**leaves(values, "ui"), **_texts(values, "ui", "keys")),
         sessions=Sessions(**leaves(values, "sessions")),
+        hooks=HookSettings(**leaves(values, "hooks")),
         skills=SkillSettings(**leaves(values, "skills")),
         warnings=warnings,
         origins=MappingProxyType(origins),
@@ -372,6 +374,10 @@ class _LayerReader:
             self._fail(path, str(error))
         if path == ("permissions", "mode") and found == "bypass":
             self._fail(path, "`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
+        if path[0] == "hooks" and self._scope == "project" and isinstance(found, tuple):
+            refused = next((name for hook in found for name in ("may_allow", "env") if getattr(hook, name)), "")
+            if refused:
+                self._fail(path, f"a project may not set {refused} of a hook; set it in your own configuration")
         if path == ("tools", "sandbox") and self._scope == "project" and found != "required":
             self._fail(path, 'a project may only set tools.sandbox to "required"; set it in your own configuration')
         return found

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from qcode.config import kinds
 from qcode.config.kinds import ValueKind
 from qcode.config.settings import (
+    HookSettings,
     KeySchema,
     Mcp,
     McpServer,
@@ -94,6 +95,7 @@ def _all_keys() -> Iterator[Key]:
     yield from _keys_of(Tools, ("tools",))
     yield from _keys_of(Ui, ("ui",))
     yield from _keys_of(Sessions, ("sessions",))
+    yield from _keys_of(HookSettings, ("hooks",))
     yield from _keys_of(SkillSettings, ("skills",))
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)

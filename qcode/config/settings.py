@@ -7,12 +7,12 @@ default is what holds if nothing is set; None means that the part concerned deci
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 from qcode.config import kinds
-from qcode.config.kinds import ValueKind
+from qcode.config.kinds import ValueKind, WrittenHook
 from qcode.protocol.approvals import MODE_ALIASES, ApprovalMode, WrittenRule
 from qcode.protocol.model import LimitWait
 from qcode.protocol.usage import Price
@@ -202,6 +202,68 @@ class Ui:
     )
 
 
+_NO_HOOKS: tuple[WrittenHook, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """The hooks by event, those of the user first. The names of the events are Claude Code's."""
+
+    enabled: bool = key(
+        True, kinds.boolean(), "false: no configured hook runs", flag="--no-hooks", is_project_allowed=False
+    )
+    claude: Literal["off", "own", "project", "both"] = key(
+        "off",
+        kinds.choice("off", "own", "project", "both"),
+        "also run the hooks of Claude Code: your own, those of a trusted project, or both",
+        is_project_allowed=False,
+    )
+    SessionStart: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a session begins; matches startup, resume, clear, compact or fork", is_joined=True
+    )
+    UserPromptSubmit: tuple[WrittenHook, ...] = key(_NO_HOOKS, kinds.hooks(), "you send a prompt", is_joined=True)
+    PreToolUse: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "the model calls a tool; matches its name", is_joined=True
+    )
+    PermissionRequest: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a call is about to ask you; matches the tool", is_joined=True
+    )
+    PostToolUse: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a call has ended; matches the tool", is_joined=True
+    )
+    PostToolUseFailure: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a call has failed; matches the tool", is_joined=True
+    )
+    Notification: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "qcode waits for you; matches permission_prompt", is_joined=True
+    )
+    SubagentStart: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a sub-agent begins; matches its kind", is_joined=True
+    )
+    SubagentStop: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a sub-agent is done; matches its kind", is_joined=True
+    )
+    Stop: tuple[WrittenHook, ...] = key(_NO_HOOKS, kinds.hooks(), "the model is done", is_joined=True)
+    StopFailure: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a turn failed; matches the error", is_joined=True
+    )
+    PreCompact: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "the conversation is about to be compacted; matches manual or auto", is_joined=True
+    )
+    PostCompact: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "the conversation was compacted; matches manual or auto", is_joined=True
+    )
+    SessionEnd: tuple[WrittenHook, ...] = key(
+        _NO_HOOKS, kinds.hooks(), "a session ends; matches clear, resume or other", is_joined=True
+    )
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a hook may be configured."""
+        values = (getattr(self, one.name) for one in fields(self))
+        return self.enabled and (self.claude != "off" or any(value for value in values if isinstance(value, tuple)))
+
+
 @dataclass(frozen=True, slots=True)
 class Sessions:
     """`retention_days`: sessions are removed this many days after the last write; 0 keeps all."""
@@ -376,6 +438,7 @@ class Settings:
     tools: Tools = field(default_factory=Tools)
     ui: Ui = field(default_factory=Ui)
     sessions: Sessions = field(default_factory=Sessions)
+    hooks: HookSettings = field(default_factory=HookSettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=lambda: MappingProxyType({}))
     models: Mapping[str, ModelSettings] = field(default_factory=lambda: MappingProxyType({}))

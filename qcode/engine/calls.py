@@ -78,7 +78,7 @@ class CallLimits:
     repairs: int = 0
     rejected: tuple[str, str] | None = None
     rejections: int = 0
-    end: Literal["tool_calls", "cut", "malformed", "impossible", "denied"] | None = None
+    end: Literal["tool_calls", "cut", "malformed", "impossible", "denied", "stopped"] | None = None
     note: str = ""
     impossible: int = 0
     """Replies in a row in which no call ran, and one of an unknown tool or without a required argument was made."""
@@ -165,7 +165,8 @@ class CallRound:
     _begun: int = 0
     _noted: int = 0
     _ran: set[int] = field(default_factory=set)
-    _revised: dict[int, ToolCall] = field(default_factory=dict)
+    _revised: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
+    """The calls that were edited before they ran, as they ran, with the word for the author."""
     _has_counted_repair: bool = False
     _has_impossible: bool = False
 
@@ -224,7 +225,8 @@ class CallRound:
             if arguments is None:
                 arguments = parse_object(call.arguments) or {}
             else:
-                self._revised[index] = call = replace(call, arguments=json.dumps(arguments))
+                call = replace(call, arguments=json.dumps(arguments))
+                self._revised[index] = call, answer.editor
             spec = self.tools.get(call.name)
             is_backgroundable = spec is not None and spec.is_backgroundable
             return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
@@ -261,7 +263,7 @@ class CallRound:
     def _begin(self, index: int, elapsed: float) -> list[Effect]:
         judged = self.calls[index]
         call, spec = judged.call, self.tools.get(judged.call.name)
-        if self.limits.end in ("impossible", "denied"):
+        if self.limits.end in ("impossible", "denied", "stopped"):
             return self._reject(index, "Not run: the turn ends.")
         if judged.state != "complete" and not (judged.state == "malformed" and spec is not None and spec.is_one_way):
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
@@ -372,10 +374,10 @@ class CallRound:
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
         sent = self.calls[index].call
-        call = self._revised.get(index, sent)
+        call, editor = self._revised.get(index, (sent, ""))
         has_run = self._open.pop(index, None) == "running"
         if call is not sent:
-            outcome = synthetic.outcome_of_revised(sent, call, outcome)
+            outcome = synthetic.outcome_of_revised(sent, call, outcome, editor)
         self._results[index] = ToolResult(
             call.call_id, call.name, outcome.content, is_error=outcome.is_error, images=outcome.images
         )

@@ -74,6 +74,10 @@ class CompactionScheduler:
         self._floor = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
         return (self._settings.writer if self._settings is not None else None) or model
 
+    def block(self) -> None:
+        """Disable automatic compaction for the rest of the turn."""
+        self._has_failed = True
+
     def end(self, result: CompactionResult) -> None:
         """Record the result of a compaction, which decides when the next one is due."""
         self._has_failed = result.parts is None

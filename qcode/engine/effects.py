@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
@@ -66,6 +66,26 @@ class ApprovalAnswered:
     summary: str = ""
     diff: str = ""
     revised: JsonObject | None = None
+    editor: Literal["user", "hook"] = "user"
+    """The author of the `revised` arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The answer of the hooks to `Confirm`. If there is a `reason`, the step is not taken.
+
+    For a stop, the reason is the next message to the model. `is_final`: the turn ends, whatever the reason.
+    """
+
+    reason: str = ""
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HookStopped:
+    """A hook ends the turn after the running calls. `reason` is for the user."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +151,8 @@ Input: TypeAlias = (
     | LimitAnswered
     | ModelSwitched
     | NoModelLeft
+    | Confirmed
+    | HookStopped
 )
 
 
@@ -181,6 +203,20 @@ class AskApproval:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirm:
+    """Ask the hooks about a step of the turn, and feed `Confirmed` back.
+
+    `stop`: the turn would end with the answer `text`; `is_again`: a hook has already continued it. `compact`: the
+    conversation would be compacted, by the user's wish if `is_asked`; `text` says what the summary must keep.
+    """
+
+    step: Literal["stop", "compact"]
+    text: str = ""
+    is_again: bool = False
+    is_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Feed `WaitElapsed` back after `seconds`."""
 
@@ -217,7 +253,18 @@ class EndTurn:
 
 
 Effect: TypeAlias = (
-    SendRequest | StopRequest | SwitchModel | RunTool | AskApproval | Wait | Emit | Append | Compact | Learn | EndTurn
+    SendRequest
+    | StopRequest
+    | SwitchModel
+    | RunTool
+    | AskApproval
+    | Confirm
+    | Wait
+    | Emit
+    | Append
+    | Compact
+    | Learn
+    | EndTurn
 )
 
 
@@ -279,6 +326,8 @@ class TurnSettings:
     compaction: CompactionSettings | None = None
     fallback: Fallback | None = None
     check: AnswerCheck | None = None
+    confirms: frozenset[Literal["stop", "compact"]] = frozenset()
+    """The steps that the hooks are asked about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,13 +174,13 @@ def _neutralised(text: str, tag: str) -> str:
     return re.sub(rf"<(\s*+/?+\s*+{tag})", r"<\\\1", text, flags=re.IGNORECASE)
 
 
-def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome) -> ToolOutcome:
-    """Return the outcome of a call that the user edited before it ran, with a note to the model on what ran."""
+def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, editor: str = "user") -> ToolOutcome:
+    """Return the outcome of a call that was edited before it ran, with a note to the model on what ran."""
     shown = outcome.content if outcome.shown is None else outcome.shown
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
     told = "\n".join(
         [
-            "The user edited this call before it ran. It ran with:",
+            f"{'A hook' if editor == 'hook' else 'The user'} edited this call before it ran. It ran with:",
             *_revised_arguments(before, after),
             "The result:",
         ]

@@ -22,9 +22,12 @@ from qcode.engine.effects import (
     ApprovalAnswered,
     CancelRequested,
     CompactRequested,
+    Confirm,
+    Confirmed,
     Effect,
     Emit,
     EndTurn,
+    HookStopped,
     Input,
     LimitAnswered,
     ModelSwitched,
@@ -73,6 +76,8 @@ if TYPE_CHECKING:
     from qcode.engine.compactor import Compactor
 
 MAX_PAUSES = 20
+MAX_HELD_STOPS = 8
+"""How often in a row a hook can continue the turn."""
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
 
@@ -105,13 +110,23 @@ class Compacting:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirming:
+    """The hooks are asked whether the turn may end with `result`, or before the compaction that `then` follows."""
+
+    result: ReplyResult | None = None
+    cause: Cause = "asked"
+    then: AfterCompaction | None = None
+    focus: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The turn is over and ignores every input."""
 
     outcome: Outcome
 
 
-TurnPhase: TypeAlias = Idle | Replying | Calling | Compacting | Ended
+TurnPhase: TypeAlias = Idle | Replying | Calling | Compacting | Confirming | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +185,7 @@ class Turn:
         self._is_answered = False
         self._compaction = CompactionScheduler(settings.compaction)
         self._escalates_next = False
+        self._held_stops = 0
 
     @property
     def is_over(self) -> bool:
@@ -204,6 +220,11 @@ class Turn:
                 return self._model_chosen(phase.reply, given) if isinstance(phase, Replying) else []
             case SteerQueued():
                 self._steering.add(given)
+                return []
+            case Confirmed():
+                return self._confirmed(phase, given) if isinstance(phase, Confirming) else []
+            case HookStopped(reason=reason):
+                self.tally.limits.end, self.tally.limits.note = "stopped", reason
                 return []
             case CancelRequested():
                 return self._cancel(is_unsent=given.is_unsent)
@@ -356,12 +377,40 @@ class Turn:
 
     def _finish(self, result: ReplyResult) -> list[Effect]:
         error = self._review.error
+        if error is None and "stop" in self.settings.confirms and self._held_stops < MAX_HELD_STOPS:
+            self.phase = Confirming(result)
+            return [Confirm("stop", self._text, is_again=self._held_stops > 0)]
         return self._end(Outcome.ERROR if error else Outcome.END_TURN, result, error=error)
+
+    # Hooks
+
+    def _confirmed(self, phase: Confirming, given: Confirmed) -> list[Effect]:
+        """Take the step that the hooks were asked about, or do without it."""
+        result, then = phase.result, phase.then
+        if then is not None:
+            if not given.reason:
+                return self._begin_compaction(phase.cause, then, phase.focus)
+            self._compaction.block()
+            notice = Emit(Notice("warning", f"A hook prevented the compaction: {given.reason}"))
+            return [notice, *self._after_compaction(then, is_shorter=False)]
+        assert result is not None
+        if given.reason and not given.is_final:
+            self._held_stops += 1
+            self._steering.add(SteerQueued(given.reason))
+        if self._steering and not given.is_final:
+            return self._go_on(result)
+        return self._end(Outcome.END_TURN, result)
 
     # Compaction
 
     def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
-        """Compact the transcript, then continue with `then`."""
+        """Compact the transcript, then continue with `then`. The hooks are asked first."""
+        if "compact" not in self.settings.confirms:
+            return self._begin_compaction(cause, then, focus)
+        self.phase = Confirming(cause=cause, then=then, focus=focus)
+        return [Confirm("compact", focus, is_asked=cause == "asked")]
+
+    def _begin_compaction(self, cause: Cause, then: AfterCompaction, focus: str) -> list[Effect]:
         from qcode.engine.compactor import Compactor
 
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
@@ -446,6 +495,8 @@ class Turn:
         notice = Emit(Notice("warning", limits.note))
         if limits.end == "cut":
             return [notice, *self._end(Outcome.MAX_TOKENS, result)]
+        if limits.end == "stopped":
+            return [notice, *self._end(Outcome.END_TURN, result)]
         if limits.end == "denied":
             self._is_answered = False
             return [notice, *self._end(Outcome.END_TURN, result)]
@@ -475,6 +526,11 @@ class Turn:
                 results = Message("user", tuple(current.results))
                 committed = [self._append(results), Emit(ResultsCommitted(results))]
                 return [*effects, *committed, *self._end(Outcome.CANCELLED, result)]
+            case Confirming(then=ResumeReply(reply)):
+                self.phase = Replying(reply)
+                return self._from_reply(reply, reply.cancel())
+            case Confirming(result=result):
+                return self._end(Outcome.CANCELLED, result)
             case Compacting(compactor, then):
                 self._account_for(compactor, compactor.cancel(is_unsent=is_unsent))
                 if isinstance(then, ResumeReply):

@@ -20,6 +20,7 @@ class ErrorKind(StrEnum):
 
     `REPETITION`: the model repeated itself endlessly. `UNREADABLE_CALL`: it kept writing calls that cannot be parsed.
     `TOOL_FAILURE`: it kept making calls that can never run. `BUDGET`: a limit of the prompt was reached.
+    `PROMPT_BLOCKED`: a hook kept the prompt from being sent.
     """
 
     NO_CREDENTIAL = "no_credential"
@@ -40,6 +41,7 @@ class ErrorKind(StrEnum):
     UNREADABLE_CALL = "unreadable_call"
     TOOL_FAILURE = "tool_failure"
     BUDGET = "budget"
+    PROMPT_BLOCKED = "prompt_blocked"
     INTERNAL = "internal"
 
     @property

@@ -36,9 +36,10 @@ ON_FIRST_USE = tuple(
     f"qcode.{name}"
     for name in (
         "agent.programs", "agent.checkpoints.blobs", "agent.checkpoints.rewind", "agent.checkpoints.watch",
-        "agent.choices", "agent.context.attachments", "agent.crash", "agent.keys.connect", "agent.keys.ring",
-        "agent.keys.store", "agent.mcp", "agent.sessions.library", "agent.sessions.loader", "agent.settings",
-        "agent.subagents", "agent.telemetry", "config.definitions", "config.edit", "config.lines", "engine.compactor",
+        "agent.choices", "agent.context.attachments", "agent.context.front_matter", "agent.context.placeholders",
+        "agent.crash", "agent.keys.connect", "agent.keys.ring", "agent.keys.store", "agent.mcp",
+        "agent.sessions.library", "agent.sessions.loader", "agent.settings", "agent.skills", "agent.subagents",
+        "agent.telemetry", "config.definitions", "config.edit", "config.lines", "engine.compactor",
         "providers.text_calls", "safety.addresses", "safety.git_repository", "safety.launcher", "safety.sandbox",
         "safety.shell.judge", "safety.shell.parser", "tools.editing.match", "tools.editing.normalize",
         "tools.files.pictures", "tools.files.walk", "tools.web_search",

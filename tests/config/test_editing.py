@@ -165,4 +165,7 @@ def test_every_key_has_a_meaning_in_one_line() -> None:
 def test_lists_and_tables_are_not_changed_line_by_line() -> None:
     names = {key.name for key in KEYS if not is_changeable(key) and "*" not in key.path}
     rules = {"permissions.allow", "permissions.ask", "permissions.deny"}
-    assert names == {"fallback", "fallback_on", "skills.off", "skills.paths"} | rules
+    hooks = {name for name in names if name.startswith("hooks.")}
+    assert names - hooks == {"fallback", "fallback_on", "skills.off", "skills.paths"} | rules
+    assert {"hooks.PreToolUse", "hooks.Stop"} <= hooks
+    assert not {"hooks.enabled", "hooks.claude"} & hooks

@@ -253,6 +253,10 @@ class Servers:
         """Return every tool that can be called, also one that is not sent with requests."""
         return tuple(tool.spec for _, tool in self._offered())
 
+    def own_names(self) -> dict[str, str]:
+        """Return the names that the servers gave to the offered tools, by the names a model calls."""
+        return {tool.spec.name: tool.tool for _, tool in self._offered()}
+
     def has(self, name: str) -> bool:
         """Return whether a server offers a tool of this name."""
         server, tool = split_name(name)

@@ -7,12 +7,19 @@ the caller says that its folder is trusted, and links in it must stay inside.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+from qcode import __version__
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.agent.trust import SKILL_FOLDERS
+from qcode.config import state_file
+from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 MAX_DEPTH = 3
@@ -20,6 +27,10 @@ MAX_FOLDERS = 2_000
 MAX_SKILLS = 500
 FOLDER = "skills"
 
+CACHE_NAME = "skill_cache.json"
+
+_CTIME_GRAIN_NS = 50_000_000
+"""A file that changed this shortly before it was read may change again without a new ctime."""
 _SKIPPED = frozenset({".git", "node_modules"})
 _FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
 
@@ -95,8 +106,82 @@ def _upwards(folder: Path, root: Path) -> Iterator[Path]:
     yield root
 
 
-def find_skills(folders: Sequence[SkillFolder]) -> FoundSkills:
+class SkillCache:
+    """The skills that were read at earlier starts, in a file of the state folder.
+
+    YAML takes longer to import than everything else at a start. A file that changed since, or that was read just after
+    a change, is read again. The text of a skill is never cached.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Without `path` nothing is cached."""
+        self._path = path
+        stored = state_file.load_json(path) if path is not None else {}
+        files = stored.get("files") if stored.get("version") == __version__ else None
+        self._before = files if isinstance(files, dict) else {}
+        self._now: dict[str, Json] = {}
+
+    def read(self, file: Path, shown: str, folder: SkillFolder) -> Skill:
+        """Return the skill of a file; raise `FrontMatterError`."""
+        is_from_project = folder.inside is not None
+        identity = _identity(file, shown)
+        row = self._before.get(str(file))
+        if isinstance(row, dict) and identity and row.get("identity") == identity:
+            skill = _skill_of(row)
+            if skill is not None and skill.place == folder.shown and skill.is_from_project == is_from_project:
+                self._now[str(file)] = row
+                return skill
+        skill = read_skill(file, shown, folder.shown, is_from_project=is_from_project)
+        if identity:
+            self._now[str(file)] = {"identity": identity, **_row_of(skill)}
+        return skill
+
+    def save(self) -> None:
+        """Keep the skills read now for the next start."""
+        if self._path is not None and self._now != self._before:
+            with suppress(OSError):
+                state_file.save_json(self._path, {"version": __version__, "files": self._now})
+
+
+def _identity(file: Path, shown: str) -> list[Json]:
+    """Return what changes with the content of a file; empty if it may change again without a trace."""
+    try:
+        state = file.stat()
+    except OSError:
+        return []
+    if time.time_ns() - state.st_ctime_ns < _CTIME_GRAIN_NS:
+        return []
+    return [shown, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+
+
+def _row_of(skill: Skill) -> JsonObject:
+    row: JsonObject = {}
+    for field in fields(skill):
+        value = getattr(skill, field.name)
+        row[field.name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    return row
+
+
+def _skill_of(row: JsonObject) -> Skill | None:
+    """Return a skill as it was stored, None if a value is of another type."""
+    given: dict[str, Any] = {}
+    for field in fields(Skill):
+        value: Any = row.get(field.name)
+        kind = str(field.type)
+        if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(one, str) for one in value):
+            given[field.name] = tuple(value)
+        elif kind == "Path" and isinstance(value, str):
+            given[field.name] = Path(value)
+        elif type(value).__name__ == kind:
+            given[field.name] = value
+        else:
+            return None
+    return Skill(**given)
+
+
+def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None) -> FoundSkills:
     """Read all skills in these folders; a file that cannot be used is a problem, and the rest is read."""
+    cache = cache or SkillCache()
     skills: dict[str, Skill] = {}
     problems: list[str] = []
     hidden: list[tuple[Skill, Skill]] = []
@@ -113,7 +198,7 @@ def find_skills(folders: Sequence[SkillFolder]) -> FoundSkills:
                 return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
             try:
                 shown = f"{folder.shown}/{file.relative_to(folder.path).as_posix()}"
-                skill = read_skill(file, shown, folder.shown, is_from_project=folder.inside is not None)
+                skill = cache.read(file, shown, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
                 continue
@@ -121,6 +206,7 @@ def find_skills(folders: Sequence[SkillFolder]) -> FoundSkills:
                 hidden.append((skill, skills[skill.handle]))
             else:
                 skills[skill.handle] = skill
+    cache.save()
     return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
 
 

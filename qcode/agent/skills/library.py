@@ -18,7 +18,7 @@ from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 from qcode.agent.options import RunContext
 from qcode.agent.skills.catalogue import Catalogue, catalogue_of
-from qcode.agent.skills.discovery import FoundSkills, find_skills, skill_folders
+from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, find_skills, skill_folders
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
@@ -215,6 +215,8 @@ class Skills:
             return
         state_dir = self._context.paths.state_dir
         self._uses = {**_read_uses(state_dir), skill.handle: _read_uses(state_dir).get(skill.handle, 0) + 1}
+        if self._context.options.no_session:
+            return
         with suppress(OSError):
             state_file.save_json(state_dir / STATE_NAME, {"uses": dict(self._uses)})
 
@@ -223,6 +225,7 @@ def found_skills(context: RunContext) -> FoundSkills:
     """Read the skills that apply to a run."""
     settings = context.settings.skills
     home = context.env.get("HOME", "")
+    cache = SkillCache(None if context.options.no_session else context.paths.state_dir / CACHE_NAME)
     return find_skills(
         skill_folders(
             context.user_folder,
@@ -232,7 +235,8 @@ def found_skills(context: RunContext) -> FoundSkills:
             is_trusted=context.reads_project,
             is_foreign=settings.foreign,
             named=settings.paths,
-        )
+        ),
+        cache,
     )
 
 

@@ -31,7 +31,7 @@ def _rows(skills: Skills) -> Iterator[str]:
         state = _state(skills, skill)
         about = cut(one_line(skill.description), _DESCRIPTION)
         yield f"{skill.handle:<{width}}  {visible(skill.place)}, {skill.tokens:,} tokens{state}"
-        yield f"{'':<{width}}  {about}"
+        yield f"    {about}"
     for lost, used in found.hidden:
         yield f"not used: {lost.handle} of {visible(lost.place)}, because {visible(used.place)} has one of that name"
     warnings = [warning for skill in found.skills for warning in skill.warnings]

@@ -18,7 +18,7 @@ from qcode.agent.keys import store as key_files
 from qcode.agent.keys.keys import Keys, key_store
 from qcode.agent.mcp import pins
 from qcode.agent.models import limits
-from qcode.agent.skills import library
+from qcode.agent.skills import discovery, library
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
@@ -50,6 +50,7 @@ STATE_NAMES = {
     limits.FILE_NAME: "learned limits of models",
     limits.LENGTHS_NAME: "learned lengths of replies",
     library.STATE_NAME: "how often you use each skill",
+    discovery.CACHE_NAME: "names and descriptions of skills",
     crash.FOLDER: "crash reports",
 }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qcode.agent.skills import discovery
+from qcode.agent.skills.skill import read_skill
 from tests.agent.skills.folders import Places, put
 
 
@@ -144,3 +146,58 @@ def test_broken_file_leaves_the_others(places: Places) -> None:
 def test_missing_and_unreadable_folders_are_empty(places: Places) -> None:
     (places.home / ".claude").write_text("a file")
     assert places.find() == discovery.FoundSkills()
+
+
+# The cache
+
+
+def cached(places: Places, *, reads: list[Path]) -> discovery.FoundSkills:
+    folders = discovery.skill_folders(places.config, places.home, places.root, places.root, is_trusted=True)
+    read = read_skill
+
+    def counted(file: Path, *rest: Any, **more: Any) -> Any:
+        reads.append(file)
+        return read(file, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "read_skill", counted)
+        patch.setattr(discovery, "_CTIME_GRAIN_NS", 0)
+        return discovery.find_skills(folders, discovery.SkillCache(places.config / "state/skill_cache.json"))
+
+
+def test_unchanged_file_is_read_once_and_a_changed_one_again(places: Places) -> None:
+    base = places.home / ".claude/skills"
+    put(base, "a", allowed_tools="[Read, Grep]", context="fork", name="A")
+    put(base, "b")
+    reads: list[Path] = []
+    first = cached(places, reads=reads)
+    assert len(reads) == 2
+    assert cached(places, reads=reads) == first
+    assert len(reads) == 2
+    put(base, "b", description="Changed text.")
+    changed = cached(places, reads=reads)
+    assert reads[2:] == [base / "b/SKILL.md"]
+    assert changed.skills[1].description == "Changed text."
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"files": 1}', "CUT", "WRONG"])
+def test_unusable_cache_is_ignored_and_replaced(places: Places, content: str) -> None:
+    put(places.home / ".claude/skills", "a")
+    reads: list[Path] = []
+    first = cached(places, reads=reads)
+    file = places.config / "state/skill_cache.json"
+    text = file.read_text()
+    file.write_text({"CUT": text[:-20], "WRONG": text.replace('"Does a."', "5")}.get(content, content))
+    assert cached(places, reads=reads) == first
+    assert len(reads) == 2
+    assert cached(places, reads=reads) == first
+    assert len(reads) == 2
+
+
+def test_cache_that_others_can_write_is_ignored(places: Places) -> None:
+    put(places.home / ".claude/skills", "a")
+    reads: list[Path] = []
+    cached(places, reads=reads)
+    (places.config / "state/skill_cache.json").chmod(0o666)
+    cached(places, reads=reads)
+    assert len(reads) == 2

@@ -1,0 +1,185 @@
+"""Hooks around the calls of a turn: PreToolUse, PermissionRequest, PostToolUse and PostToolUseFailure.
+
+The answers become verdicts, which `agent.approvals` combines with those of the rules; a replaced input is translated
+back and validated here, and judged there like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qcode.agent.claude.tool_names import (
+    APPLY_PATCH,
+    UntranslatableError,
+    claude_input,
+    claude_name,
+    claude_names,
+    from_claude,
+    to_claude,
+)
+from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.events import HookInput
+from qcode.engine.effects import HookStopped
+from qcode.protocol.tools import Files, Refused, Runs, ToolOutcome
+from qcode.safety.verdict import Verdict
+from qcode.text.json import Json, JsonObject
+from qcode.tools.arguments import check
+
+if TYPE_CHECKING:
+    from qcode.agent.hooks.session import HookScope
+    from qcode.agent.toolbox import Toolbox
+
+_DENIED = "a hook denied the call"
+_ASKED = "a hook wants you to decide"
+_ALLOWED = "a hook allowed it"
+
+
+class CallHooks:
+    """The hooks around the calls of a conversation, or of one sub-agent. `stop` ends the turn after the running calls.
+
+    `folder` is the folder that paths in calls are relative to.
+    """
+
+    def __init__(self, scope: HookScope, toolbox: Toolbox, folder: Path, stop: Callable[[HookStopped], None]) -> None:
+        self._scope = scope
+        self._toolbox = toolbox
+        self._folder = str(folder)
+        self._stop = stop
+        self._contexts: dict[str, tuple[str, ...]] = {}
+
+    async def before(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
+        """Run the PreToolUse hooks; return their verdict, None if they have none, and the arguments they replaced."""
+        if not self._scope.has("PreToolUse"):
+            return None, None
+        answer = await self._run("PreToolUse", call_id, name, arguments)
+        if answer.context:
+            self._contexts[call_id] = answer.context
+        if answer.stops:
+            return Verdict("deny", self._stop_reason(answer), "hook:PreToolUse"), None
+        return self._ruled("PreToolUse", answer, name)
+
+    async def request(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
+        """Run the PermissionRequest hooks for a call that asks; return as `before` does."""
+        if not self._scope.has("PermissionRequest"):
+            return None, None
+        further: JsonObject = {"permission_suggestions": []}
+        answer = await self._run("PermissionRequest", call_id, name, arguments, further)
+        if answer.stops or answer.interrupt:
+            return Verdict("deny", self._stop_reason(answer), "hook:PermissionRequest"), None
+        if answer.decision == "ask":  # a failure: the call asks anyway
+            return None, None
+        return self._ruled("PermissionRequest", answer, name)
+
+    async def after(
+        self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
+    ) -> ToolOutcome:
+        """Run the hooks after a call; return its outcome with what they add for the model."""
+        event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
+        contexts = self._contexts.pop(call_id, ())
+        answer = Answer()
+        if self._scope.has(event):
+            further: JsonObject = {"duration_ms": round(seconds * 1000)}
+            if outcome.is_error:
+                further |= {"error": error_text(outcome), "is_interrupt": False}
+            else:
+                further["tool_response"] = self._response(name, arguments, outcome)
+            answer = await self._run(event, call_id, name, arguments, further)
+        if answer.stops:
+            self._stop_reason(answer)
+        return self._with_answer(event, outcome, answer, contexts)
+
+    def _with_answer(self, event: str, outcome: ToolOutcome, answer: Answer, contexts: tuple[str, ...]) -> ToolOutcome:
+        content, shown = outcome.content, outcome.shown
+        if answer.output is not None:
+            output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
+            shown = content if shown is None else shown
+            content = f"[replaced by a hook]\n{self._scope.bounded(output)}"
+        added = [self._scope.marked("PreToolUse", text) for text in contexts]
+        added += [self._scope.marked(event, text) for text in answer.context]
+        if answer.decision == "deny":
+            added.append(self._scope.marked(event, answer.reason or "The hook objects to this result."))
+        if not added and content is outcome.content:
+            return outcome
+        shown = outcome.content if shown is None else shown
+        return replace(outcome, content="\n".join([content, *added]), shown=shown)
+
+    def _response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
+        safety = self._toolbox.spec(name).safety
+        if isinstance(safety, Runs):
+            text = outcome.content if outcome.shown is None else outcome.shown
+            return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
+        if isinstance(safety, Files) and safety.access == "write" and name != APPLY_PATCH:
+            values = claude_input(name, arguments, self._folder)
+            return {"filePath": values.get("file_path") or values.get("notebook_path"), "success": True}
+        return {"content": outcome.content}
+
+    async def _run(
+        self, event: str, call_id: str, name: str, arguments: JsonObject, further: JsonObject | None = None
+    ) -> Answer:
+        """Run the handlers of an event about a call; a patch goes to them once per file."""
+        servers = self._server_tools()
+        inputs = []
+        for call in to_claude(name, arguments, self._folder, servers):
+            names = claude_names(name, servers) if not call.is_part else (call.name,)
+            fields: JsonObject = {
+                "tool_name": call.name,
+                "tool_input": call.input,
+                "tool_use_id": call_id,
+                **(further or {}),
+            }
+            inputs.append(HookInput(fields, names, call_id, call.is_part))
+        whole = None
+        if name == APPLY_PATCH and any(given.is_part for given in inputs):
+            patch = claude_input(name, arguments, self._folder)
+            fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(further or {})}
+            whole = HookInput(fields, (name,), call_id)
+        return await self._scope.run(event, inputs, whole)
+
+    def _server_tools(self) -> Mapping[str, str]:
+        servers = self._toolbox.servers
+        return {} if servers is None else servers.own_names()
+
+    def _ruled(self, event: str, answer: Answer, name: str) -> tuple[Verdict | None, JsonObject | None]:
+        rule = f"hook:{event}"
+        if answer.decision == "deny":
+            return Verdict("deny", answer.reason or _DENIED, rule), None
+        revised: JsonObject | None = None
+        if answer.input is not None:
+            try:
+                revised = self._translated(name, answer.input)
+            except (UntranslatableError, Refused) as problem:
+                return Verdict("ask", f"a hook replaced the input of the call by an invalid one: {problem}", rule), None
+        if answer.decision == "ask":
+            return Verdict("ask", answer.reason or _ASKED, rule), revised
+        if answer.decision == "allow":
+            return Verdict("allow", answer.reason or _ALLOWED, rule), revised
+        return None, revised
+
+    def _translated(self, name: str, values: JsonObject) -> JsonObject:
+        """Return a replaced input as arguments of the tool.
+
+        Raise `Refused` or `UntranslatableError` if it is invalid.
+        """
+        named = APPLY_PATCH if name == APPLY_PATCH else claude_name(name, self._server_tools())
+        _, arguments = from_claude(named, values)
+        spec = self._toolbox.offered_spec(name)
+        if spec is None:
+            raise Refused(f"{name} is not offered")
+        check(spec, arguments)
+        return arguments
+
+    def _stop_reason(self, answer: Answer) -> str:
+        reason = answer.stop_reason or answer.reason
+        text = f"A hook stopped the turn{f': {reason}' if reason else '.'}"
+        self._stop(HookStopped(text))
+        return reason or "a hook stopped the turn"
+
+
+def error_text(outcome: ToolOutcome) -> str:
+    """Return the error of a failed call; that of a command begins with its exit code."""
+    text = outcome.content if outcome.shown is None else outcome.shown
+    return f"Exit code {outcome.exit_code}\n{text}" if outcome.exit_code else text

@@ -1,0 +1,55 @@
+"""Makes the hooks of a session from the settings and from those of the program that opens the agent.
+
+Apart from `session`, which a sub-agent's hooks use too and which knows no settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from qcode.agent.hooks.events import Hook, handler_of
+from qcode.agent.hooks.runner import HookRunner
+from qcode.agent.hooks.session import SessionFacts, SessionHooks
+from qcode.agent.hooks.sources import configured_hooks
+from qcode.agent.options import RunContext
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.errors import UsageError
+
+
+def connect_hooks(
+    context: RunContext,
+    given: Mapping[str, Sequence[Hook]],
+    facts: Callable[[], tuple[str, ApprovalMode, str]],
+    *,
+    scratch: Callable[[], Path],
+    redact: Callable[[str], str],
+    source: str,
+) -> tuple[SessionHooks | None, tuple[str, ...]]:
+    """Return the hooks of a session, None if there are none, and a line for each that cannot be used.
+
+    `facts` returns the id, mode and model of the session; `source` is how it begins. Raise `UsageError` for a hook of
+    the program that is invalid.
+    """
+    configured = configured_hooks(context)
+    try:
+        own = [handler_of(event, hook) for event, hooks in given.items() for hook in hooks]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"hooks: {error}") from None
+    handlers = [handler for handler in configured.handlers if handler.origin != "project"]
+    handlers += own
+    handlers += [handler for handler in configured.handlers if handler.origin == "project"]
+    if not handlers and not configured.unused:
+        return None, configured.problems
+    runner = HookRunner(handlers, folder=context.folder, root=context.root, environment=context.env)
+    hooks = SessionHooks(
+        runner,
+        lambda: SessionFacts(*facts()),
+        state_dir=context.paths.state_dir,
+        folder=context.folder,
+        scratch=scratch,
+        redact=redact,
+        source=source,
+    )
+    hooks.unused = configured.unused
+    return hooks, configured.problems

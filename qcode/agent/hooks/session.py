@@ -1,0 +1,393 @@
+"""The hooks of one session: the fields that every input has, the events beside calls, and the notices for the user.
+
+`SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. Events that cannot
+change anything run beside the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.events import END_TIMEOUT_S, HookInput
+from qcode.agent.hooks.runner import HookRunner
+from qcode.agent.hooks.sources import UnusedHook
+from qcode.agent.hooks.transcript import TranscriptFile
+from qcode.engine.effects import Compact, Confirm, Confirmed
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.errors import ErrorInfo, ErrorKind
+from qcode.protocol.events import (
+    ApiCalls,
+    ApprovalRequested,
+    Compacted,
+    CompactionStarted,
+    HookEnded,
+    HookStarted,
+    Notice,
+    TurnEnded,
+    TurnEvent,
+    TurnStarted,
+)
+from qcode.protocol.messages import Message, Text
+from qcode.protocol.reply import Outcome
+from qcode.protocol.usage import Usage
+from qcode.text.clean import clean
+from qcode.text.json import JsonObject
+from qcode.tools.output import bounded_text
+from qcode.values import dataclass
+
+MAX_CONTEXT = 10_000
+_SHOWN_CONTEXT = 2_000
+_MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
+_ERRORS = {
+    ErrorKind.RATE_LIMIT: "rate_limit",
+    ErrorKind.QUOTA: "billing_error",
+    ErrorKind.AUTH: "authentication_failed",
+    ErrorKind.NO_CREDENTIAL: "authentication_failed",
+    ErrorKind.BAD_REQUEST: "invalid_request",
+    ErrorKind.OVERLOADED: "server_error",
+    ErrorKind.SERVER: "server_error",
+}
+Show = Callable[[TurnEvent], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """The current facts about a session that inputs contain."""
+
+    session_id: str
+    mode: ApprovalMode
+    model: str
+
+
+class SessionHooks:
+    """The hooks of a session.
+
+    `facts` returns its current facts; `scratch` the private folder for long texts. `source` is how the session begins.
+    """
+
+    def __init__(
+        self,
+        runner: HookRunner,
+        facts: Callable[[], SessionFacts],
+        *,
+        state_dir: Path,
+        folder: Path,
+        scratch: Callable[[], Path],
+        redact: Callable[[str], str],
+        source: str,
+    ) -> None:
+        self.runner = runner
+        self.show: Show = self._keep
+        self.scope = HookScope(self)
+        self._facts = facts
+        self._state_dir = state_dir
+        self._folder = folder
+        self._scratch = scratch
+        self._redact = redact
+        self._source = source
+        self._transcript: TranscriptFile | None = None
+        self._prompt_id = ""
+        self.told: tuple[Text, ...] | None = ()
+        self._started: list[str] = []
+        self._kept: list[TurnEvent] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._prompting: asyncio.Task[Any] | None = None
+        self._trigger = "auto"
+        self._summary = ""
+        self.end_reason = "other"
+        self.unused: tuple[UnusedHook, ...] = ()
+
+    @property
+    def confirms(self) -> frozenset[Any]:
+        """The steps of a turn that hooks are asked about."""
+        return frozenset(
+            step for step, event in (("stop", "Stop"), ("compact", "PreCompact")) if self.runner.has(event)
+        )
+
+    async def emit(self, event: HookStarted | HookEnded) -> None:
+        await self.show(event)
+
+    async def _keep(self, event: TurnEvent) -> None:
+        self._kept.append(event)
+
+    def leave_turn(self) -> None:
+        """Keep the events from now on, because no turn runs that could show them."""
+        self.show = self._keep
+
+    def take_kept(self) -> list[TurnEvent]:
+        """Return the events that arrived while no turn ran."""
+        kept, self._kept = self._kept, []
+        return kept
+
+    # The session
+
+    def open_transcript(self, messages: Sequence[Message]) -> None:
+        """Write the transcript of a session that begins or continues."""
+        self._transcript = self._file(self._facts().session_id)
+        self._transcript.begin(messages)
+
+    def _file(self, name: str) -> TranscriptFile:
+        return TranscriptFile(self._state_dir, name, self._folder, self._redact)
+
+    def record(self, message: Message) -> None:
+        """Add a committed message to the transcript."""
+        if self._transcript is not None:
+            self._transcript.append(message)
+
+    def begin(self, source: str, messages: Sequence[Message]) -> None:
+        """Begin another session. The hooks of the end of the one before run now, those of the start with a prompt."""
+        reason = "clear" if source == "clear" else "resume"
+        self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
+        self._source = source
+        self._started.clear()
+        self.open_transcript(messages)
+
+    async def end(self) -> None:
+        """Run the SessionEnd hooks, once those that run beside the turn have had as much time as they."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=END_TIMEOUT_S)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.runner.has("SessionEnd"):
+            await self.scope.run("SessionEnd", [HookInput({"reason": self.end_reason}, (self.end_reason,))])
+
+    async def _start(self) -> None:
+        """Run the SessionStart hooks of a session that has just begun; their text precedes the next prompt."""
+        source = self._source
+        if source and self.runner.has("SessionStart"):
+            fields: JsonObject = {"source": source, "model": self._facts().model}
+            answer = await self.scope.run("SessionStart", [HookInput(fields, (source,))])
+            self._started += [self.scope.marked("SessionStart", text) for text in answer.context]
+        self._source = ""
+
+    # Prompts
+
+    async def prompted(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
+        """Run the hooks of a prompt, and before the first one those of the start; yield their events.
+
+        `told` has their text for the model. It is None if the prompt is not sent, because a hook blocked it or the user
+        cancelled: then the events of a turn that did not begin follow.
+        """
+        queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
+        self.show, self.told = queue.put, None
+        self._prompting = task = asyncio.ensure_future(self._prompted(prompt))
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            for event in self.take_kept():
+                yield event
+            while (arrived := await queue.get()) is not None:
+                yield arrived
+        finally:
+            self._prompting = None
+            self.show = self._keep
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        blocked = "" if task.cancelled() else task.result()
+        if self.told is None:
+            for event in _unsent_turn(prompt, blocked):
+                yield event
+
+    async def _prompted(self, prompt: str) -> str:
+        """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
+        self._prompt_id = str(uuid.uuid4())
+        await self._start()
+        answer = Answer()
+        if self.runner.has("UserPromptSubmit"):
+            answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
+        if answer.stops or answer.decision == "deny":
+            return answer.stop_reason or answer.reason or "no reason was given"
+        started, self._started = self._started, []
+        texts = [*started, *(self.scope.marked("UserPromptSubmit", text) for text in answer.context)]
+        self.told = tuple(Text(text) for text in texts)
+        return ""
+
+    @property
+    def is_prompting(self) -> bool:
+        return self._prompting is not None
+
+    def cancel(self) -> None:
+        """End the hooks that run before a turn."""
+        if self._prompting is not None:
+            self._prompting.cancel()
+
+    # The turn
+
+    async def confirm(self, asked: Confirm) -> Confirmed:
+        """Ask the hooks about a step of the turn of the conversation."""
+        if asked.step == "compact":
+            trigger = "manual" if asked.is_asked else "auto"
+            fields: JsonObject = {"trigger": trigger, "custom_instructions": asked.text}
+            answer = await self.scope.run("PreCompact", [HookInput(fields, (trigger,))])
+            if answer.stops or answer.decision == "deny":
+                return Confirmed(answer.stop_reason or answer.reason or "no reason was given")
+            return Confirmed()
+        fields = {
+            "stop_hook_active": asked.is_again,
+            "last_assistant_message": asked.text,
+            "background_tasks": [],
+            "session_crons": [],
+        }
+        return await self.scope.confirmed_stop("Stop", fields, ())
+
+    def observe(self, event: TurnEvent, *, is_attended: bool) -> None:
+        """Start the hooks of an event that cannot be changed any more; they run beside the turn."""
+        match event:
+            case ApprovalRequested(approval=approval) if is_attended:
+                kind = "permission_prompt"
+                fields: JsonObject = {"message": approval.question, "title": "qcode", "notification_type": kind}
+                self.spawn("Notification", HookInput(fields, (kind,)))
+            case TurnEnded(outcome=Outcome.ERROR | Outcome.MAX_TOKENS) if self.runner.has("StopFailure"):
+                error = error_name(event)
+                message = event.error.message if event.error is not None else ""
+                fields = {"error": error, "error_details": message, "last_assistant_message": event.text}
+                self.spawn("StopFailure", HookInput(fields, (error,)))
+            case CompactionStarted(cause=cause):
+                self._trigger = "manual" if cause == "asked" else "auto"
+            case Compacted():
+                fields = {"trigger": self._trigger, "compact_summary": self._summary}
+                self.spawn("PostCompact", HookInput(fields, (self._trigger,)))
+                self._source = self._source or "compact"
+            case _:
+                pass
+
+    def compacted(self, effect: Compact) -> None:
+        """Note the summary of a compaction for the hooks after it."""
+        self._summary = next((part.text for part in effect.parts if isinstance(part, Message) and part.text), "")
+
+    def spawn(self, event: str, given: HookInput) -> None:
+        """Run the handlers of an event beside the turn."""
+        if not self.runner.has(event):
+            return
+
+        async def work() -> None:
+            await self.scope.run(event, [given])
+
+        task = asyncio.get_running_loop().create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self) -> None:
+        """Wait until the hooks beside the turn have ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def fields(self, event: str) -> JsonObject:
+        facts = self._facts()
+        return {
+            "session_id": facts.session_id,
+            "prompt_id": self._prompt_id,
+            "transcript_path": "" if self._transcript is None else str(self._transcript.path),
+            "cwd": str(self._folder),
+            "permission_mode": _MODES.get(facts.mode, facts.mode),
+            "hook_event_name": event,
+        }
+
+    def bounded(self, text: str) -> str:
+        """Return a text for the model; a long one is in a file, of which the beginning and the end are shown."""
+        text = clean(text)
+        return text if len(text) <= MAX_CONTEXT else bounded_text(text, _SHOWN_CONTEXT, self._scratch)
+
+
+class HookScope:
+    """The source of events: the conversation, or one of its sub-agents, which `agent_id` and `agent_type` name."""
+
+    def __init__(self, session: SessionHooks, agent_id: str = "", agent_type: str = "") -> None:
+        self._session = session
+        self._agent: JsonObject = {"agent_id": agent_id, "agent_type": agent_type} if agent_id else {}
+        self._transcript: TranscriptFile | None = None
+
+    def inside(self, agent_id: str, agent_type: str) -> HookScope:
+        """Return the scope of a sub-agent, which has a separate transcript."""
+        scope = HookScope(self._session, agent_id, agent_type)
+        session_id = self._session.fields("")["session_id"]
+        safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in agent_id)
+        scope._transcript = self._session._file(f"{session_id}-{safe}")
+        scope._transcript.begin()
+        return scope
+
+    def has(self, event: str) -> bool:
+        return self._session.runner.has(event)
+
+    def record(self, message: Message) -> None:
+        """Add a message of the sub-agent to its transcript."""
+        if self._transcript is not None:
+            self._transcript.append(message)
+
+    async def run(self, event: str, inputs: Sequence[HookInput], whole: HookInput | None = None) -> Answer:
+        """Run the handlers of an event; tell the user their messages and failures."""
+        session = self._session
+        common = {**session.fields(event), **self._agent}
+        full = [_with_fields(given, common) for given in inputs]
+        answer = await session.runner.run(
+            event, full, session.emit, None if whole is None else _with_fields(whole, common)
+        )
+        for line in answer.failures:
+            await session.show(Notice("warning", line))
+        for text in answer.messages:
+            await session.show(Notice("info", f"{event} hook: {text}"))
+        return answer
+
+    def marked(self, event: str, text: str) -> str:
+        """Return the text of a hook for the model, marked as such."""
+        body = self.bounded(text).replace("</hook", "< /hook")
+        return f'<hook event="{event}">\n{body}\n</hook>'
+
+    def bounded(self, text: str) -> str:
+        return self._session.bounded(text)
+
+    async def begin_agent(self) -> list[Text]:
+        """Run the SubagentStart hooks of this sub-agent; return the text they add to its task."""
+        if not self.has("SubagentStart"):
+            return []
+        answer = await self.run("SubagentStart", [HookInput({}, (str(self._agent["agent_type"]),))])
+        return [Text(self.marked("SubagentStart", text)) for text in answer.context]
+
+    async def confirm_agent(self, asked: Confirm) -> Confirmed:
+        """Ask the SubagentStop hooks whether this sub-agent may end."""
+        fields: JsonObject = {
+            "stop_hook_active": asked.is_again,
+            "last_assistant_message": asked.text,
+            "agent_transcript_path": "" if self._transcript is None else str(self._transcript.path),
+        }
+        return await self.confirmed_stop("SubagentStop", fields, (str(self._agent["agent_type"]),))
+
+    async def confirmed_stop(self, event: str, fields: JsonObject, names: tuple[str, ...]) -> Confirmed:
+        """Run the hooks of an end; a denial is the next message to the model."""
+        answer = await self.run(event, [HookInput(fields, names)])
+        if answer.stops:
+            reason = f": {answer.stop_reason}" if answer.stop_reason else "."
+            await self._session.show(Notice("info", f"A hook stopped the turn{reason}"))
+            return Confirmed(is_final=True)
+        if answer.decision == "deny":
+            return Confirmed(self.marked(event, answer.reason or "Continue."))
+        return Confirmed()
+
+
+def _with_fields(given: HookInput, common: JsonObject) -> HookInput:
+    return HookInput({**common, **given.fields}, given.names, given.tool_use_id, given.is_part)
+
+
+def _unsent_turn(prompt: str, blocked: str) -> tuple[TurnEvent, ...]:
+    """Return the events of a turn whose prompt is not sent: a hook blocked it, or the user cancelled."""
+    outcome, error = Outcome.CANCELLED, None
+    if blocked:
+        outcome = Outcome.ERROR
+        error = ErrorInfo(ErrorKind.PROMPT_BLOCKED, f"a hook blocked the prompt: {blocked}")
+    ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
+    return TurnStarted(prompt), ended
+
+
+def error_name(ended: TurnEnded) -> str:
+    """Return Claude Code's name for the failure of a turn."""
+    if ended.outcome is Outcome.MAX_TOKENS:
+        return "max_output_tokens"
+    error: ErrorInfo | None = ended.error
+    kind = error.kind if error is not None else ""
+    return next((name for known, name in _ERRORS.items() if known == kind), "unknown")

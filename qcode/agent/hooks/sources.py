@@ -1,0 +1,226 @@
+"""The configured hooks: from the settings of qcode and, if the user wants that, from those of Claude Code.
+
+Also the files of the workspace that a hook runs, which are pinned and protected like `.qcode`. Problems are one line
+each and never stop the start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qcode.agent.hooks.events import EVENTS, Command, Handler, HookOrigin, OnFailure
+from qcode.text.clean import one_line, visible
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.options import RunContext
+    from qcode.config.kinds import WrittenHook
+
+MAX_SETTINGS = 1024 * 1024
+CLAUDE_PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
+_OWN_CLAUDE_FILE = ".claude/settings.json"
+_PROJECT_VARIABLE = re.compile(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
+_HOME = re.compile(r"\$\{?HOME\}?(?=/)|^~(?=/)")
+_SEPARATORS = re.compile(r"[\s;&|<>()'\"`=]+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedHook:
+    """A configured hook that does not run, and why, in one line."""
+
+    event: str
+    shown: str
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredHooks:
+    """The hooks of a run in their order: those of the user, then those of the project."""
+
+    handlers: tuple[Handler, ...] = ()
+    unused: tuple[UnusedHook, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Places:
+    """The folders that decide whether a hook may run: the project at `root`, and the current `folder` of commands."""
+
+    def __init__(self, root: Path, folder: Path, home: str, added: Iterable[Path] = ()) -> None:
+        self._root = root
+        self._folder = folder
+        self._home = home
+        self._inside = tuple(dict.fromkeys(os.path.realpath(path) for path in (root, folder, *added)))
+
+    def names_project(self, command: Command) -> bool:
+        """Whether a command uses a variable of the project."""
+        return any(_PROJECT_VARIABLE.search(word) for word in (command.line, *command.argv))
+
+    def files(self, command: Command) -> tuple[Path, ...]:
+        """Return the real paths of the workspace files that a command names."""
+        words = command.argv or _SEPARATORS.split(command.line)
+        found: dict[Path, None] = {}
+        for word in filter(None, words):
+            text = _HOME.sub(lambda _: self._home, _PROJECT_VARIABLE.sub(lambda _: str(self._root), word))
+            if "\0" in text:
+                continue
+            real = Path(os.path.realpath(os.path.join(self._folder, text)))  # noqa: PTH118  # `..` after a link
+            if self._is_inside(real) and real.is_file():
+                found[real] = None
+        return tuple(found)
+
+    def _is_inside(self, real: Path) -> bool:
+        return any(real.is_relative_to(folder) for folder in self._inside)
+
+
+def configured_hooks(context: RunContext) -> ConfiguredHooks:
+    """Return the hooks of the settings for this run."""
+    settings = context.settings.hooks
+    if not settings.enabled:
+        return ConfiguredHooks()
+    home = context.env.get("HOME", "")
+    places = Places(context.root, context.folder, home, context.added)
+    collected = _Collected(places, is_trusted=context.is_trusted)
+    for event in EVENTS:
+        written: tuple[WrittenHook, ...] = getattr(settings, event)
+        origins = context.settings.item_origins.get(f"hooks.{event}", ())
+        for hook, origin in zip(written, origins, strict=False):
+            collected.add_written(event, hook, origin.where, "project" if origin.is_project else "own")
+    if settings.claude in ("own", "both") and home and context.user_folder is not None:
+        collected.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
+    if settings.claude in ("project", "both") and context.is_trusted:
+        for name in CLAUDE_PROJECT_FILES:
+            collected.add_claude(context.root / name, "project")
+    handlers = sorted(collected.handlers, key=lambda handler: handler.origin == "project")
+    return ConfiguredHooks(tuple(handlers), tuple(collected.unused), tuple(collected.problems))
+
+
+class _Collected:
+    def __init__(self, places: Places, *, is_trusted: bool) -> None:
+        self._places = places
+        self._is_trusted = is_trusted
+        self.handlers: list[Handler] = []
+        self.unused: list[UnusedHook] = []
+        self.problems: list[str] = []
+
+    def add_written(self, event: str, hook: WrittenHook, where: str, origin: HookOrigin) -> None:
+        """Add a hook of qcode's settings."""
+        form = EVENTS[event]
+        command = Command(hook.command, hook.argv, hook.env)
+        on_failure: Any = hook.on_failure or form.on_failure
+        timeout_s = form.timeout_s if hook.timeout_s is None else hook.timeout_s
+        may_allow = hook.may_allow and origin == "own"
+        self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, where, str(hook)))
+
+    def _add(self, handler: Handler) -> None:
+        command = handler.run
+        assert isinstance(command, Command)
+        why = ""
+        if handler.origin == "own" and is_relative(command):
+            why = "the program of a hook must be an absolute path or a name on PATH"
+            self.problems.append(
+                f"{handler.where}: hooks.{handler.event}: {why}: {one_line(visible(handler.shown), 80)}"
+            )
+        elif not self._is_trusted and (self._places.names_project(command) or self._places.files(command)):
+            why = "it runs a file of this folder, which is not trusted"
+        if why:
+            self.unused.append(UnusedHook(handler.event, handler.shown, handler.where, why))
+        else:
+            self.handlers.append(handler)
+
+    def add_claude(self, file: Path, origin: HookOrigin) -> None:
+        """Add the hooks of a settings file of Claude Code."""
+        try:
+            groups = read_claude_hooks(file)
+        except ValueError as error:
+            self.problems.append(f"{file}: {error}; its hooks do not run")
+            return
+        for event, group, hook in _claude_rows(groups):
+            shown = str(hook.get("command") or hook.get("type") or "?")
+            why = _why_unused(event, group, hook)
+            if why:
+                self.unused.append(UnusedHook(event, shown, str(file), why))
+            else:
+                self._add(_claude_handler(event, str(group.get("matcher") or ""), hook, str(file), origin))
+
+
+def is_relative(command: Command) -> bool:
+    """Whether the program of a command depends on the current folder, such as `./check.sh` or `scripts/check`."""
+    if command.argv:
+        program = command.argv[0]
+    else:
+        words = [word for word in command.line.split() if not _ASSIGNMENT.match(word)]
+        program = words[0].strip("'\"") if words else ""
+    return "/" in program and not program.startswith(("/", "~", "$"))
+
+
+def read_claude_hooks(file: Path) -> Mapping[str, Any]:
+    """Return the `hooks` of a settings file of Claude Code, empty without the file; raise `ValueError` in one line."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ValueError(f"cannot read the file: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "rb") as stream:
+            data = stream.read(MAX_SETTINGS + 1)
+    except OSError as error:
+        raise ValueError(f"cannot read the file: {error.strerror}") from None
+    if len(data) > MAX_SETTINGS:
+        raise ValueError("is larger than 1 MiB")
+    try:
+        values = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise ValueError("is not valid JSON") from None
+    found = values.get("hooks", {}) if isinstance(values, dict) else None
+    if not isinstance(found, dict):
+        raise ValueError("`hooks` must be an object")
+    return found
+
+
+def _claude_rows(groups: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield the event, the group with the matcher, and each hook; parts of another form are left out."""
+    for event, rows in groups.items():
+        for group in rows if isinstance(rows, list) else []:
+            hooks = group.get("hooks") if isinstance(group, dict) else None
+            for hook in hooks if isinstance(hooks, list) else []:
+                if isinstance(hook, dict):
+                    yield event, group, hook
+
+
+def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -> str:
+    if event not in EVENTS:
+        return "qcode has no such event"
+    if hook.get("type", "command") != "command":
+        return f"hooks of the type {visible(str(hook.get('type')))} do not run in qcode"
+    if hook.get("async") is True or hook.get("asyncRewake") is True:
+        return "asynchronous hooks do not run in qcode"
+    if not isinstance(hook.get("command"), str) or not hook["command"].strip() or "\0" in hook["command"]:
+        return "it has no command"
+    if not isinstance(group.get("matcher", ""), str | None):
+        return "its matcher is not text"
+    return ""
+
+
+def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: str, origin: HookOrigin) -> Handler:
+    form = EVENTS[event]
+    args = hook.get("args")
+    line: str = hook["command"]
+    argv: tuple[str, ...] = ()
+    if isinstance(args, list) and all(isinstance(one, str) for one in args):
+        argv = (line, *args)
+    timeout = hook.get("timeout")
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < 86_400
+    timeout_s = float(timeout) if is_number and timeout is not None else form.timeout_s
+    given = hook.get("onFailure")
+    on_failure: OnFailure = "block" if given == "block" else form.on_failure
+    shown = " ".join(argv) if argv else line
+    command = Command(argv=argv) if argv else Command(line)
+    return Handler(event, matcher, command, timeout_s, on_failure, origin, where=where, shown=shown)
