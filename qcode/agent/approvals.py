@@ -103,16 +103,6 @@ def is_planning(policy: Policy) -> bool:
     return policy.mode == "plan" or (policy.limit is not None and is_planning(policy.limit))
 
 
-_TOUCHING = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
-"""Tools that give the model the instructions of the folders of their files."""
-
-
-def _with_note(outcome: ToolOutcome, note: str) -> ToolOutcome:
-    """Return an outcome with a note to the model, which the user does not see."""
-    shown = outcome.content if outcome.shown is None else outcome.shown
-    return replace(outcome, content=f"{outcome.content}\n\n{note}", shown=shown) if note else outcome
-
-
 class PendingCalls:
     """The judged calls until they run, and the open approvals, both by id. Records the outcome of each call.
 
@@ -450,9 +440,7 @@ class PendingCalls:
         )
         with self._approved(judged.targets):
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
-        if judged.name in _TOUCHING and not outcome.is_error:
-            touched = toolbox.targets(judged.name, judged.arguments)
-            outcome = _with_note(outcome, await asyncio.to_thread(toolbox.instructions_for, touched))
+        outcome = await toolbox.with_folder_instructions(judged.name, judged.arguments, outcome)
         if not outcome.diff:
             return outcome
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))

@@ -13,6 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,6 +58,10 @@ _CONFINEMENTS: Mapping[Level, str] = {
     "protect": "protected files cannot be written",
 }
 _NO_SETTINGS_OF_HOME = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/nonexistent"}
+
+
+_TOUCHING = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
+"""Tools that give the model the instructions of the folders of their files."""
 
 
 class Toolbox:
@@ -158,6 +163,16 @@ class Toolbox:
     def instructions_for(self, paths: Collection[str]) -> str:
         """Return the instructions of the folders of files, if the model has not got them yet. It reads files."""
         return self._nested().text_for(paths) if self._nested is not None and paths else ""
+
+    async def with_folder_instructions(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> ToolOutcome:
+        """Return the outcome of a call with the instructions of the folders it touched, for the model only."""
+        if name not in _TOUCHING or outcome.is_error:
+            return outcome
+        added = await asyncio.to_thread(lambda: self.instructions_for(self.targets(name, arguments)))
+        if not added:
+            return outcome
+        shown = outcome.content if outcome.shown is None else outcome.shown
+        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=shown)
 
     def with_instructions(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return attached blocks, followed by the instructions of the folders of attached files."""
