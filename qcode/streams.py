@@ -39,16 +39,21 @@ class Pipe:
             self._descriptor: int | None = stream.fileno()
         except (OSError, AttributeError):
             self._descriptor = None
+        self._writing = asyncio.Lock()
         self._poll = select.poll()
         if self._descriptor is not None:
             stream.flush()
             self._poll.register(self._descriptor, select.POLLOUT)
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data`, waiting for the reader; cancellation loses no data."""
+        """Write all of `data`, waiting for the reader; cancellation loses no data.
+
+        Several tasks may write: the order of their calls is that of the data.
+        """
         self._rest += data
-        while not self.push():
-            await self._writable()
+        async with self._writing:
+            while not self.push():
+                await self._writable()
 
     def push(self, data: bytes = b"") -> bool:
         """Write as much as fits without waiting; return whether everything was written."""
@@ -93,10 +98,24 @@ MAX_LINE_BYTES = 48 * 1024 * 1024
 _PIECE = 65_536
 
 
+def read_first_line(descriptor: int) -> bytes:
+    """Return the input to the end of its first line that is not blank, with all that came with it; raise `OSError`.
+
+    It blocks. The result has no such line if the input has none, or if the line is too long.
+    """
+    begun = bytearray()
+    while len(begun) <= MAX_LINE_BYTES and (piece := os.read(descriptor, _PIECE)):
+        begun += piece
+        if b"\n" in piece and b"\n" in begun.lstrip():
+            break
+    return bytes(begun)
+
+
 class StdinReader:
     """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
 
     Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
+    `begun` is input that was read before.
     """
 
     def __init__(
@@ -106,8 +125,10 @@ class StdinReader:
         line: Callable[[bytes | None], None],
         end: Callable[[str], None],
         longest: int = MAX_LINE_BYTES,
+        begun: bytes = b"",
     ) -> None:
         self._descriptor = descriptor
+        self._begun = begun
         self._line = line
         self._end = end
         self._longest = longest
@@ -132,7 +153,8 @@ class StdinReader:
     def _read_lines(self) -> None:
         rest = bytearray()
         is_skipping = False
-        while piece := os.read(self._descriptor, _PIECE):
+        while piece := self._begun or os.read(self._descriptor, _PIECE):
+            self._begun = b""
             *whole, begun = piece.split(b"\n")
             for part in whole:
                 rest += part

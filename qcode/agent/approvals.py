@@ -125,7 +125,7 @@ class PendingCalls:
         self._permissions = permissions
         self._judged: dict[str, ResolvedCall] = {}
         self._open: dict[str, CallApproval] = {}
-        self._revisions: dict[str, tuple[ToolApproval, str]] = {}
+        self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}
         self._warnings: list[str] = []
         self._inputs: dict[str, asyncio.Future[Decision]] = {}
         self._asked = 0
@@ -263,7 +263,7 @@ class PendingCalls:
         )
 
     async def _judge_revised(
-        self, policy: Policy, approval: ToolApproval, text: str
+        self, policy: Policy, approval: ToolApproval, revise: Revise
     ) -> ApprovalAnswered | CallApproval:
         """Return the approval of a call that the user edited; with a warning the old one, if it cannot run like that.
 
@@ -274,7 +274,9 @@ class PendingCalls:
             self._permissions.note(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
         try:
-            arguments = revised_arguments(toolbox.spec(before.name), before.arguments, text)
+            arguments = revise.arguments
+            if arguments is None:
+                arguments = revised_arguments(toolbox.spec(before.name), before.arguments, revise.text)
             targets = await asyncio.to_thread(toolbox.targets, before.name, arguments)
             verdict = await asyncio.to_thread(policy.judge, toolbox.spec(before.name), arguments)
             hook, _ = (None, None) if self.hooks is None else await self.hooks.before(call_id, before.name, arguments)
@@ -319,8 +321,8 @@ class PendingCalls:
             case ToolApproval(), Allow(scope=scope):
                 self._note_allowed(approval, _offered(approval, scope))
                 return self._allowed(approval)
-            case ToolApproval(draft=Draft()), Revise(text=text):
-                self._revisions[call_id] = (approval, text)
+            case ToolApproval(draft=Draft()), Revise():
+                self._revisions[call_id] = (approval, decision)
                 return AskApproval(approval.call, {})
             case RepeatedCall(), Allow():
                 self._permissions.note(approval.call, "allowed")

@@ -202,7 +202,7 @@ class Conversation:
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run one turn with these images; the last event is always `TurnEnded`. Closing the iterator cancels the turn."""
+        """Run one turn with these images; the last event is always `TurnEnded`. Closing the iterator cancels it."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         told: tuple[Text, ...] | None = ()

@@ -19,11 +19,11 @@ from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
 from qcode.agent.models.client import Clients
 from qcode.agent.models.selection import Selection
-from qcode.agent.options import LATEST, RunContext
+from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
-from qcode.agent.sessions.store import SessionStore
+from qcode.agent.sessions.store import SessionStore, new_session_id
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
 from qcode.agent.trust import SKILL_FOLDERS
@@ -68,7 +68,9 @@ class AgentParts:
         self.context = context
         self._secrets = _header_secrets(context.settings)
         self._tracing: Tracing | None = None
-        self.store = SessionStore(context.paths.state_dir, context.root, redact=self.redact)
+        self.store = SessionStore(
+            context.paths.state_dir, context.root, new_id=session_ids(context.options), redact=self.redact
+        )
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
@@ -239,7 +241,7 @@ class AgentParts:
         in_project = (
             context.reads_project and not context.options.strict_mcp_config and may_exist(context.root / MCP_FILE)
         )
-        if not (configured or files or in_project or context.client_servers):
+        if not (configured or files or in_project or context.client_servers or context.program_servers):
             return None
         from qcode.agent.mcp.identity import ServerContext
         from qcode.agent.mcp.pins import Pins
@@ -252,6 +254,7 @@ class AgentParts:
             context.root,
             is_trusted=in_project,
             of_client=context.client_servers,
+            in_program=context.program_servers,
         )
         if not named.specs and not named.complaints:
             return None
@@ -280,6 +283,8 @@ class AgentParts:
             if wanted is None:
                 notices = ("no session to resume in this folder; starting a new one",)
         if wanted is None:
+            if options.session_id is not None and options.session_id in self.store.ids():
+                raise InputError(f"session {options.session_id} exists already; resume it with -r")
             return self.store.create(model, folder, is_kept=not options.no_session), (), notices
         if options.no_session:
             loaded = self.store.load(wanted)
@@ -367,6 +372,12 @@ def _git_overrides() -> dict[str, str]:
     return overrides()
 
 
+def session_ids(options: Options) -> Callable[[datetime], str]:
+    """Return the ids of new sessions: that of `--session-id` first."""
+    given = [] if options.session_id is None else [options.session_id]
+    return lambda now: given.pop() if given else new_session_id(now)
+
+
 def may_have_skills(context: RunContext) -> bool:
     """Return whether a folder of skills or commands exists, so that a run without any need not load their package."""
     if context.definition_folders(COMMANDS_FOLDER):
@@ -388,6 +399,12 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
     """Return the kinds of sub-agents, and a line for each file that cannot be used."""
     if not context.settings.tools.agents:
         return (), ()
+    kinds, problems = _kinds_of_files(context)
+    given = {kind.name for kind in context.program_agents}
+    return (*(kind for kind in kinds if kind.name not in given), *context.program_agents), problems
+
+
+def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
     folders = context.definition_folders(AGENTS_FOLDER)
     if not folders:
         return KINDS, ()

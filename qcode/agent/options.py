@@ -27,7 +27,9 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.keys.keys import Keys
+    from qcode.agent.mcp.spec import Connect
     from qcode.agent.programs.answer_schema import AnswerSchema
+    from qcode.agent.subagent_kinds import SubagentKind
     from qcode.config.paths import ConfigPaths
     from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
@@ -116,6 +118,11 @@ class Options:
     output_format: OutputFormat = "text"
     input_format: InputFormat = "text"
     include_partial_messages: bool = False
+    permission_prompt_tool: str | None = None
+    """`stdio`: a host decides approvals, over the control protocol."""
+    replay_user_messages: bool = False
+    session_id: str | None = None
+    """The id of a new session, which is a UUID."""
     theme: str | None = None
     completion: str | None = None
     notices: Sequence[str] = ()
@@ -302,6 +309,10 @@ class RunContext:
     schema: AnswerSchema | None = None
     client_servers: Mapping[str, McpServer] = field(default_factory=dict)
     """Tool servers that the program names itself, such as an editor. Their texts are used as they are."""
+    program_servers: Mapping[str, Connect] = field(default_factory=dict)
+    """Tool servers that run inside the program."""
+    program_agents: tuple[SubagentKind, ...] = ()
+    """Kinds of sub-agents that the program defines, which replace others of the same name."""
 
     @property
     def reads_project(self) -> bool:
@@ -458,6 +469,13 @@ def _check_flags(options: Options) -> None:
         raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
     if options.wait_for_limit is not None and not options.wait_for_limit >= 0:
         raise UsageError("--wait-for-limit must be a number of seconds")
+    if options.permission_prompt_tool not in (None, "stdio"):
+        raise UsageError("--permission-prompt-tool must be stdio: a tool cannot decide approvals")
+    if options.session_id is not None:
+        if not _UUID.fullmatch(options.session_id):
+            raise UsageError(f'--session-id must be a UUID, not "{options.session_id[:80]}"')
+        if options.resume is not None and not options.fork_session:
+            raise UsageError("--session-id names a new session: it needs --fork-session with -c or -r")
     _check_tool_names("--tools", options.builtin_tools or ())
     _check_tool_names("--disallowed-tools", [rule for rule in options.disallowed_tools if not is_rule(rule)])
     for flag, rules in (("--allowed-tools", options.allowed_tools), ("--disallowed-tools", options.disallowed_tools)):
@@ -474,6 +492,7 @@ def _check_flags(options: Options) -> None:
         raise UsageError(str(error)) from None
 
 
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
 """The smallest values."""
 

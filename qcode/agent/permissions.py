@@ -144,6 +144,11 @@ class Permissions:
         self._base = self._base.with_mode(mode)
         self._compose()
 
+    def set_never_asks(self, never_asks: bool) -> None:
+        """Deny what would ask from the next call on, or ask again."""
+        self._base = replace(self._base, never_asks=never_asks)
+        self._compose()
+
     def trust_folder(self) -> None:
         """Let rules and modes hold from the next call on: the user trusts the folder."""
         self._base = self._base.with_trust()

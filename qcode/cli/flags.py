@@ -125,6 +125,12 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "the answer is JSON that is valid under this schema, or the exit code is 1",
             is_for_pipe=True,
         ),
+        Flag(
+            "--replay-user-messages",
+            "on",
+            "stream-json input: write each accepted line back, with its uuid",
+            is_for_pipe=True,
+        ),
         Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr"),
     ),
     "Model": (
@@ -203,6 +209,12 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             'the only tools to offer, such as read,grep; "" for none, default for all',
             field="builtin_tools",
         ),
+        Flag(
+            "--permission-prompt-tool NAME",
+            "text",
+            "stdio: the program that controls the run decides approvals",
+            is_for_pipe=True,
+        ),
         Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once"),
         Flag("--yolo, --dangerously-skip-permissions", "on", "the same as --permission-mode bypass", field=""),
         Flag(
@@ -222,6 +234,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-c, --continue", "on", "resume the latest session of this folder", field=""),
         Flag("-r, --resume [ID]", "optional", "resume a session; without ID, choose one (in the app)", field=""),
         Flag("--fork-session", "on", "with -c or -r: continue in a copy"),
+        Flag("--session-id UUID", "text", "id of the new session"),
         Flag("--no-session, --no-session-persistence", "on", "keep nothing on disk"),
     ),
     "Other": (
@@ -315,9 +328,11 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand(
-        {"list": (), "show": (), "approve": (), "add": (), "remove": ()},
+        {"list": (), "show": (), "approve": (), "add": (), "remove": (), "serve": ()},
         (
             *_shared("--cwd", "--mcp-config", "--trust"),
+            *_shared("--model", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--max-turns"),
+            *_shared("--max-tool-calls", "--max-budget-usd", "--settings", "--no-session"),
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
             Flag("--transport KIND", "choice", choices=("http", "sse")),
@@ -397,6 +412,8 @@ Usage:
                                   and --mcp-config FILE; starts none
   qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
                                   --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
+  qcode mcp serve                 qcode as a tool server on stdio, for other agents: the tools ask and
+                                  permissions_check; takes -C, --trust, -m and flags of Permissions
   qcode skills list|show NAME|check [DIR]    the skills that apply here; check: problems by the rules of the format
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why

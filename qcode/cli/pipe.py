@@ -32,24 +32,66 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.config.definitions import CustomCommand
+    from qcode.headless.host.handshake import Handshake
+    from qcode.headless.host.link import HostLink
 
 EXIT_TIMEOUT_S = 0.5
 """Seconds for an interrupted run to clean up; a DNS lookup, for example, cannot be interrupted."""
+HOST_EXIT_TIMEOUT_S = 4.0
+"""Seconds for a run of a host to clean up after its last turn; the SDKs send a signal after five."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
+    """An opened run. `read` is the input that was read so far, `host` the handshake in it."""
+
     agent: Agent
     prompt: str
     turn: TurnOptions
+    read: bytes = b""
+    host: Handshake | None = None
+    link: HostLink | None = None
+    notices: tuple[str, ...] = ()
 
 
 def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with _reported(options.output_format, options):
         release()
-        begun = _begin(options, working_folder(options.cwd))
+        begun = _begin_lines(options) if options.input_format == "stream-json" else _begin(options)
     return asyncio.run(_run(begun))
+
+
+def _begin_lines(options: Options) -> _Begun:
+    """Read the first line, and open the agent as a host asks in its handshake, if it is one."""
+    from qcode.headless.exchange import handshake_of
+    from qcode.streams import read_first_line
+
+    stream = standard_input()
+    try:
+        read = b"" if stream is None else read_first_line(stream.fileno())
+    except OSError:
+        read = b""  # the reader of the lines meets the error again, and reports it
+    request = handshake_of(read)
+    if request is None:
+        return replace(_begin(options), read=read)
+    from qcode.headless.host.handshake import Handshake
+    from qcode.headless.host.link import HostLink
+
+    host, link, notices = Handshake.read(request.request_id, request.request), HostLink(), list[str]()
+
+    def prepared(context: RunContext) -> RunContext:
+        kinds, complaints = host.kinds()
+        notices.extend(complaints)
+        return replace(
+            context,
+            is_attended=options.permission_prompt_tool is not None,
+            program_servers=link.connections(host.server_names(options)),
+            program_agents=kinds,
+        )
+
+    begun = _begin(host.applied_to(options), notices.append, prepared)
+    return replace(begun, read=read, host=host, link=link, notices=tuple(notices))
 
 
 def report_usage(error: CommandLineError, wanted: OutputFormat) -> None:
@@ -85,14 +127,19 @@ def _facts(options: Options | None) -> InitFacts:
     return InitFacts("", cwd, model, (), mode or "default", __version__)
 
 
-def _begin(options: Options, folder: Path) -> _Begun:
-    context = run_context(options, folder, is_attended=False)
+def _begin(
+    options: Options,
+    tell: Callable[[str], None] = say,
+    prepared: Callable[[RunContext], RunContext] = lambda context: context,
+) -> _Begun:
+    """Open the agent. `tell` gets lines for the user; `prepared` adds what a host brings."""
+    context = prepared(run_context(options, working_folder(options.cwd), is_attended=False))
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
-        say(note)
+        tell(note)
     for warning in context.settings.warnings:
-        say(warning)
+        tell(warning)
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
     if found is not None:
@@ -106,13 +153,13 @@ def _begin(options: Options, folder: Path) -> _Begun:
         if may_have_skills(context):
             return _begin_skill(context, typed)
     prompt, attached = _asked(context, typed, turn.foreign)
-    return _Begun(_opened(context, attached), prompt, turn)
+    return _Begun(_opened(context, attached, tell), prompt, turn)
 
 
-def _opened(context: RunContext, attached: tuple[Block, ...] = ()) -> Agent:
+def _opened(context: RunContext, attached: tuple[Block, ...] = (), tell: Callable[[str], None] = say) -> Agent:
     agent = Agent.begin(with_chosen_session(context))
     for notice in (*context.keys.complaints, *agent.notices):
-        say(notice)
+        tell(notice)
     agent.conversation.attach(attached)
     return agent
 
@@ -184,15 +231,24 @@ async def _played(begun: _Begun) -> int:
     agent, turn, stdout, stderr = begun.agent, begun.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
         return await run_headless(agent, begun.prompt, stdout=stdout, stderr=stderr, turn=turn)
-    from qcode.headless.exchange import run_exchange
-
     stream = standard_input()
     descriptor = os.open(os.devnull, os.O_RDONLY) if stream is None else stream.fileno()
-    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn)
+    if begun.host is not None and begun.link is not None:
+        from qcode.headless.host.session import run_host
+
+        streams = {"stdout": stdout, "stderr": stderr}
+        code = await run_host(
+            agent, begun.host, begun.link, descriptor, **streams, begun=begun.read, notices=begun.notices
+        )
+        _leave_soon(code, HOST_EXIT_TIMEOUT_S)
+        return code
+    from qcode.headless.exchange import run_exchange
+
+    return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, begun=begun.read)
 
 
-def _leave_soon(code: int) -> None:
-    """Exit within `EXIT_TIMEOUT_S`, even if a thread still runs; all output is already written."""
-    leaving = threading.Timer(EXIT_TIMEOUT_S, os._exit, (code,))
+def _leave_soon(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:
+    """Exit in time, even if a thread still runs; all output is already written."""
+    leaving = threading.Timer(timeout_s, os._exit, (code,))
     leaving.daemon = True
     leaving.start()

@@ -12,11 +12,12 @@ import binascii
 import contextlib
 from collections import deque
 from collections.abc import Coroutine
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from qcode.agent import outcomes
 from qcode.agent.context.attachments import MAX_IMAGE_BYTES
-from qcode.headless.lines import encode, line_without_turn
+from qcode.headless.lines import encode, init_line, line_without_turn
 from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
@@ -43,25 +44,25 @@ async def run_exchange(
     stdout: BinaryIO,
     stderr: BinaryIO,
     turn: TurnOptions = NO_OPTIONS,
+    begun: bytes = b"",
 ) -> int:
     """Run a turn for each message on `descriptor` until its end; return the exit code of the last turn.
 
-    `turn` are the options of each turn. A signal ends the running turn and then the run.
+    `turn` are the options of each turn, `begun` is input that was read before. A signal ends the running turn and then
+    the run.
     """
-    output = RunOutput.of(agent, stdout, stderr, turn)
-    exchange = _Exchange(output)
-    try:
-        return await exchange.run(descriptor)
-    except OutputLostError as lost:
-        agent.conversation.cancel()
-        return await output.report_lost_output(lost)
+    return await Exchange(RunOutput.of(agent, stdout, stderr, turn)).serve(descriptor, begun)
 
 
-class _Exchange:
-    """The loop over the input lines. `_waiting` is the queue of messages, `_run` the running turn."""
+class Exchange:
+    """The loop over the input lines. `_waiting` is the queue of messages, `_run` the running turn.
+
+    The `init` line is written before the first result, or the first line of a turn.
+    """
 
     def __init__(self, output: RunOutput) -> None:
         self._output = output
+        self._is_introduced = False
         self._waiting: deque[UserMessage | InvalidLine | _Interrupted] = deque()
         self._moved = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -71,12 +72,21 @@ class _Exchange:
         self._has_result = False
         self._interrupts = Interrupts(ask=self._ask, force=self._force, flush=self._flush)
 
-    async def run(self, descriptor: int) -> int:
+    async def serve(self, descriptor: int, begun: bytes = b"") -> int:
+        """Run until the end of the input or a signal; return the exit code. A reader that is gone ends it."""
+        try:
+            return await self._serve(descriptor, begun)
+        except OutputLostError as lost:
+            self._output.agent.conversation.cancel()
+            return await self._output.report_lost_output(lost)
+
+    async def _serve(self, descriptor: int, begun: bytes) -> int:
         code: int | None = None
         with self._interrupts.watching():
-            await self._unless_stopped(self._output.introduce())
-            StdinReader(descriptor, line=self._take, end=self._ended)
+            await self._unless_stopped(self._begin())
+            StdinReader(descriptor, line=self._take, end=self._ended, begun=begun)
             while (given := await self._next()) is not None:
+                await self._unless_stopped(self._introduce())
                 code = await self._turn(given)
         if self._interrupts.number is not None:
             # The last line of the stream must be a result.
@@ -87,17 +97,28 @@ class _Exchange:
             return outcomes.signal_code(self._interrupts.number)
         if self._end:
             return await self._turn(InvalidLine(f"cannot read standard input: {self._end}"))
-        if code is None:
-            await self._output.stderr.write_line(NOTHING_ARRIVED)
-            await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
-            return ExitCode.USAGE
-        return code
+        return await self._without_message() if code is None else code
+
+    async def _begin(self) -> None:
+        """Write what comes before the first message."""
+
+    async def _introduce(self) -> None:
+        """Write the `init` line before the first turn."""
+        if not self._is_introduced:
+            await self._output.introduce()
+            self._is_introduced = True
+
+    async def _without_message(self) -> int:
+        """Return the exit code of an input without a message."""
+        await self._output.stderr.write_line(NOTHING_ARRIVED)
+        await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
+        return ExitCode.USAGE
 
     # Input
 
     def _take(self, line: bytes | None) -> None:
         self._lines += 1
-        given = InvalidLine("it is too long") if line is None else read_line(line)
+        given = InvalidLine("it is too long") if line is None else self._read(line)
         match given:
             case None:
                 return
@@ -108,6 +129,10 @@ class _Exchange:
             case UserMessage():
                 self._waiting.append(given)
         self._moved.set()
+
+    def _read(self, line: bytes) -> InputLine | None:
+        """Parse a line; return None for one that is done with."""
+        return read_line(line)
 
     def _ended(self, reason: str) -> None:
         self._end = reason
@@ -167,7 +192,11 @@ class _Exchange:
         await self._unless_stopped(self._output.put(self._result_without_turn(error)))
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
-        return encode(line_without_turn(error, self._output.agent.conversation.session_id))
+        result = encode(line_without_turn(error, self._output.agent.conversation.session_id))
+        if self._is_introduced:
+            return result
+        self._is_introduced = True
+        return encode(init_line(self._output.init_facts())) + result
 
     # Signals
 
@@ -207,10 +236,14 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it."""
+    """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it.
+
+    `line` is the whole line, for fields that only a host sends.
+    """
 
     prompt: str
     attached: tuple[Block, ...] = ()
+    line: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +252,7 @@ class ControlRequest:
 
     subtype: str
     request_id: Json = None
+    request: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,14 +286,22 @@ def read_line(line: bytes) -> InputLine | None:
         return InvalidLine(str(invalid))
 
 
+def handshake_of(begun: bytes) -> ControlRequest | None:
+    """Return the `initialize` request if it is the first line of an input that is not blank."""
+    first = next((line for line in begun.split(b"\n") if line.strip()), b"")
+    given = read_line(first)
+    return given if isinstance(given, ControlRequest) and given.subtype == "initialize" else None
+
+
 def _read(value: JsonObject) -> InputLine:
     match value:
         case {"type": "user", "message": {"role": "user", "content": content}}:
-            return _asked(content)
+            return replace(_asked(content), line=value)
         case {"type": "user"}:
             raise _Invalid('a user line needs "message": {"role": "user", "content": ...}')
         case {"type": "control_request", "request": {"subtype": str(subtype)}}:
-            return ControlRequest(subtype, value.get("request_id"))
+            request = value["request"]
+            return ControlRequest(subtype, value.get("request_id"), request if isinstance(request, dict) else {})
         case {"type": "control_request"}:
             raise _Invalid('a control_request line needs "request": {"subtype": ...}')
         case {"type": str(kind)}:

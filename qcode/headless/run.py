@@ -32,9 +32,11 @@ from qcode.headless.lines import (
 )
 from qcode.headless.stderr import Meter, Progress, StderrWriter, elapsed, verbose_message, warning_message
 from qcode.protocol.approvals import (
+    LIMIT_ID,
     NO_OPTIONS,
     CallApproval,
     Decision,
+    Deny,
     PlanApproval,
     ToolApproval,
     TurnOptions,
@@ -44,6 +46,7 @@ from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
     Denial,
+    LimitReached,
     ReplyFinished,
     ToolFinished,
     ToolStarted,
@@ -57,6 +60,7 @@ from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean
+from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -160,6 +164,7 @@ class RunOutput:
             tuple((status.name, status.state) for status in statuses),
             tuple(command.name for command in agent.custom_commands().commands),
             tuple(kind.name for kind in conversation.kinds) if agent.toolbox.agent is not None else (),
+            () if agent.skills is None else tuple(skill.handle for skill in agent.skills.for_user),
         )
 
     async def put(self, data: bytes) -> None:
@@ -187,7 +192,7 @@ class Run:
 
         self._answer = AnswerSoFar()
         self._spending = ModelSpending(self._conversation.model, lambda: self._conversation.client.known().output_limit)
-        self._lines = self._stream_lines()
+        self._lines = self.stream_lines()
         self._meter = Meter(output.clock)
         self._progress = Progress()
         self._denied: list[ToolCall] = []
@@ -203,7 +208,7 @@ class Run:
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
 
-    def _stream_lines(self) -> StreamLines | None:
+    def stream_lines(self) -> StreamLines | None:
         """Return the lines of the turn, None in a format without them."""
         if self._format != "stream-json":
             return None
@@ -259,7 +264,7 @@ class Run:
     async def _follow(self, prompt: str) -> TurnEnded:
         if self._introduces:
             await self._output.introduce()
-        events = self._conversation.submit(prompt, options=self._output.turn)
+        events = self.events(prompt)
         try:
             async for event in events:
                 await self._see(event)
@@ -270,13 +275,17 @@ class Run:
                 await events.aclose()
         return self._end_without_event(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped unexpectedly"))
 
+    def events(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
+        """Begin the turn."""
+        return self._conversation.submit(prompt, options=self._output.turn)
+
     async def _see(self, event: TurnEvent) -> None:
         self._answer.handle(event)
         self._meter.handle(event)
         self._progress.handle(event)
         self._spending.handle(event)
         if self._lines is not None and (lines := self._lines.lines(event)):
-            await self._output.put(b"".join(map(encode, lines)))
+            await self._output.put(b"".join(map(self.encode, lines)))
         match event:
             case ToolStarted(call=call):
                 self._running.add(call.call_id)
@@ -285,7 +294,9 @@ class Run:
             case TurnStarted() if self._is_cancelled:
                 self._conversation.cancel()
             case ApprovalRequested(approval=approval):
-                self._conversation.answer(approval.id, self._decision(approval))
+                self.approve(approval)
+            case LimitReached(is_question=True):
+                self._conversation.answer(LIMIT_ID, Deny())
             case ReplyFinished():
                 self._replies += 1
                 self._note = event.note
@@ -295,11 +306,18 @@ class Run:
                 pass
         await self._tell(event)
 
-    def _decision(self, approval: CallApproval) -> Decision:
-        """Return the decision for an approval without a user, and record the denied calls."""
-        if isinstance(approval, (ToolApproval, PlanApproval)):
+    def encode(self, line: JsonObject) -> bytes:
+        return encode(line)
+
+    def approve(self, approval: CallApproval) -> None:
+        """Decide an approval; there is no user."""
+        self.answer(approval, decision_without_user(approval))
+
+    def answer(self, approval: CallApproval, decision: Decision) -> None:
+        """Pass a decision on, and record the denied call."""
+        if isinstance(decision, Deny) and isinstance(approval, (ToolApproval, PlanApproval)):
             self._denied.append(approval.call)
-        return decision_without_user(approval)
+        self._conversation.answer(approval.id, decision)
 
     async def _tell(self, event: TurnEvent) -> None:
         """Write warnings to stderr, and with `-v` also the progress."""
@@ -358,11 +376,15 @@ class Run:
                 note=self._note,
                 is_in_tools=bool(self._running),
             )
-            return encode(line)
+            return self.encode(self.result(line))
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text
         text = clean(text) if self._output.is_stdout_tty else text
         return _utf8(text if not text or text.endswith("\n") else f"{text}\n")
+
+    def result(self, line: JsonObject) -> JsonObject:
+        """Return the `result` object as it is written."""
+        return line
 
     async def _interrupt(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
         """End `work` by force and write the output so far, if the reader accepts it in time."""

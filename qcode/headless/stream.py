@@ -7,12 +7,13 @@ The content of blocks, `usage` and the result are in `lines`. Apart: text and js
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from qcode.engine.synthetic import MARKER_KEY
 from qcode.headless.lines import call_input, content_block, line_id, report_body, usage_json
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
-from qcode.protocol.messages import Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject
@@ -38,8 +39,8 @@ class StreamLines:
         self.session_id = session_id
         self.model = model
         self._has_deltas = has_deltas
-        self._parent = parent or None
-        self._message = _MessageEvents(model)
+        self.parent = parent or None
+        self._message = _MessageEvents(model, lambda: self.usage(usage_json(Usage())))
         self._finished: dict[str, ev.ToolFinished] = {}
         self._agents: dict[str, StreamLines] = {}
 
@@ -49,9 +50,9 @@ class StreamLines:
             case TextDelta() | ReasoningDelta():
                 return self._streamed(self._message.delta(event)) if self._has_deltas else []
             case ev.ReplyFinished():
-                return self._reply(event)
+                return self.reply(event)
             case ev.ResultsCommitted(message=message):
-                return self._results(message)
+                return self.results(message)
             case ev.SteeringAdded(text=text):
                 return [self._user([content_block(Text(text))])]
             case ev.AgentEvent():
@@ -78,34 +79,44 @@ class StreamLines:
 
     def _streamed(self, events: list[JsonObject]) -> list[JsonObject]:
         return [
-            self.sealed({"type": "stream_event", "event": event, "parent_tool_use_id": self._parent})
-            for event in events
+            self.sealed({"type": "stream_event", "event": event, "parent_tool_use_id": self.parent}) for event in events
         ]
 
-    def _reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
+    def reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
+        """Return the lines for a finished reply."""
         message, stop = event.message, STOP_REASONS.get(event.stop) if event.stop is not None else None
         if message is None:
             self._message.discard()
             return []
-        usage = reply_usage(event.attempts)
-        streamed = self._message.end(message, stop, usage) if self._has_deltas else []
+        usage = self.usage(usage_json(reply_usage(event.attempts)))
+        content: list[Json] = [self.block(block) for block in message.blocks]
+        # A truncated call has no arguments to stream, and was never run.
+        whole = [one for one, block in zip(content, message.blocks, strict=True) if not is_truncated(block)]
+        streamed = self._message.end(whole, stop, usage) if self._has_deltas else []
         line = self.sealed(
             {
                 "type": "assistant",
-                "message": self._message.envelope([content_block(block) for block in message.blocks], stop, usage),
-                "parent_tool_use_id": self._parent,
+                "message": self._message.envelope(content, stop, usage),
+                "parent_tool_use_id": self.parent,
             }
         )
         self._message.discard()
         return [*self._streamed(streamed), line]
 
-    def _results(self, message: Message) -> list[JsonObject]:
+    def block(self, block: Block) -> JsonObject:
+        return content_block(block)
+
+    def usage(self, usage: JsonObject) -> JsonObject:
+        return usage
+
+    def results(self, message: Message) -> list[JsonObject]:
+        """Return the lines for the results of a step."""
         responses: list[Json] = [
             response
             for block in message.blocks
             if isinstance(block, ToolResult) and (response := self._response(block)) is not None
         ]
-        line = self._user([content_block(block) for block in message.blocks])
+        line = self._user([self.block(block) for block in message.blocks])
         if responses:
             line["tool_use_result"] = responses[0] if len(responses) == 1 else responses
         return [line]
@@ -116,7 +127,7 @@ class StreamLines:
 
     def _user(self, content: list[Json]) -> JsonObject:
         return self.sealed(
-            {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": self._parent}
+            {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": self.parent}
         )
 
     def _agent(self, event: ev.AgentEvent) -> list[JsonObject]:
@@ -144,8 +155,9 @@ class StreamLines:
 class _MessageEvents:
     """The stream events of one message: the block that is open, and the numbers of its blocks."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, no_usage: Callable[[], JsonObject]) -> None:
         self.model = model
+        self._no_usage = no_usage
         self.discard()
 
     def discard(self) -> None:
@@ -155,7 +167,7 @@ class _MessageEvents:
         self._open: tuple[int, str] | None = None
         self._index = -1
 
-    def envelope(self, content: list[Json], stop: str | None, usage: Usage) -> JsonObject:
+    def envelope(self, content: list[Json], stop: str | None, usage: JsonObject) -> JsonObject:
         """Return a message as Anthropic's API does."""
         return {
             "id": self._id,
@@ -165,7 +177,7 @@ class _MessageEvents:
             "content": content,
             "stop_reason": stop,
             "stop_sequence": None,
-            "usage": usage_json(usage),
+            "usage": usage,
         }
 
     def delta(self, event: TextDelta | ReasoningDelta) -> list[JsonObject]:
@@ -179,19 +191,19 @@ class _MessageEvents:
         self._open = (event.block, kind)
         return [*opening, self._delta(delta)]
 
-    def end(self, message: Message, stop: str | None, usage: Usage) -> list[JsonObject]:
+    def end(self, content: Sequence[Json], stop: str | None, usage: JsonObject) -> list[JsonObject]:
         """Return the events that end the message, with its calls, each with its complete arguments."""
         events = [*self._start(), *self._close()]
-        for block in message.blocks:
-            if isinstance(block, ToolCall):
-                arguments = json.dumps(call_input(block), ensure_ascii=False)
+        for block in content:
+            if isinstance(block, dict) and block["type"] == "tool_use":
+                arguments = json.dumps(block["input"], ensure_ascii=False)
                 whole: JsonObject = {"type": "input_json_delta", "partial_json": arguments}
-                events.append(self._begin({"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}))
+                events.append(self._begin({**block, "input": {}}))
                 events += [self._delta(whole), {"type": "content_block_stop", "index": self._index}]
         ending: JsonObject = {"stop_reason": stop, "stop_sequence": None}
         return [
             *events,
-            {"type": "message_delta", "delta": ending, "usage": usage_json(usage)},
+            {"type": "message_delta", "delta": ending, "usage": usage},
             {"type": "message_stop"},
         ]
 
@@ -199,7 +211,7 @@ class _MessageEvents:
         if self._is_started:
             return []
         self._is_started = True
-        return [{"type": "message_start", "message": self.envelope([], None, Usage())}]
+        return [{"type": "message_start", "message": self.envelope([], None, self._no_usage())}]
 
     def _begin(self, block: JsonObject) -> JsonObject:
         self._index += 1
@@ -213,6 +225,11 @@ class _MessageEvents:
             return []
         self._open = None
         return [{"type": "content_block_stop", "index": self._index}]
+
+
+def is_truncated(block: Block) -> bool:
+    """Return whether a block is a call that was cut, whose stored arguments say only that."""
+    return isinstance(block, ToolCall) and MARKER_KEY in call_input(block)
 
 
 def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:

@@ -246,12 +246,14 @@ class AcceptPlan:
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Edit the call: `text` replaces its draft. It is judged again, and asked for again with the same id.
+    """Edit the call: `text` replaces its draft, or `arguments` all of its arguments, if they are given.
 
-    If the edited call is invalid or a rule denies it, a notice says so, and the call is asked for as it was.
+    It is judged again, and asked for again with the same id. If the edited call is invalid or a rule denies it, a
+    notice says so, and the call is asked for as it was.
     """
 
-    text: str
+    text: str = ""
+    arguments: JsonObject | None = None
 
 
 Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise

@@ -461,6 +461,10 @@ class AppView:
         """Show `text` in the status line for a moment."""
         self.cancel_keys.hint(text)
 
+    def accept_plan(self, mode: ApprovalMode) -> bool:
+        """Approve the plan that is asked about, with the mode that follows; return False if none is."""
+        return self._widgets.approval.accept_plan(mode)
+
 
 _AGAIN_SECONDS = 2.0
 _HABIT_SECONDS = 0.5

@@ -140,6 +140,7 @@ EDGES = (
     "qcode.agent.driver",
     "qcode.agent.hooks.runner",
     "qcode.agent.programs",
+    "qcode.headless.host.session",
     "qcode.tui.app",
     "qcode.tui.failures",
     "qcode.tui.turns",

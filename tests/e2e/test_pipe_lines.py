@@ -149,7 +149,6 @@ def test_input_without_messages_is_a_missing_prompt(cli: CliRunner) -> None:
 
 def test_turn_waits_for_its_line_and_deltas_are_streamed(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server, talking(cli, server) as talk:
-        talk.until("system")
         talk.say(user("first"))
         assert talk.until("result")["result"] == "one"
         talk.say(user("second"))
@@ -177,7 +176,7 @@ def test_interrupt_ends_the_running_turn_and_the_next_one_runs(cli: CliRunner) -
 
 
 def test_other_requests_are_answered_with_an_error(cli: CliRunner) -> None:
-    request = {"type": "control_request", "request_id": "r2", "request": {"subtype": "initialize"}}
+    request = {"type": "control_request", "request_id": "r2", "request": {"subtype": "mcp_status"}}
     with FakeServer("openai", [Turn(text="one")]) as server:
         done = cli.ask(server, *LINES, stdin=as_input(request, user("x")))
     (answer,) = [line["response"] for line in done.lines if line["type"] == "control_response"]
@@ -188,12 +187,13 @@ def test_other_requests_are_answered_with_an_error(cli: CliRunner) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_ends_a_run_that_waits_for_a_line(number: int, code: int, cli: CliRunner) -> None:
     with FakeServer("openai", []) as server, talking(cli, server) as talk:
-        talk.until("system")
+        talk.say(interrupt())
+        talk.until("control_response")
         talk.process.send_signal(number)
         # Its input stays open until it is gone: an end of it is another way to stop.
         assert talk.process.wait(timeout=30) == code
         talk.end()
-    assert [line["type"] for line in talk.seen] == ["system", "result"]
+    assert [line["type"] for line in talk.seen] == ["control_response", "system", "result"]
 
 
 def test_signal_ends_the_turn_and_the_run(cli: CliRunner) -> None:

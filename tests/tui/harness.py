@@ -57,8 +57,7 @@ class Running:
 
     @property
     def screen(self) -> str:
-        """The rows on the screen."""
-        return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
+        return rows_of(self.app)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Let the app work until `holds`; fail with the screen after `PATIENCE_S` and `MIN_PAUSES`."""
@@ -75,6 +74,11 @@ class Running:
         await self.pilot.pause()
         await self.until(lambda: not self.app.parts.transcript._is_due)
         await self.pilot.pause()
+
+
+def rows_of(app: QcodeApp) -> str:
+    """Return the rows on the screen."""
+    return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
 
 
 def make_agent(conversation: Conversation, **given: Any) -> StagedAgent:

@@ -794,6 +794,29 @@ def test_plan_is_approved_with_a_mode_or_rejected(keys: tuple[str, ...], answer:
     drive(test, conversation)
 
 
+def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
+    conversation = ScriptedConversation(
+        [reply("", PLAN.call), ApprovalRequested(PLAN), UntilAnswered("c1"), ended()], mode="plan"
+    )
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "1 Yes, and ask before each edit (y, Shift+Tab)" in run.screen
+        await run.pilot.press("shift+tab")  # too early to be an answer
+        assert conversation.answers == []
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("t", "shift+tab")  # while the reason is being written
+        assert conversation.answers == []
+        conversation.mode = "plan"
+        await run.pilot.press("escape")
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("shift+tab")
+        await run.until_idle()
+        assert conversation.answers == [("c1", AcceptPlan("default"))]
+
+    drive(test, conversation)
+
+
 def test_status_line_shows_the_mode_of_an_approved_plan() -> None:
     class Planning(ScriptedConversation):
         def answer(self, approval_id: str, decision: Decision) -> None:

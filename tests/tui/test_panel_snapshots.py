@@ -1,8 +1,10 @@
-"""Snapshots of the to-do list and of a full status line, with their readable text."""
+"""Snapshots of the to-do list, a full status line, background jobs, an aside and vim mode, with their readable text."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,13 @@ from qcode.protocol.events import StepStarted, UsageUpdated
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
+from qcode.tui.screens.jobs import JobsScreen
 from qcode.tui.status import render_status
-from tests.tui.harness import make_app
+from tests.fakes.conversation import talk
+from tests.fakes.scripted import text_reply
+from tests.tui.harness import at_work, make_app, rows_of
 from tests.tui.scripted import Gate, Script, ScriptedConversation
+from tests.tui.test_jobs import start
 from tests.tui.test_todos import listed
 
 LOOKS = [
@@ -22,6 +28,7 @@ LOOKS = [
     pytest.param({"theme": "light"}, (80, 24), id="light"),
     pytest.param({}, (40, 24), id="narrow"),
 ]
+ALL_LOOKS = [*LOOKS, pytest.param({}, (120, 40), id="wide")]
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
@@ -67,3 +74,75 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     assert ("no key  restricted  scripted" in shown) is (size[0] >= 80)
     assert shown.startswith("ask  ⠋ waiting for the model")
     assert shown.endswith("80% nearly full") is (size[0] >= 80)
+
+
+@pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
+def test_background_jobs(
+    snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    app = make_app(ScriptedConversation([]), **changes)
+    screens: list[str] = []
+
+    async def show(pilot: Pilot[int]) -> None:
+        await at_work(app, pilot)
+        jobs = app.agent.toolbox.jobs
+        running = start(jobs, "echo building [it]; read line < pipe", tmp_path)
+        ended = start(jobs, "echo 3 failed; exit 1", tmp_path)
+        while ended.is_running or not running.recent:
+            await pilot.pause()
+        app.parts.prompt.insert("/jobs")
+        await pilot.press("enter")
+        while not isinstance(app.screen, JobsScreen) or "building" not in rows_of(app):
+            await pilot.pause()
+        screens.append(rows_of(app))
+
+    assert snap_compare(app, run_before=show, terminal_size=size)
+    (shown,) = screens
+    assert ("echo building [it]" if size[0] >= 80 else "echo building [i…") in shown
+    assert "exit 1" in shown
+    assert "Enter show output" in shown
+
+
+@pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
+def test_aside(
+    snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], tmp_path: Path
+) -> None:
+    answer = "It is a **parser** of `cart.toml`:\n\n- it reads [tables]\n- it keeps the order"
+    told = talk(tmp_path, text_reply(answer, usage=Usage(1_000, 100)), is_attended=True)
+    app = make_app(told.conversation, **changes)
+    screens: list[str] = []
+
+    async def ask(pilot: Pilot[int]) -> None:
+        await at_work(app, pilot)
+        app.parts.prompt.insert("/btw what is cart.py?")
+        await pilot.press("enter")
+        while "Ctrl+S" not in rows_of(app) or "keeps the order" not in rows_of(app):
+            await pilot.pause()
+        screens.append(rows_of(app))
+
+    assert snap_compare(app, run_before=ask, terminal_size=size)
+    (shown,) = screens
+    assert "btw what is cart.py?" in shown
+    assert "it reads [tables]" in shown
+    assert f"Ctrl+S {'add to the conversation' if size[0] >= 80 else 'add'}  ·  Esc close" in shown
+
+
+@pytest.mark.parametrize("keys", ["escape", "escape,v,b"], ids=["normal", "visual"])
+@pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
+def test_vim_mode(snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], keys: str) -> None:
+    app = make_app(ScriptedConversation([]), vim=True, **changes)
+    screens: list[str] = []
+
+    async def write(pilot: Pilot[int]) -> None:
+        await at_work(app, pilot)
+        app.parts.prompt.insert("rename the cart\nand its tests")
+        await pilot.press(*keys.split(","))
+        await pilot.pause()
+        screens.append(rows_of(app))
+
+    assert snap_compare(app, run_before=write, terminal_size=size)
+    (shown,) = screens
+    mode = "VISUAL" if "v" in keys.split(",") else "NORMAL"
+    assert mode in shown
+    assert "and its tests" in shown

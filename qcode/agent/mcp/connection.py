@@ -316,7 +316,7 @@ class ServerConnection:
         from mcp import MCPError
 
         try:
-            await agree(session, probes=probes and not self._uses_sse)
+            await agree(session, probes=probes and not self._uses_sse and self._spec.connect is None)
         except MCPError as error:
             is_modern = types.UNSUPPORTED_PROTOCOL_VERSION <= error.code <= types.HEADER_MISMATCH
             config = self._spec.config
@@ -327,6 +327,8 @@ class ServerConnection:
             raise
 
     def _transport(self, config: McpServer) -> Any:  # noqa: ANN401  # an async context manager of streams, both ways
+        if self._spec.connect is not None:
+            return self._spec.connect()
         if config.url is not None:
             return (connect_sse if self._uses_sse else connect_http)(config, self.log)
         assert config.command is not None

@@ -183,6 +183,20 @@ class Servers:
         self._launch(found)
         self._changed()
 
+    def switch(self, server: str, *, is_on: bool) -> None:
+        """Stop a server for this session, or start it again; an unknown one is ignored."""
+        found = self._servers.get(server)
+        if found is None or is_on == (found.state != "off"):
+            return
+        if is_on:
+            found.state = "starting"
+            self._begin(found)
+        else:
+            if found.task is not None:
+                found.task.cancel()
+            found.state, found.problem, found.tools, found.connection = "off", "", (), None
+        self._changed()
+
     def start(self, on_change: Callable[[], None] | None = None) -> None:
         """Start all servers, once, on the running loop.
 
@@ -316,7 +330,7 @@ class Servers:
         spec = server.spec
         if server.state == "off":
             return
-        if not self._is_trusted:
+        if not self._is_trusted and spec.connect is None:
             server.state, server.problem = "restricted", _UNTRUSTED
             if spec.config.file:
                 how = "" if self._is_attended else " (use --trust to trust it); continuing without it"

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from qcode.config.definitions import read_mcp_file
@@ -21,6 +23,9 @@ from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.text.clean import visible
 from qcode.values import dataclass
 
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -28,12 +33,16 @@ class ServerError(Exception):
     """A server cannot be started or reached; the text is one line for the user."""
 
 
+Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
     """A named server. `scope` separates servers of the same name: of a project, of a file, or of the user.
 
     `is_of_client`: the program that uses qcode, such as an editor, names it in each session. Its texts are not
-    expanded, and neither it nor its tools are pinned.
+    expanded, and neither it nor its tools are pinned. `connect` opens the streams of a server that runs inside that
+    program.
     """
 
     name: str
@@ -41,6 +50,7 @@ class ServerSpec:
     scope: str
     origin: str
     is_of_client: bool = False
+    connect: Connect | None = None
 
     @property
     def key(self) -> str:
@@ -153,10 +163,11 @@ def named_servers(
     *,
     is_trusted: bool,
     of_client: Mapping[str, McpServer] = MappingProxyType({}),
+    in_program: Mapping[str, Connect] = MappingProxyType({}),
 ) -> ConfiguredServers:
     """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
 
-    `of_client` are those of the program that uses qcode; they replace none.
+    `of_client` are those of the program that uses qcode, `in_program` those that run inside it; they replace none.
 
     Raise `QcodeError` if a file of a flag cannot be read. Its unusable entries, and all problems of a project's
     file, are complaints.
@@ -176,6 +187,11 @@ def named_servers(
             complaints.append(f"{name} of the editor is ignored: that name is already used")
         else:
             found[name] = ServerSpec(name, config, CLIENT, "the editor", is_of_client=True)
+    for name, connect in in_program.items():
+        if name in found:
+            complaints.append(f"{name} of the host is ignored: that name is already used")
+        else:
+            found[name] = ServerSpec(name, McpServer(command=name), CLIENT, "the host", True, connect)
     for name, config in _of_project(root, complaints).items() if is_trusted else ():
         if name in found:
             complaints.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")

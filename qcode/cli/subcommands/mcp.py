@@ -1,4 +1,7 @@
-"""`qcode mcp`: the tool servers of this folder and pending approvals; adds and removes servers. Starts none."""
+"""`qcode mcp`: the tool servers of this folder and pending approvals; adds and removes servers; serves qcode itself.
+
+No tool server is started here.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,22 @@ from qcode.text.match import nearest
 
 _USE = (
     "use: qcode mcp list, show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, or remove NAME; with "
-    "-C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport"
+    "-C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport; or qcode mcp serve, with "
+    "the flags of model, limits and permissions"
 )
+_SHARED_FLAGS = ("cwd", "mcp_config", "trust")
+_ADD_FLAGS = ("env", "header", "transport")
 
 
 def run_mcp(rest: Sequence[str]) -> int:
     """List, show or approve, and return 0; raise `CommandLineError` or `QcodeError`."""
     options, words, given = parse_subcommand("mcp", rest, _USE)
-    stray = next((flag for flag in ("env", "header", "transport") if flag in given and words[:1] != ["add"]), "")
-    if stray:
-        raise invalid_arguments((f"--{stray}",), _USE)
+    _refuse_stray(words, given)
     match words:
+        case ["serve"]:
+            from qcode.cli.subcommands.mcp_serve import serve
+
+            return serve(options)
         case ["add", name, first, *others]:
             return _add(name, (first, *others), given)
         case ["remove", name]:
@@ -54,6 +62,19 @@ def run_mcp(rest: Sequence[str]) -> int:
     files = _files(spec, context)
     put(f"{_detail(spec, pins, files)}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
+
+
+def _refuse_stray(words: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Raise `CommandLineError` for a flag of another action."""
+    match words[:1]:
+        case ["serve"]:
+            stray = [flag for flag in given if flag in _ADD_FLAGS]
+        case ["add"]:
+            stray = [flag for flag in given if flag not in (*_SHARED_FLAGS, *_ADD_FLAGS)]
+        case _:
+            stray = [flag for flag in given if flag not in _SHARED_FLAGS]
+    if stray:
+        raise invalid_arguments((f"--{stray[0].replace('_', '-')}",), _USE)
 
 
 def _add(name: str, words: Sequence[str], given: Mapping[str, Any]) -> int:

@@ -45,7 +45,7 @@ def run_permissions(rest: Sequence[str]) -> int:
         raise CommandLineError(f"with --jsonl, calls are read from standard input; {_USE}")
     if not has_lines:
         return _check(options, words[1:])
-    judge = _judge(_context(options))
+    judge = judge_of(_context(options))
     for line in sys.stdin.buffer:
         if line.strip():
             put(json.dumps(_answer(judge, line)) + "\n")
@@ -58,7 +58,7 @@ def _check(options: Options, asked: Sequence[str]) -> int:
         what = f"unknown kind {asked[0]!r}" if asked and kind is None else "a kind and one value are needed"
         quoting = "; put a command with spaces in quotes" if len(asked) > 2 else ""
         raise CommandLineError(f"{what}{quoting}; {_USE}")
-    judge = _judge(_context(options))
+    judge = judge_of(_context(options))
     verdict = judge(kind, _as_text(asked[1]))
     put(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
     if kind == "write" and verdict.is_allowed and not judge.has_mode:
@@ -73,7 +73,7 @@ def _context(options: Options) -> RunContext:
     return run_context(options, working_folder(options.cwd), is_attended=False)
 
 
-def _judge(context: RunContext) -> PermissionCheck:
+def judge_of(context: RunContext) -> PermissionCheck:
     """Return the judge of a session, with the sandbox of this machine, which is detected for the first command."""
     policy = permissions_of(context).policy
     has_mode = context.settings.origin("permissions.mode").kind != "default"

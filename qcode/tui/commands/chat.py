@@ -144,7 +144,11 @@ def _pick_mode(context: CommandContext) -> None:
 def _next_mode(context: CommandContext, _argument: str) -> None:
     modes = list(MODES)
     mode = context.agent.conversation.mode
-    context.use_mode(modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default")
+    following = modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default"
+    # Leaving plan mode approves the plan that is asked about.
+    if context.app is not None and following != "plan" and context.app.accept_plan(following):
+        return
+    context.use_mode(following)
     if context.app is not None and not context.agent.trust.is_trusted:
         context.app.hint("Restricted folder: modes apply once you trust it (/trust)")
 

@@ -16,7 +16,18 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Input, Static
 
-from qcode.protocol.approvals import Approval, Decision, Deny, Draft, Revise, ServerApproval, ToolApproval
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Approval,
+    ApprovalMode,
+    Decision,
+    Deny,
+    Draft,
+    PlanApproval,
+    Revise,
+    ServerApproval,
+    ToolApproval,
+)
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
@@ -156,6 +167,17 @@ class ApprovalPanel(Vertical, can_focus=True):
         if not self.is_telling:
             return False
         self._show_choices()
+        return True
+
+    def accept_plan(self, mode: ApprovalMode) -> bool:
+        """Approve the plan that is shown, with the mode that follows; return False if no plan is.
+
+        A key that comes too early approves nothing.
+        """
+        if not isinstance(self.request, PlanApproval) or self.is_telling:
+            return False
+        if not self._is_guarded():
+            self._decide(AcceptPlan(mode))
         return True
 
     def on_key(self, event: events.Key) -> None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 USAGE = "Type a question after /btw. The answer does not become part of the conversation."
 _SHARE = 0.4
 _MIN_ROWS = 3
+_ROOM_FOR_KEYS = 44
+"""Cells for the keys in full words."""
 
 
 class AsideTalk:
@@ -167,8 +169,8 @@ class AsidePanel(Vertical):
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
         self.query_one("#aside-title", Static).update(title)
-        keys = [("Esc", "close")] if self._doing else [("Ctrl+S", "add to the conversation"), ("Esc", "close")]
-        line = foot(keys, width)
+        add = ("Ctrl+S", "add to the conversation" if width >= _ROOM_FOR_KEYS else "add")
+        line = foot([("Esc", "close")] if self._doing else [add, ("Esc", "close")], width)
         if self._doing:
             line = Content.assemble((f"{self._doing}  ·  ", "$text-accent"), line).truncate(width, ellipsis=True)
         self.query_one("#aside-foot", Static).update(line)

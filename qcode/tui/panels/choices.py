@@ -79,7 +79,7 @@ _IMPOSSIBLE_OPTIONS = (
     _SAY_WHY,
 )
 _PLAN_OPTIONS = (
-    Option("Yes, and ask before each edit", "y", AcceptPlan()),
+    Option("Yes, and ask before each edit", "y", AcceptPlan(), key="Shift+Tab"),
     Option("Yes, and accept edits", "a", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
     Option("No, keep planning", "n", Deny(), "stops the turn"),
     Option("No, and say what to change", "t"),

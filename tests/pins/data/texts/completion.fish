@@ -42,6 +42,7 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowed-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l permission-prompt-tool -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l yolo
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l dangerously-skip-permissions
@@ -93,6 +94,7 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowed-tools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l disallowedTools -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l tools -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l permission-prompt-tool -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l strict-tools
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l yolo
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l dangerously-skip-permissions
@@ -121,11 +123,24 @@ complete -c qcode -n '__fish_seen_subcommand_from doctor' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from login; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -n '__fish_seen_subcommand_from login' -l no-check
 complete -c qcode -f -n '__fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
-complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove' -a 'list show approve add remove'
+complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove serve' -a 'list show approve add remove serve'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -s m -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l model -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l allowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l allowedTools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l disallowed-tools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l disallowedTools -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l max-turns -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l max-tool-calls -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-session
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-session-persistence
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'
@@ -203,6 +218,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-partial-messages
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l input-format -x -a 'text stream-json'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l replay-user-messages
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s v
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l verbose
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s m -r
@@ -228,6 +244,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowed-tools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowedTools -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-prompt-tool -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-tools
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l yolo
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l dangerously-skip-permissions
@@ -240,6 +257,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l resume
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l session-id -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session-persistence
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s C -r

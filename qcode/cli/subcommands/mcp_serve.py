@@ -1,0 +1,131 @@
+"""`qcode mcp serve`: qcode as a tool server on standard streams for other agents, with two tools.
+
+`ask` runs one turn in a folder below that of the operator, who decides about trust, mode and limits with flags; the
+caller can raise none of them. Nothing but the protocol goes to stdout. Apart from `mcp`, because it loads the server
+side of the `mcp` package, whose tools read the annotations of this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, TextContent
+
+from qcode import __version__
+from qcode.agent.agent import Agent
+from qcode.agent.options import Options
+from qcode.agent.permissions import TRIED_KINDS
+from qcode.cli.context import run_context
+from qcode.cli.subcommands.permissions import judge_of
+from qcode.cli.terminal import working_folder
+from qcode.protocol.errors import QcodeError
+from qcode.protocol.events import ReplyFinished, StepStarted, ToolStarted, TurnEvent
+from qcode.protocol.reply import Outcome
+from qcode.text.clean import one_line
+
+if TYPE_CHECKING:
+    from qcode.agent.programs.turns import Result
+
+MAX_RUNNING = 4
+"""The turns that run at a time; further calls wait."""
+
+_ASK = (
+    "Ask qcode, a coding agent, to do one task in a folder of its user: it reads, edits and runs code as far as the "
+    "permissions of the user allow. Returns its answer, why it stopped, and the cost. Each call is a new conversation."
+)
+_CHECK = (
+    "Return whether qcode may run a shell command, read or write a path, or fetch a URL here, and why, without doing "
+    "it. kind is shell, read, write or fetch."
+)
+
+
+def serve(options: Options) -> int:
+    """Serve until the client closes stdin; raise `QcodeError` if the folder or the settings cannot be used."""
+    root = Path(working_folder(options.cwd)).resolve()
+    run_context(options, root, is_attended=False)  # an unusable configuration is reported now, not at the first call
+    _server(options, root).run("stdio")
+    return 0
+
+
+def _server(options: Options, root: Path) -> MCPServer:
+    server = MCPServer("qcode", version=__version__, log_level="CRITICAL")
+    turns = asyncio.Semaphore(MAX_RUNNING)
+
+    @server.tool(description=_ASK, structured_output=False)
+    async def ask(prompt: str, ctx: Context[Any], folder: str = ".") -> CallToolResult:
+        place = (root / folder).resolve()
+        if not prompt.strip():
+            raise ToolError("the prompt is empty")
+        if not (place.is_relative_to(root) and place.is_dir()):
+            raise ToolError(f"folder must be an existing folder in {root}")
+        async with turns:
+            try:
+                return await _asked(replace(options, cwd=place), prompt, ctx.report_progress)
+            except QcodeError as error:
+                raise ToolError(str(error)) from None
+
+    @server.tool(description=_CHECK, structured_output=False)
+    async def permissions_check(kind: str, value: str) -> CallToolResult:
+        found = next((one for one in TRIED_KINDS if one == kind), None)
+        if found is None:
+            raise ToolError(f"kind must be one of {', '.join(TRIED_KINDS)}")
+        judge = await asyncio.to_thread(lambda: judge_of(run_context(options, root, is_attended=False)))
+        verdict = await asyncio.to_thread(judge, found, value)
+        row = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
+        return _result(f"{verdict.verdict}: {verdict.reason}", row)
+
+    return server
+
+
+async def _asked(options: Options, prompt: str, report: Callable[..., Any]) -> CallToolResult:
+    """Run one turn and report each of its steps and calls. Cancelling the task cancels the turn."""
+    context = await asyncio.to_thread(run_context, options, Path(options.cwd or "."), is_attended=False)
+    done = 0
+    async with Agent.open(context) as agent:
+        stream = agent.stream(prompt, append_only=False)
+        async with stream, aclosing(stream):
+            async for event in stream:
+                text = _progress(event)
+                if text:
+                    done += 1
+                    await report(done, message=text)
+        return _answer(stream.result)
+
+
+def _progress(event: TurnEvent) -> str:
+    match event:
+        case StepStarted():
+            return "waiting for the model"
+        case ToolStarted(call=call):
+            return f"running {one_line(call.name, 60)}"
+        case ReplyFinished():
+            return "the model replied"
+    return ""
+
+
+def _answer(result: Result[Any]) -> CallToolResult:
+    row: dict[str, Any] = {
+        "text": result.text,
+        "outcome": result.outcome.value,
+        "stop_reason": result.stop.value if result.stop is not None else None,
+        "cost_usd": float(result.cost) if result.cost is not None else None,
+        "num_turns": result.num_turns,
+        "session_id": result.session_id,
+        "denials": len(result.denials),
+    }
+    if result.error is not None:
+        row["error"] = {"kind": result.error.kind, "message": result.error.message}
+    failed = result.outcome is Outcome.ERROR
+    said = result.text if result.text or result.error is None else result.error.message
+    return _result(said or f"(no answer: {result.outcome.value})", row, is_error=failed)
+
+
+def _result(text: str, row: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=text)], structured_content=row, is_error=is_error)

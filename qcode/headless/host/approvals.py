@@ -1,0 +1,294 @@
+"""Approvals as `can_use_tool` requests, and the decision from the host's answer.
+
+An error, a malformed answer and the end of the input deny. An input that the host changed is judged again as an edit of
+the user; one that is invalid then is denied. A host may keep the rule that the approval proposes, and no wider one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from qcode.agent.claude.rules import MODES, convert
+from qcode.agent.claude.tool_names import UntranslatableError, from_claude
+from qcode.agent.outcomes import decision_without_user
+from qcode.headless.host.lines import MAX_LINE_CHARS, Names
+from qcode.headless.host.wire import HostError, HostWire
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    ApprovalMode,
+    CallApproval,
+    Decision,
+    Deny,
+    ImpossibleCall,
+    PlanApproval,
+    Question,
+    RepeatedCall,
+    Revise,
+    Scope,
+    ToolApproval,
+)
+from qcode.protocol.events import Notice
+from qcode.protocol.messages import ToolCall
+from qcode.text.clean import one_line, shown_line
+from qcode.text.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from qcode.agent.permissions import Permissions
+
+_SKIPPED = "The user skipped the question. Choose the most likely intention and continue."
+_UNUSABLE = "the host changed the input of the call, and the changed input cannot be used: {reason}"
+_TOO_LONG = (
+    "not run: the call is too long to be shown to the user ({count:,} characters). Write it to a file in smaller steps"
+)
+_UNTRUSTED = ". This folder is not trusted: only reading needs no approval in it. Start qcode with --trust to trust it"
+_TOOLS = {"shell": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch"}
+
+
+class Control(Protocol):
+    """The side effects that an answer may have on the run."""
+
+    def set_mode(self, mode: str) -> None:
+        """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
+
+    def interrupt(self) -> None:
+        """End the turn as cancelled."""
+
+    def notice(self, notice: Notice) -> None:
+        """Report something to the host."""
+
+
+class HostApprovals:
+    """Asks the host. `is_asking`: the host answers; otherwise what asks is denied, as in pipe mode."""
+
+    def __init__(
+        self, wire: HostWire, names: Callable[[], Names], permissions: Permissions, control: Control, *, is_asking: bool
+    ) -> None:
+        self.is_asking = is_asking
+        self._wire = wire
+        self._names = names
+        self._permissions = permissions
+        self._control = control
+        self._changed: dict[str, Allow] = {}
+
+    async def decide(self, approval: CallApproval) -> Decision:
+        """Return the decision of the host. There is no time limit."""
+        if isinstance(approval, ImpossibleCall) or not self.is_asking:
+            decision = decision_without_user(approval)
+            is_restricted = isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted
+            return Deny(f"{decision.message}{_UNTRUSTED}") if isinstance(decision, Deny) and is_restricted else decision
+        if isinstance(approval, Question) and approval.server:
+            return await self._elicited(approval)
+        if (allowed := self._changed.pop(approval.id, None)) is not None:
+            # The changed input was judged. If it was invalid, the call is back as it was before.
+            if isinstance(approval, ToolApproval) and approval.is_revised:
+                return allowed
+            return Deny(_UNUSABLE.format(reason="see the notice before it"))
+        fields = request_fields(approval, self._names())
+        size = len(str(fields["input"]))
+        if size > MAX_LINE_CHARS // 2:
+            # A call that the user cannot see in full must not run.
+            return Deny(_TOO_LONG.format(count=size))
+        try:
+            answer = await self._wire.request("can_use_tool", fields)
+        except HostError as error:
+            return Deny(f"the host did not allow it: {one_line(str(error), 300)}")
+        return self._decision(approval, answer)
+
+    async def _elicited(self, question: Question) -> Decision:
+        """Pass a question of a tool server on as a form with one field; only the SDK for TypeScript shows it."""
+        answer: JsonObject = {"type": "string"}
+        if question.choices:
+            answer["enum"] = [choice.label for choice in question.choices]
+        schema: JsonObject = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        fields: JsonObject = {"mcp_server_name": question.server, "message": question.text, "mode": "form"}
+        try:
+            reply = await self._wire.request("elicitation", {**fields, "requested_schema": schema})
+        except HostError:
+            return Deny()
+        match reply:
+            case {"action": "accept", "content": {"answer": str(text)}}:
+                return Answer(text)
+            case _:
+                return Deny()
+
+    def _decision(self, approval: CallApproval, answer: JsonObject) -> Decision:
+        match answer:
+            case {"behavior": "deny"}:
+                if answer.get("interrupt") is True:
+                    self._control.interrupt()
+                reason = answer.get("message")
+                return Deny(reason if isinstance(reason, str) and reason.strip() else "The user declined.")
+            case {"behavior": "allow"}:
+                return self._allowed(approval, answer)
+            case _:
+                return Deny("the host's answer was not valid")
+
+    def _allowed(self, approval: CallApproval, answer: JsonObject) -> Decision:
+        updates = answer.get("updatedPermissions")
+        wanted = [one for one in updates if isinstance(one, dict)] if isinstance(updates, list) else []
+        given = answer.get("updatedInput")
+        values = given if isinstance(given, dict) else None
+        match approval:
+            case Question():
+                return _answer(approval, values or {})
+            case PlanApproval():
+                mode = self._plan_mode(wanted)
+                return AcceptPlan(mode)
+            case RepeatedCall():
+                return Allow()
+            case ToolApproval():
+                allow = Allow(self._scope(approval, wanted))
+                revised = self._revised(approval.call, values) if values is not None else None
+                if isinstance(revised, Revise):
+                    self._changed[approval.id] = allow
+                return revised or allow
+            case ImpossibleCall():
+                return Deny()
+
+    def _revised(self, call: ToolCall, values: JsonObject) -> Decision | None:
+        """Return the edit that the host made, a denial if it cannot be translated, None if nothing changed."""
+        names = self._names()
+        if values == names.input_of(call):
+            return None
+        try:
+            name, arguments = from_claude(names.of_tool(call.name), values)
+        except UntranslatableError as error:
+            return Deny(_UNUSABLE.format(reason=error))
+        if name != call.name:
+            return Deny(_UNUSABLE.format(reason="it belongs to another tool"))
+        return Revise(arguments=arguments)
+
+    def _plan_mode(self, updates: list[JsonObject]) -> ApprovalMode:
+        for update in updates:
+            if update.get("type") == "setMode" and isinstance(mode := update.get("mode"), str):
+                return MODES.get(mode, "default")
+        return "default"
+
+    def _scope(self, approval: ToolApproval, updates: list[JsonObject]) -> Scope:
+        """Carry out the updates of the answer; return how far the yes reaches."""
+        scope: Scope = "once"
+        proposed = claude_rule(approval.rule)
+        for update in updates:
+            is_kept = update.get("destination") != "session"
+            if update.get("type") == "addRules" and update.get("behavior") == "allow":
+                rules = update.get("rules")
+                if proposed is None or rules != [proposed]:
+                    self._refuse(update)
+                elif is_kept and approval.is_keepable:
+                    scope = "folder"
+                else:
+                    scope = "session"
+                continue
+            self._apply(update, is_kept=is_kept)
+        return scope
+
+    def _apply(self, update: JsonObject, *, is_kept: bool) -> None:
+        """Carry out an update that grants nothing; report one that cannot be carried out."""
+        try:
+            match update:
+                case {"type": "setMode", "mode": str(mode)}:
+                    self._control.set_mode(mode)
+                case {"type": "addRules", "behavior": "deny" | "ask" as effect, "rules": list(rules)}:
+                    for text in (_rule_text(rule) for rule in rules):
+                        for rule in convert(text, effect).rules:
+                            added = self._permissions.add(effect, rule)
+                            if is_kept:
+                                self._permissions.keep(added.number)
+                case {"type": "removeRules", "behavior": "allow", "rules": list(rules)}:
+                    self._remove({_rule_text(rule) for rule in rules})
+                case _:
+                    self._refuse(update)
+        except ValueError as problem:
+            self._control.notice(Notice("warning", f"a permission update was not applied: {problem}"))
+
+    def _remove(self, texts: set[str]) -> None:
+        for rule in self._permissions.rules():
+            theirs = claude_rule(rule.text)
+            if rule.number and rule.effect == "allow" and theirs is not None and _rule_text(theirs) in texts:
+                self._permissions.remove(rule.number)
+
+    def _refuse(self, update: JsonObject) -> None:
+        what = shown_line(str(update.get("type")), 40)
+        text = f"a permission update was not applied ({what}): only the proposed rule can be kept"
+        self._control.notice(Notice("warning", text))
+
+
+def request_fields(approval: CallApproval, names: Names) -> JsonObject:
+    """Return the fields of the `can_use_tool` request for an approval."""
+    call = approval.call
+    why = approval.why if isinstance(approval, ToolApproval) else ""
+    agent = approval.agent if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) else ""
+    suggestions: list[Json] = [*_suggestions(approval)] if isinstance(approval, ToolApproval) else []
+    values = names.input_of(call)
+    name = names.of_tool(call.name)
+    return {
+        "tool_name": name,
+        "input": values,
+        "tool_use_id": call.call_id,
+        "permission_suggestions": suggestions,
+        "title": approval.question,
+        "display_name": name,
+        "description": agent,
+        **({"decision_reason": why} if why else {}),
+        **({"agent_id": call.call_id.rpartition("/")[0]} if agent else {}),
+        **_blocked_path(values, names.folder),
+    }
+
+
+def _blocked_path(values: JsonObject, folder: str) -> JsonObject:
+    path = values.get("file_path", values.get("notebook_path"))
+    is_outside = isinstance(path, str) and not path.startswith(folder.rstrip("/") + "/")
+    return {"blocked_path": path} if is_outside else {}
+
+
+def _suggestions(approval: ToolApproval) -> list[JsonObject]:
+    """Return the updates that the app would offer."""
+    found: list[JsonObject] = []
+    rule = claude_rule(approval.rule)
+    if rule is not None:
+        places = ("session", "localSettings") if approval.is_keepable else ("session",)
+        found += [{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": place} for place in places]
+    if "edits" in approval.offers:
+        found.append({"type": "setMode", "mode": "acceptEdits", "destination": "session"})
+    return found
+
+
+def claude_rule(rule: str) -> JsonObject | None:
+    """Return a rule of qcode in Claude's form, None if there is none."""
+    kind, bracket, rest = rule.partition("(")
+    body = rest.removesuffix(")")
+    if kind == "mcp":
+        server, _, tool = body.partition("/")
+        return {"toolName": f"mcp__{server}" if tool in ("", "*") else f"mcp__{server}__{tool}"} if server else None
+    name = _TOOLS.get(kind)
+    if name is None:
+        return None
+    if not bracket:
+        return {"toolName": name}
+    return {"toolName": name, "ruleContent": f"domain:{body}" if kind == "fetch" else body}
+
+
+def _rule_text(rule: Json) -> str:
+    """Return a rule of an update as it is written in a list of rules."""
+    match rule:
+        case {"toolName": str(name), "ruleContent": str(content)}:
+            return f"{name}({content})"
+        case {"toolName": str(name)}:
+            return name
+        case _:
+            raise ValueError("a rule needs a toolName")
+
+
+def _answer(question: Question, values: JsonObject) -> Answer:
+    """Return the answer among those of the host: the one to this question, or the only one."""
+    answers = values.get("answers")
+    given = answers if isinstance(answers, dict) else {}
+    asked = question.call.arguments
+    chosen = next((text for key, text in given.items() if key and key in asked), None)
+    chosen = chosen if chosen is not None else next(iter(given.values()), None)
+    if isinstance(chosen, list):
+        chosen = ", ".join(str(one) for one in chosen)
+    return Answer(chosen if isinstance(chosen, str) and chosen.strip() else _SKIPPED)

@@ -1,0 +1,177 @@
+"""The `initialize` request: the options that it sets, and the answer to it. Pure, apart from `answer_to`.
+
+A host may set prompts, a schema, and servers. It can neither trust a folder nor set keys, endpoints or rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+from qcode.text.clean import one_line, shown_line
+from qcode.text.json import Json, JsonObject, parse_object
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
+    from qcode.agent.options import Options, PathText
+    from qcode.agent.subagent_kinds import SubagentKind
+
+_USED = frozenset(
+    (
+        *("subtype", "hooks", "agents", "sdkMcpServers", "systemPrompt", "appendSystemPrompt", "jsonSchema", "title"),
+        "forwardSubagentText",
+    )
+)
+_HARMLESS = frozenset(
+    (
+        *("sdkMcpServerConfigs", "sdkMcpServerManifests", "sdkMcpServerManifestsOrigin", "systemPromptSnapshot"),
+        *("supportedDialogKinds", "perTaskStopAffordance", "promptSuggestions", "agentProgressSummaries"),
+        *("rapidFollowupPreempt", "excludeDynamicSections"),
+    )
+)
+"""Fields that an SDK sends by itself, and that ask for nothing a run without them would lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """The request of a host that began host mode. `ignored` are the fields that have no effect."""
+
+    request_id: Json
+    hooks: JsonObject = field(default_factory=dict)
+    agents: JsonObject = field(default_factory=dict)
+    servers: tuple[str, ...] = ()
+    system_prompt: str | None = None
+    append_system_prompt: str = ""
+    schema: JsonObject | None = None
+    title: str = ""
+    forwards_text: bool = False
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, request_id: Json, request: JsonObject) -> Handshake:
+        """Read a request. A field with a wrong type counts as ignored."""
+        ignored = [name for name, value in request.items() if name not in _USED | _HARMLESS and value]
+        hooks, agents = (_object(request, name, ignored) for name in ("hooks", "agents"))
+        return cls(
+            request_id,
+            hooks or {},
+            agents or {},
+            _texts(request, "sdkMcpServers", ignored) or (),
+            _joined(_texts(request, "systemPrompt", ignored)),
+            _joined(_texts(request, "appendSystemPrompt", ignored)) or "",
+            _object(request, "jsonSchema", ignored),
+            _joined(_texts(request, "title", ignored)) or "",
+            request.get("forwardSubagentText") is True,
+            tuple(ignored),
+        )
+
+    def applied_to(self, options: Options) -> Options:
+        """Return the options of the command line with those of the request."""
+        mcp_config, _ = _without_own(options.mcp_config)
+        added = "\n\n".join(filter(None, (options.append_system_prompt, self.append_system_prompt)))
+        schema = options.json_schema if self.schema is None else json.dumps(self.schema)
+        return replace(
+            options,
+            system_prompt=options.system_prompt if self.system_prompt is None else self.system_prompt,
+            append_system_prompt=added or None,
+            json_schema=schema,
+            mcp_config=mcp_config,
+        )
+
+    def server_names(self, options: Options) -> tuple[str, ...]:
+        """Return the names of the servers inside the host: those of the request and of `--mcp-config`."""
+        return tuple(dict.fromkeys((*self.servers, *_without_own(options.mcp_config)[1])))
+
+    def kinds(self) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
+        """Return the sub-agents that the host defines, and a line for each that cannot be used as it is."""
+        if not self.agents:
+            return (), ()
+        from qcode.agent.claude.agents import agent_kind
+
+        kinds: list[SubagentKind] = []
+        complaints: list[str] = []
+        for name, definition in self.agents.items():
+            try:
+                found = agent_kind(name, definition if isinstance(definition, dict) else {})
+            except ValueError as problem:
+                complaints.append(f"the agent {shown_line(name, 80)} is left out: {problem}")
+                continue
+            kinds.append(found.kind)
+            if found.unused:
+                complaints.append(f"fields of the agent {name} without effect here: {', '.join(found.unused)}")
+        return tuple(kinds), tuple(complaints)
+
+    @property
+    def notice(self) -> str:
+        """The fields without effect, in one line; empty if there are none."""
+        if not self.ignored:
+            return ""
+        return f"fields of the initialize request without effect here: {shown_line(', '.join(self.ignored), 300)}"
+
+
+def _without_own(given: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
+    """Return the values of `--mcp-config` without the servers inside the host, and the names of those."""
+    kept: list[PathText] = []
+    names: list[str] = []
+    for one in given:
+        values = parse_object(str(one)) if str(one).startswith("{") else None
+        servers = values.get("mcpServers") if values is not None else None
+        if not isinstance(servers, dict):
+            kept.append(one)
+            continue
+        own = [name for name, config in servers.items() if isinstance(config, dict) and config.get("type") == "sdk"]
+        names += own
+        left = {name: config for name, config in servers.items() if name not in own}
+        kept += [json.dumps({"mcpServers": left})] if left else []
+    return tuple(kept), tuple(names)
+
+
+def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | None:
+    value = request.get(name)
+    if value is not None and not isinstance(value, dict):
+        ignored.append(name)
+    return value if isinstance(value, dict) else None
+
+
+def _texts(request: JsonObject, name: str, ignored: list[str]) -> tuple[str, ...] | None:
+    """Return a text, or a list of them; None if there is none."""
+    value = request.get(name)
+    if value is None:
+        return None
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        ignored.append(name)
+        return None
+    return tuple(one for one in values if isinstance(one, str))
+
+
+def _joined(texts: Sequence[str] | None) -> str | None:
+    return None if texts is None else "\n\n".join(texts)
+
+
+def answer_to(agent: Agent) -> JsonObject:
+    """Return the answer to the request: what the host may offer its user."""
+    conversation = agent.conversation
+    commands: list[Json] = [{"name": "compact", "description": COMPACT, "argumentHint": "[what to keep]"}]
+    for command in agent.custom_commands().commands:
+        description = command.description or command.prompt.strip().split("\n", 1)[0]
+        row: JsonObject = {"name": command.name, "description": one_line(description, 200)}
+        commands.append({**row, "argumentHint": one_line(command.argument, 100)})
+    small = agent.context.settings.small_model
+    models = {"default": conversation.model, **({small: small} if small else {})}
+    return {
+        "commands": commands,
+        "agents": [{"name": kind.name, "description": kind.purpose} for kind in conversation.kinds],
+        "models": [{"value": value, "displayName": name, "description": name} for value, name in models.items()],
+        "output_style": "default",
+        "available_output_styles": ["default"],
+        "account": {},
+        "hook_on_failure_supported": True,
+        "pending_permission_requests": [],
+    }
+
+
+COMPACT = "Replace older messages by a summary."

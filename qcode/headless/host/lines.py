@@ -1,0 +1,195 @@
+"""The lines of host mode: Claude Code's names of tools, its subtypes of results, its fields. Pure.
+
+A line has at most `MAX_LINE_CHARS` characters, because the SDK for Python reads no longer ones: long texts in it are
+shortened and say so. The model and the session keep them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from qcode.agent.claude.tool_names import claude_input, claude_name
+from qcode.headless.lines import InitFacts, call_input, content_block, encode, init_line
+from qcode.headless.stream import StreamLines
+from qcode.protocol import events as ev
+from qcode.protocol.events import TurnEvent
+from qcode.protocol.messages import Block, Message, ToolCall
+from qcode.protocol.reply import StopReason
+from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
+
+CLAUDE_CODE_VERSION = "2.1.330"
+"""The version of the protocol that is spoken here."""
+MAX_LINE_CHARS = 1_000_000
+_FIRST_LIMIT = 400_000
+_SHORTENED = "… [{count:,} more characters are left out of this line]"
+_NO_IMAGE = "[an image is left out of this line, which is too long]"
+_AGENT, _LISTED_AGENT = "Agent", "Task"
+_SUBTYPES = {
+    "error_max_tokens": "error_during_execution",
+    "error_refusal": "error_during_execution",
+    "error_cancelled": "error_during_execution",
+    "error_max_tool_calls": "error_max_turns",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Translates calls for the host. `folder` makes paths absolute; `server_tools` are the names servers gave tools."""
+
+    folder: str
+    server_tools: Mapping[str, str]
+
+    def of_tool(self, name: str) -> str:
+        return claude_name(name, self.server_tools)
+
+    def listed(self, name: str) -> str:
+        """Return the name in lists of tools and of denied calls."""
+        theirs = self.of_tool(name)
+        return _LISTED_AGENT if theirs == _AGENT else theirs
+
+    def input_of(self, call: ToolCall) -> JsonObject:
+        return claude_input(call.name, call_input(call), self.folder)
+
+
+class HostLines(StreamLines):
+    """The lines of one turn for a host. `forwards_text`: a sub-agent's text is sent, not only its calls and results."""
+
+    def __init__(
+        self,
+        session_id: str,
+        model: str,
+        names: Names,
+        *,
+        has_deltas: bool = False,
+        parent: str = "",
+        forwards_text: bool = False,
+        mode: str = "default",
+        max_retries: int = 0,
+    ) -> None:
+        super().__init__(session_id, model, has_deltas=has_deltas, parent=parent)
+        self._names = names
+        self._forwards_text = forwards_text
+        self._mode = mode
+        self._max_retries = max_retries
+
+    def for_agent(self, call_id: str) -> StreamLines:
+        return HostLines(
+            self.session_id, self.model, self._names, parent=call_id, forwards_text=self._forwards_text, mode=self._mode
+        )
+
+    def lines(self, event: TurnEvent) -> list[JsonObject]:
+        lines = super().lines(event)
+        match event:
+            case ev.Waiting(seconds=seconds):
+                delay: JsonObject = {"retry_delay_ms": round(seconds * 1000), "max_retries": self._max_retries}
+                return [{**line, **delay, "error_status": None} for line in lines]
+            case ev.CompactionStarted():
+                self._is_asked = event.cause == "asked"
+                return [*lines, self._status("compacting")]
+            case ev.Compacted(before_tokens=before):
+                trigger = "manual" if self._is_asked else "auto"
+                metadata: JsonObject = {"trigger": trigger, "pre_tokens": before}
+                boundary: JsonObject = {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata}
+                return [*lines, self._status(None), self.sealed(boundary)]
+            case _:
+                return lines
+
+    _is_asked = False
+
+    def _status(self, status: str | None) -> JsonObject:
+        return self.sealed(status_line(status, self._mode))
+
+    def block(self, block: Block) -> JsonObject:
+        if not isinstance(block, ToolCall):
+            return content_block(block)
+        name = self._names.of_tool(block.name)
+        return {"type": "tool_use", "id": block.call_id, "name": name, "input": self._names.input_of(block)}
+
+    def usage(self, usage: JsonObject) -> JsonObject:
+        return without_null_counts(usage)
+
+    def reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
+        if self.parent is not None and not self._forwards_text and event.message is not None:
+            calls = Message(event.message.role, event.message.calls)
+            event = replace(event, message=calls if calls.blocks else None)
+        lines = super().reply(event)
+        for line in lines:
+            if line["type"] == "assistant" and event.stop is StopReason.MAX_TOKENS:
+                line["error"] = "max_output_tokens"
+            elif line["type"] == "assistant" and event.stop is None:
+                line["aborted"] = True
+        return lines
+
+    def results(self, message: Message) -> list[JsonObject]:
+        """Return a line for each result, because a line has one `tool_use_result`."""
+        return [line for block in message.blocks for line in super(HostLines, self).results(replace_blocks(block))]
+
+
+def replace_blocks(block: Block) -> Message:
+    return Message("user", (block,))
+
+
+def status_line(status: str | None, mode: str) -> JsonObject:
+    """Return the line that reports what happens between replies, and the permission mode in Claude Code's words."""
+    return {"type": "system", "subtype": "status", "status": status, "permissionMode": mode}
+
+
+def host_init(facts: InitFacts, names: Names, mode: str) -> JsonObject:
+    """Return the `init` line for a host; `mode` is the permission mode in Claude Code's words."""
+    listed = tuple(names.listed(tool) for tool in facts.tools)
+    line = init_line(replace(facts, tools=listed))
+    return {**line, "permissionMode": mode, "claude_code_version": CLAUDE_CODE_VERSION}
+
+
+def host_result(line: JsonObject, names: Names, uuids: Sequence[str]) -> JsonObject:
+    """Return a `result` for a host: its own subtype is in `qcode_subtype`. `uuids` are those of the answered lines."""
+    kind = str(line["subtype"])
+    usage, denials = line["usage"], line["permission_denials"]
+    assert isinstance(usage, dict)
+    assert isinstance(denials, list)
+    return {
+        **line,
+        "subtype": _SUBTYPES.get(kind, kind),
+        "qcode_subtype": kind,
+        "usage": without_null_counts(usage),
+        "permission_denials": [_denial(one, names) for one in denials if isinstance(one, dict)],
+        **({"user_message_uuid": uuids[-1], "user_message_uuids": list(uuids)} if uuids else {}),
+    }
+
+
+def _denial(denial: JsonObject, names: Names) -> JsonObject:
+    name, arguments = denial["tool_name"], denial["tool_input"]
+    assert isinstance(name, str)
+    assert isinstance(arguments, dict)
+    return {**denial, "tool_name": names.listed(name), "tool_input": claude_input(name, arguments, names.folder)}
+
+
+def without_null_counts(usage: JsonObject) -> JsonObject:
+    """Return usage with 0 for a count that was not reported, as the types of the SDKs want it."""
+    return {name: 0 if count is None else count for name, count in usage.items()}
+
+
+def encode_bounded(line: JsonObject) -> bytes:
+    """Return the line as `encode` does, with long texts shortened until it has at most `MAX_LINE_CHARS` characters."""
+    data, limit = encode(line), _FIRST_LIMIT
+    while len(data) > MAX_LINE_CHARS and len(data.decode("utf-8", "replace")) > MAX_LINE_CHARS and limit:
+        shortened = _shortened(line, limit)
+        assert isinstance(shortened, dict)
+        data, limit = encode(shortened), limit // 4
+    return data
+
+
+def _shortened(value: Json, limit: int) -> Json:
+    match value:
+        case str() if len(value) > limit:
+            return value[:limit] + _SHORTENED.format(count=len(value) - limit)
+        case {"type": "image", "source": {"data": str(data)}} if len(data) > limit:
+            return {"type": "text", "text": _NO_IMAGE}
+        case dict():
+            return {name: _shortened(inner, limit) for name, inner in value.items()}
+        case list():
+            return [_shortened(inner, limit) for inner in value]
+        case _:
+            return value

@@ -1,0 +1,156 @@
+"""Tool servers inside the program of the host, and hooks that are its functions.
+
+Both are made before the connection exists, so they share a `HostLink` that is bound to it later. A server is a
+transport below the ordinary client: each JSON-RPC message is a request `mcp_message`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from qcode.agent.hooks.events import EVENTS, Hook, OnFailure
+from qcode.headless.host.wire import INPUT_CLOSED, HostError, HostWire
+from qcode.text.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectSendStream
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+_QUEUED = 64
+_METHOD_NOT_FOUND, _INTERNAL_ERROR = -32601, -32603
+_ON_FAILURE: Mapping[object, OnFailure] = {"block": "block", "continue": "go-on"}
+
+
+class HostLink:
+    """The connection to the host, once `wire` is set."""
+
+    def __init__(self) -> None:
+        self.wire: HostWire | None = None
+        self._servers: dict[str, MemoryObjectSendStream[SessionMessage | Exception]] = {}
+
+    async def request(self, subtype: str, fields: JsonObject) -> JsonObject:
+        """Send a request to the host and return the answer; raise `HostError`."""
+        if self.wire is None:
+            raise HostError(INPUT_CLOSED)
+        return await self.wire.request(subtype, fields)
+
+    # Hooks
+
+    def hooks(self, wanted: JsonObject) -> tuple[dict[str, list[Hook]], tuple[str, ...]]:
+        """Return the hooks of the handshake by event, and a line for each that cannot run."""
+        found: dict[str, list[Hook]] = {}
+        complaints: list[str] = []
+        for event, matchers in wanted.items():
+            if event not in EVENTS:
+                complaints.append(f"hooks for {event} never run: qcode has no such event")
+                continue
+            for matcher in matchers if isinstance(matchers, list) else []:
+                found.setdefault(event, []).extend(self._hooks_of(matcher))
+        return found, tuple(complaints)
+
+    def _hooks_of(self, matcher: Json) -> list[Hook]:
+        """Return the hooks of one entry; one with a wrong type has none."""
+        if not isinstance(matcher, dict) or not isinstance(ids := matcher.get("hookCallbackIds"), list):
+            return []
+        names, timeout = matcher.get("matcher"), matcher.get("timeout")
+        return [
+            Hook(
+                names if isinstance(names, str) else "",
+                partial(self._call_back, callback_id),
+                float(timeout) if isinstance(timeout, int | float) and timeout > 0 else None,
+                _ON_FAILURE.get(matcher.get("onFailure")),
+                may_allow=True,
+            )
+            for callback_id in ids
+            if isinstance(callback_id, str)
+        ]
+
+    async def _call_back(self, callback_id: str, values: dict[str, Any], call_id: str | None) -> Mapping[str, Any]:
+        fields: JsonObject = {"callback_id": callback_id, "input": values, "tool_use_id": call_id}
+        answer = await self.request("hook_callback", fields)
+        return {} if answer.get("async") is True else answer
+
+    # Servers
+
+    def connections(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return how to connect to each of these servers."""
+        return {name: partial(self.connect, name) for name in names}
+
+    def connect(self, name: str) -> AbstractAsyncContextManager[TransportStreams]:
+        """Return the streams of a session with the server of this name."""
+        return self._connected(name)
+
+    @asynccontextmanager
+    async def _connected(self, name: str) -> AsyncIterator[TransportStreams]:
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
+        to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
+        sending: set[asyncio.Task[None]] = set()
+
+        async def pass_on() -> None:
+            async for message in from_session:
+                body = message.message.model_dump(by_alias=True, exclude_unset=True, mode="json")
+                task = asyncio.ensure_future(self._exchanged(name, body, to_session))
+                sending.add(task)
+                task.add_done_callback(sending.discard)
+
+        self._servers[name] = to_session
+        passing = asyncio.ensure_future(pass_on())
+        try:
+            yield from_server, to_server
+        finally:
+            self._servers.pop(name, None)
+            for task in (passing, *sending):
+                task.cancel()
+            await asyncio.gather(passing, *sending, return_exceptions=True)
+            for stream in (to_server, from_server, to_session, from_session):
+                stream.close()
+
+    async def _exchanged(
+        self, name: str, body: JsonObject, out: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        """Send a message to a server, and give its response to the session."""
+        try:
+            answer = await self.request("mcp_message", {"server_name": name, "message": body})
+            response = answer.get("mcp_response")
+        except HostError as error:
+            response = {"jsonrpc": "2.0", "error": {"code": _INTERNAL_ERROR, "message": str(error)}}
+        if "id" in body and "method" in body:
+            missing: JsonObject = {"error": {"code": _INTERNAL_ERROR, "message": "the host sent no response"}}
+            whole = response if isinstance(response, dict) else missing
+            await self._give({**whole, "jsonrpc": "2.0", "id": body["id"]}, out)
+
+    async def take(self, request: JsonObject) -> JsonObject:
+        """Take a message that a server sends by itself: notifications are used, requests are refused."""
+        name, message = request.get("server_name"), request.get("message")
+        out = self._servers.get(str(name))
+        if out is None or not isinstance(message, dict):
+            raise ValueError("mcp_message needs the name of a connected server and a message")
+        if "method" in message and "id" in message:
+            error: JsonObject = {"code": _METHOD_NOT_FOUND, "message": "qcode answers no requests of this server"}
+            refusal: JsonObject = {"jsonrpc": "2.0", "id": message["id"], "error": error}
+            await self.request("mcp_message", {"server_name": str(name), "message": refusal})
+        else:
+            await self._give(message, out)
+        return {}
+
+    async def _give(self, message: JsonObject, out: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        import anyio
+        import mcp_types as types
+        from mcp.shared.message import SessionMessage
+
+        try:
+            given = SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))
+        except ValueError as error:
+            raise ValueError(f"the message is not valid JSON-RPC: {type(error).__name__}") from None
+        try:
+            await out.send(given)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return

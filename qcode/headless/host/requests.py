@@ -1,0 +1,116 @@
+"""The control requests of the host, each with its answer. A request that cannot be carried out raises `ValueError`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qcode.agent.reports import ContextReport
+from qcode.protocol.model import Effort
+from qcode.text.clean import shown_line
+from qcode.text.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
+    from qcode.agent.mcp.servers import ServerStatus
+
+LOW_THINKING, MEDIUM_THINKING = 4_096, 16_384
+_STATES = {
+    "ready": "connected",
+    "failed": "failed",
+    "starting": "pending",
+    "waiting": "pending",
+    "off": "disabled",
+    "refused": "disabled",
+    "restricted": "disabled",
+}
+_COLORS = ("blue", "magenta", "cyan", "green", "yellow", "gray", "white")
+
+
+def effort_of(tokens: Json) -> Effort | None:
+    """Return the reasoning effort for a number of thinking tokens, None (the default of the model) for null."""
+    match tokens:
+        case None:
+            return None
+        case int() if not isinstance(tokens, bool) and tokens >= 0:
+            if tokens == 0:
+                return "none"
+            return "low" if tokens <= LOW_THINKING else "medium" if tokens <= MEDIUM_THINKING else "high"
+        case _:
+            raise ValueError("max_thinking_tokens must be a number or null")
+
+
+def server_state(state: str) -> str:
+    """Return the state of a tool server in the words of Claude Code."""
+    return _STATES.get(state, state)
+
+
+def mcp_status(agent: Agent) -> JsonObject:
+    """Return the tool servers and their tools."""
+    statuses = agent.servers.statuses() if agent.servers is not None else ()
+    return {"mcpServers": [_server(status) for status in statuses]}
+
+
+def _server(status: ServerStatus) -> JsonObject:
+    tools: list[Json] = [{"name": tool.name.partition("__")[2] or tool.name} for tool in status.tools]
+    return {
+        "name": status.name,
+        "status": server_state(status.state),
+        "scope": status.origin,
+        **({"error": status.problem} if status.problem else {}),
+        **({"tools": tools} if status.state == "ready" else {}),
+    }
+
+
+def context_usage(agent: Agent) -> JsonObject:
+    """Return what the next prompt consists of."""
+    conversation = agent.conversation
+    report = conversation.context()
+    offered = agent.offered_tools()
+    memory = agent.prompts.instructions
+    return {
+        "categories": [*_categories(report)],
+        "totalTokens": report.used,
+        "maxTokens": report.window,
+        "rawMaxTokens": report.window,
+        "percentage": round(100 * report.used / report.window) if report.window else 0,
+        "gridRows": [],
+        "model": conversation.model,
+        "memoryFiles": [{"path": str(file.path), "type": "Project", "tokens": file.used // 4} for file in memory.files],
+        "mcpTools": [
+            {"name": tool.name, "serverName": tool.server, "tokens": tool.tokens} for tool in offered if tool.server
+        ],
+        "agents": [
+            {"agentType": kind.name, "source": "built-in", "tokens": len(kind.purpose) // 4}
+            for kind in conversation.kinds
+        ],
+    }
+
+
+def _categories(report: ContextReport) -> list[JsonObject]:
+    rows = (
+        ("system_prompt", "System prompt", report.system, "used"),
+        ("memory_files", "Memory files", report.instructions, "used"),
+        ("system_tools", "Tools", report.tools, "used"),
+        ("messages", "Messages", report.messages, "used"),
+        ("messages", "Tool output", report.tool_output, "used"),
+        ("autocompact_buffer", "Reply reserve", report.reserve, "buffer"),
+        ("free_space", "Free space", report.free, "free"),
+    )
+    return [
+        {"id": row, "name": name, "tokens": tokens, "color": color, "kind": kind}
+        for (row, name, tokens, kind), color in zip(rows, _COLORS, strict=True)
+    ]
+
+
+async def server_request(agent: Agent, subtype: str, request: JsonObject) -> JsonObject:
+    """Carry out a request about tool servers and return its answer."""
+    if subtype == "mcp_status":
+        return mcp_status(agent)
+    name, servers = request.get("serverName"), agent.servers
+    if servers is None or not any(status.name == name for status in servers.statuses()):
+        raise ValueError(f'there is no tool server "{shown_line(str(name), 80)}"')
+    if subtype == "mcp_toggle":
+        servers.switch(str(name), is_on=request.get("enabled") is not False)
+    else:
+        servers.restart(str(name))
+    return {}

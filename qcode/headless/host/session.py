@@ -1,0 +1,394 @@
+"""The conversation with a host: its messages in order, the turn that runs, control requests meanwhile, and the end.
+
+Control lines are read at any time; a message waits for the turn before it. After the end of the input the queue is
+finished, and whatever would be asked is denied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO
+
+from qcode.agent.claude.rules import CLAUDE_MODES, MODES, NEVER_ASKS
+from qcode.agent.permissions import why_not_read
+from qcode.headless.exchange import ControlRequest, Exchange, InputLine, InvalidLine, UserMessage, read_line
+from qcode.headless.host import requests
+from qcode.headless.host.approvals import HostApprovals
+from qcode.headless.host.handshake import Handshake, answer_to
+from qcode.headless.host.lines import HostLines, Names, encode_bounded, host_init, host_result, status_line
+from qcode.headless.host.link import HostLink
+from qcode.headless.host.wire import HostError, HostWire
+from qcode.headless.lines import encode, line_id, line_without_turn
+from qcode.headless.run import Run, RunOutput
+from qcode.headless.stderr import StderrWriter
+from qcode.protocol.approvals import CallApproval, TurnOptions
+from qcode.protocol.errors import ErrorInfo, ExitCode
+from qcode.protocol.events import Notice, TurnEvent
+from qcode.protocol.messages import Text
+from qcode.text.clean import shown_line, single_spaced
+from qcode.text.json import Json, JsonObject, parse_object
+
+if TYPE_CHECKING:
+    from qcode.agent.agent import Agent
+
+_COMPACT = "/compact"
+
+
+async def run_host(
+    agent: Agent,
+    handshake: Handshake,
+    link: HostLink,
+    descriptor: int,
+    *,
+    stdout: BinaryIO,
+    stderr: BinaryIO,
+    begun: bytes = b"",
+    notices: tuple[str, ...] = (),
+) -> int:
+    """Answer the handshake and serve the host until the end of its input; return the exit code of the last turn.
+
+    `link` is bound to the connection. `begun` is the input that was read so far, handshake included; `notices` are
+    lines for the user.
+    """
+    output = replace(RunOutput.of(agent, stdout, stderr), stderr=_Silent(stderr, is_terminal=False))
+    return await HostSession(output, handshake, link, notices).serve(descriptor, begun)
+
+
+class _Silent(StderrWriter):
+    """A writer that writes nothing: the SDKs pass stderr on to the terminal of their user."""
+
+    async def _send(self, data: bytes) -> None:
+        return
+
+
+class HostSession(Exchange):
+    """The loop over the lines of a host."""
+
+    def __init__(self, output: RunOutput, handshake: Handshake, link: HostLink, notices: tuple[str, ...] = ()) -> None:
+        super().__init__(output)
+        self.agent = output.agent
+        self._link = link
+        link.wire = self.wire = HostWire(output.put)
+        self.handshake = handshake
+        self._conversation = output.agent.conversation
+        self._first_model, self._first_effort = self._conversation.model, self._conversation.effort
+        self._notices = [*notices, *((handshake.notice,) if handshake.notice else ())]
+        self._said_init: JsonObject = {}
+        self._uuids: list[str] = []
+        self._prompts: dict[str, int] = {}
+        self._answering: dict[str, asyncio.Task[None]] = {}
+        options = output.agent.context.options
+        self.approvals = HostApprovals(
+            self.wire,
+            lambda: self.names,
+            output.agent.permissions,
+            self,
+            is_asking=options.permission_prompt_tool is not None,
+        )
+        self._can_bypass = options.permission_mode == "bypass" or options.allow_dangerously_skip_permissions
+        self._replays = options.replay_user_messages
+        self._is_greeted = False
+
+    @property
+    def names(self) -> Names:
+        """The names of calls in Claude Code's form."""
+        return Names(str(self.agent.context.folder), {})
+
+    @property
+    def mode(self) -> str:
+        """The permission mode in Claude Code's words."""
+        return NEVER_ASKS if self._conversation.policy.never_asks else CLAUDE_MODES[self._conversation.mode]
+
+    # Output
+
+    async def _begin(self) -> None:
+        await self._respond(self.handshake.request_id, answer_to(self.agent))
+        if self.handshake.title and not self._conversation.messages:
+            self._conversation.session.set_title(self.handshake.title)
+
+    async def _introduce(self) -> None:
+        """Write `init` before the first turn, and before a turn if it has changed."""
+        await self.agent.toolbox.wait_for_servers()
+        facts = self._output.init_facts()
+        servers = tuple((name, requests.server_state(state)) for name, state in facts.mcp_servers)
+        line = host_init(replace(facts, mcp_servers=servers), self.names, self.mode)
+        if {**line, "uuid": ""} != self._said_init:
+            self._said_init = {**line, "uuid": ""}
+            await self._output.put(encode(line))
+        self._is_introduced = True
+        while self._notices:
+            self.notice(Notice("warning", self._notices.pop(0)))
+
+    async def _without_message(self) -> int:
+        return ExitCode.OK
+
+    def notice(self, notice: Notice) -> None:
+        line: JsonObject = {"type": "system", "subtype": "notice", "level": notice.level, "text": notice.text}
+        self.wire.send_soon({**line, **self._ids()})
+
+    def _ids(self) -> JsonObject:
+        return {"session_id": self._conversation.session_id, "uuid": line_id()}
+
+    # Input
+
+    def _read(self, line: bytes) -> InputLine | None:
+        value = parse_object(line.decode("utf-8-sig", "replace")) or {}
+        match value:
+            case {"type": "control_response"}:
+                self.wire.settle(value.get("response"))
+                return None
+            case {"type": "control_cancel_request"}:
+                self._withdraw(value.get("request_id"))
+                return None
+            case {"type": "user" | "control_request"}:
+                return read_line(line)
+            case {"type": str()}:
+                return None  # such as keep_alive
+            case _ if not line.strip():
+                return None
+            case _:
+                self.notice(Notice("warning", f"line {self._lines} of standard input is not a JSON object with a type"))
+                return None
+
+    def _ended(self, reason: str) -> None:
+        self.wire.close()
+        super()._ended(reason)
+
+    def _withdraw(self, request_id: Json) -> None:
+        if isinstance(request_id, str):
+            self.wire.withdraw(request_id)
+            if (task := self._answering.get(request_id)) is not None:
+                task.cancel()
+
+    def _control(self, control: ControlRequest) -> None:
+        if not self._is_greeted and control.subtype == "initialize":
+            self._is_greeted = True  # the handshake itself, which is answered already
+            return
+        key = str(control.request_id)
+        task = asyncio.get_running_loop().create_task(self._answer(control))
+        self._answering[key] = task
+        task.add_done_callback(lambda _: self._answering.pop(key, None))
+
+    async def _answer(self, control: ControlRequest) -> None:
+        """Answer a control request; a failure concerns only this one."""
+        try:
+            answer = await self._carried_out(control.subtype, control.request)
+        except (ValueError, HostError) as refusal:
+            await self._refuse(control.request_id, single_spaced(str(refusal), 1_000))
+        except Exception as fault:  # noqa: BLE001 - a fault in one request must not end the conversation
+            await self._refuse(control.request_id, f"internal error: {type(fault).__name__}")
+        else:
+            await self._respond(control.request_id, answer)
+
+    async def _respond(self, request_id: Json, answer: JsonObject) -> None:
+        response: JsonObject = {"subtype": "success", "request_id": request_id, "response": answer}
+        await self.wire.send({"type": "control_response", "response": response})
+
+    async def _refuse(self, request_id: Json, text: str) -> None:
+        response: JsonObject = {"subtype": "error", "request_id": request_id, "error": text}
+        await self.wire.send({"type": "control_response", "response": response})
+
+    async def _carried_out(self, subtype: str, request: JsonObject) -> JsonObject:
+        match subtype:
+            case "initialize":
+                raise ValueError("initialize was already sent")
+            case "interrupt":
+                return self._interrupted(cancels_queue=request.get("cancel_queued") is True)
+            case "set_permission_mode":
+                mode = request.get("mode")
+                self.set_mode(mode if isinstance(mode, str) else "")
+                return {"mode": self.mode}
+            case "set_model":
+                return self._set_model(request.get("model"))
+            case "set_max_thinking_tokens":
+                given = request.get("max_thinking_tokens")
+                self._conversation.effort = self._first_effort if given is None else requests.effort_of(given)
+                return {}
+            case "get_context_usage":
+                return requests.context_usage(self.agent)
+            case "rewind_files":
+                return await self._rewind(request)
+            case "mcp_message":
+                return await self._link.take(request)
+            case "mcp_status" | "mcp_reconnect" | "mcp_toggle":
+                return await requests.server_request(self.agent, subtype, request)
+            case _:
+                raise ValueError(f'"{shown_line(subtype, 80)}" is not supported')
+
+    # Control requests
+
+    def interrupt(self) -> None:
+        """End the running turn as cancelled."""
+        if self._run is not None:
+            self._run.ask()
+
+    def _interrupted(self, *, cancels_queue: bool) -> JsonObject:
+        self.interrupt()
+        waiting = [given for given in self._waiting if isinstance(given, UserMessage)]
+        ids: list[Json] = [uuid for given in waiting if (uuid := _uuid(given))]
+        if not cancels_queue:
+            return {"still_queued": ids}
+        for given in waiting:
+            self._waiting.remove(given)
+        return {"still_queued": [], "cancelled": ids}
+
+    def set_mode(self, mode: str) -> None:
+        """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
+        ours = MODES.get(mode)
+        if ours is None:
+            raise ValueError(f'unknown permission mode "{shown_line(mode, 40)}"; there are {", ".join(MODES)}')
+        if ours == "bypass" and not self._can_bypass:
+            raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
+        self.agent.permissions.set_never_asks(mode == NEVER_ASKS)
+        self._conversation.set_mode(ours)
+        self.wire.send_soon({**status_line(None, self.mode), **self._ids()})
+
+    def _set_model(self, model: Json) -> JsonObject:
+        if model is not None and not isinstance(model, str):
+            raise ValueError("model must be a name or null")
+        self._conversation.set_model(self._first_model if model in (None, "", "default", "inherit") else str(model))
+        return {"model": self._conversation.model}
+
+    async def _rewind(self, request: JsonObject) -> JsonObject:
+        """Restore the files as they were before the turn of a message; return what happened to them."""
+        number = self._prompts.get(str(request.get("user_message_id")))
+        if number is None:
+            return {"canRewind": False, "error": "no turn of this run has a message with this uuid"}
+        rewinds = self._conversation.rewinds
+        try:
+            plan = await rewinds.plan_rewind(number, "files")
+            files: list[Json] = [file.path for file in plan.files if not file.refusal]
+            if request.get("dry_run") is True:
+                return {"canRewind": True, "filesChanged": files}
+            report = await rewinds.perform(plan)
+        except ValueError as refusal:
+            return {"canRewind": False, "error": str(refusal)}
+        error = {"error": "; ".join(report.problems)} if report.problems else {}
+        return {"canRewind": True, "filesChanged": files, **error}
+
+    # Turns
+
+    async def _turn(self, given: object) -> int:
+        match given:
+            case UserMessage():
+                return await self._answered(given)
+            case InvalidLine(reason=reason):
+                await self._put_result(ErrorInfo("bad_input", reason))
+                return ExitCode.BAD_INPUT
+            case _:
+                return ExitCode.INTERRUPTED
+
+    async def _answered(self, given: UserMessage) -> int:
+        """Run the turn of a message; return its exit code."""
+        if uuid := _uuid(given):
+            self._uuids.append(uuid)
+        if self._replays:
+            ids = {**self._ids(), **({"uuid": uuid} if uuid else {})}
+            echoed: JsonObject = {"type": "user", "message": given.line.get("message"), "parent_tool_use_id": None}
+            await self._output.put(encode_bounded({**echoed, **ids, "isReplay": True}))
+        if given.line.get("shouldQuery") is False:
+            self._conversation.attach((*given.attached, *((Text(given.prompt),) if given.prompt else ())))
+            return ExitCode.OK
+        self._conversation.attach(given.attached)
+        prompt, options = given.prompt, TurnOptions(is_append_only=True, finds_files=False)
+        if given.line.get("client_composed") is not True:
+            prompt, options = self._expanded(prompt, options)
+        return await self._run_turn(prompt, options, is_composed=given.line.get("client_composed") is True)
+
+    async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
+        uuids, self._uuids = tuple(self._uuids), []
+        before = len(self._conversation.rewinds.own_messages())
+        self._run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
+        try:
+            return await run.run_turn(prompt, self._interrupts)
+        finally:
+            run.stop_asking()
+            self._run = None
+            self._has_result = True
+            for message in self._conversation.rewinds.own_messages()[before:]:
+                self._prompts.update(dict.fromkeys(uuids, message.number))
+
+    def _expanded(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
+        """Return a prompt with its command expanded, and attach the files that it mentions."""
+        foreign: tuple[tuple[int, int], ...] = ()
+        if prompt.startswith("/") and (found := self.agent.custom_commands().typed(prompt)) is not None:
+            command, arguments = found
+            foreign, shown = command.foreign(arguments), prompt
+            prompt = command.expand(arguments)
+            options = replace(options, model=command.model, output=command.output, foreign=foreign, shown=shown)
+        if "@" in prompt:
+            from qcode.agent.context.attachments import mentions
+
+            policy = self._conversation.policy
+            blocks, complaints = mentions(
+                prompt, self.agent.context.folder, foreign, lambda path: why_not_read(policy, path)
+            )
+            self._conversation.attach(blocks)
+            for complaint in complaints:
+                self.notice(Notice("warning", complaint))
+        return prompt, options
+
+    def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
+        line = line_without_turn(error, self._conversation.session_id)
+        return encode(host_result(line, self.names, ()))
+
+
+def _uuid(given: UserMessage) -> str:
+    uuid = given.line.get("uuid")
+    return uuid if isinstance(uuid, str) else ""
+
+
+class HostRun(Run):
+    """A turn for a host. `uuids` are those of the lines that it answers. `is_composed`: the prompt is sent as it is."""
+
+    def __init__(
+        self, output: RunOutput, session: HostSession, uuids: tuple[str, ...], *, is_composed: bool = False
+    ) -> None:
+        self._session = session
+        self._is_composed = is_composed
+        self._uuids = uuids
+        self._asking: set[asyncio.Task[None]] = set()
+        super().__init__(output)
+
+    def stream_lines(self) -> HostLines:
+        session, context = self._session, self._output.agent.context
+        return HostLines(
+            self._conversation.session_id,
+            self._conversation.model,
+            session.names,
+            has_deltas=context.options.include_partial_messages,
+            forwards_text=session.handshake.forwards_text,
+            mode=session.mode,
+            max_retries=context.settings.network.max_retries,
+        )
+
+    def encode(self, line: JsonObject) -> bytes:
+        return encode_bounded(line)
+
+    def result(self, line: JsonObject) -> JsonObject:
+        return host_result(line, self._session.names, self._uuids)
+
+    def events(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
+        word, _, focus = prompt.partition(" ")
+        if word == _COMPACT and not self._is_composed:
+            return self._conversation.compact(focus.strip())
+        return super().events(prompt)
+
+    def approve(self, approval: CallApproval) -> None:
+        task = asyncio.get_running_loop().create_task(self._ask(approval))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, approval: CallApproval) -> None:
+        self.answer(approval, await self._session.approvals.decide(approval))
+
+    def ask(self) -> None:
+        super().ask()
+        self.stop_asking()
+
+    def stop_asking(self) -> None:
+        """Withdraw the questions that are open."""
+        for task in self._asking:
+            task.cancel()

@@ -1,0 +1,92 @@
+"""Requests to the host and its answers. Knows the envelope of the protocol, and none of its requests.
+
+A request that is abandoned is withdrawn with a `control_cancel_request`. After the end of the input every request
+fails at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from qcode.headless.lines import encode
+from qcode.text.json import Json, JsonObject
+
+INPUT_CLOSED = "the host closed its input"
+
+
+class HostError(Exception):
+    """The host did not answer a request, or answered with an error. The text is one line."""
+
+
+class HostWire:
+    """The connection to the host. `put` writes whole lines, in the order of the calls."""
+
+    def __init__(self, put: Callable[[bytes], Awaitable[None]]) -> None:
+        self._put = put
+        self._open: dict[str, asyncio.Future[JsonObject]] = {}
+        self._count = 0
+        self._is_closed = False
+        self._writing: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    async def request(self, subtype: str, fields: JsonObject) -> JsonObject:
+        """Send a request and return the answer; raise `HostError`. There is no time limit. Cancelling withdraws it."""
+        if self._is_closed:
+            raise HostError(INPUT_CLOSED)
+        self._count += 1
+        request_id = f"qcode_{self._count}"
+        answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        self._open[request_id] = answer
+        request: JsonObject = {"subtype": subtype, **fields}
+        try:
+            await self.send({"type": "control_request", "request_id": request_id, "request": request})
+            return await answer
+        except asyncio.CancelledError:
+            if answer.cancelled() or not answer.done():  # the task that is cancelled cancels what it waits for
+                self.send_soon({"type": "control_cancel_request", "request_id": request_id})
+            raise
+        finally:
+            self._open.pop(request_id, None)
+
+    def settle(self, response: Json) -> None:
+        """Take the answer to a request; one with an unknown id is ignored."""
+        if not isinstance(response, dict):
+            return
+        waiting = self._open.get(str(response.get("request_id")))
+        if waiting is None or waiting.done():
+            return
+        answer = response.get("response")
+        if response.get("subtype") == "success" and (answer is None or isinstance(answer, dict)):
+            waiting.set_result(answer or {})
+            return
+        reason = response.get("error")
+        waiting.set_exception(HostError(reason if isinstance(reason, str) and reason else "the answer was not valid"))
+
+    def withdraw(self, request_id: str) -> None:
+        """The host withdraws its answer to a request, which fails."""
+        self.settle({"request_id": request_id, "subtype": "error", "error": "the host withdrew the request"})
+
+    def close(self) -> None:
+        """Fail every open request, because the host sends no more answers."""
+        self._is_closed = True
+        for waiting in self._open.values():
+            if not waiting.done():
+                waiting.set_exception(HostError(INPUT_CLOSED))
+
+    async def send(self, line: JsonObject) -> None:
+        await self._put(encode(line))
+
+    def send_soon(self, line: JsonObject) -> None:
+        """Write a line without waiting for it."""
+        task = asyncio.get_running_loop().create_task(self.send(line))
+        self._writing.add(task)
+        task.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled():
+            task.exception()  # a lost reader is reported by the next write of the turn

@@ -1,0 +1,123 @@
+"""Runs qcode for a real SDK, or as a host that reads and writes each line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.turns import Script
+
+CLIENTS = Path(__file__).parent / "clients"
+ROOT = Path(__file__).parents[3]
+MODEL = "openai/some-model"
+
+
+def environment(base: Path) -> dict[str, str]:
+    """Return an environment with an empty home and a key."""
+    env = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
+    env = {name: value for name, value in env.items() if not name.startswith(("QCODE_", "CLAUDE", "AWS_"))}
+    home = {"HOME": str(base), "QCODE_HOME": str(base / "qcode"), "OPENAI_API_KEY": "k" * 20}
+    return {**env, **home, "PYTHONPATH": str(ROOT), "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+
+
+def workspace(base: Path) -> Path:
+    work = base / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("one\n")
+    return work
+
+
+class Host:
+    """A host that speaks the protocol line by line. `seen` are all lines of qcode, `asked` its requests."""
+
+    def __init__(self, process: subprocess.Popen[bytes], server: FakeServer) -> None:
+        self.process = process
+        self.server = server
+        self.seen: list[dict[str, Any]] = []
+        self._count = 0
+
+    def send(self, *lines: dict[str, Any] | str) -> None:
+        assert self.process.stdin is not None
+        for line in lines:
+            text = line if isinstance(line, str) else json.dumps(line)
+            self.process.stdin.write(f"{text}\n".encode())
+        self.process.stdin.flush()
+
+    def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Read lines to the first one of which `holds` is true."""
+        assert self.process.stdout is not None
+        for raw in self.process.stdout:
+            self.seen.append(json.loads(raw))
+            if holds(self.seen[-1]):
+                return self.seen[-1]
+        raise AssertionError(f"the line did not come; the last ones: {self.seen[-3:]}")
+
+    def control(self, subtype: str, **fields: Any) -> dict[str, Any]:
+        """Send a control request and return its response."""
+        self._count += 1
+        request_id = f"req_{self._count}"
+        self.send({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}})
+        answer = self.until(
+            lambda line: line["type"] == "control_response" and line["response"]["request_id"] == request_id
+        )
+        response: dict[str, Any] = answer["response"]
+        return response
+
+    def greet(self, **fields: Any) -> dict[str, Any]:
+        return self.control("initialize", hooks=None, **fields)
+
+    def ask(self, content: Any = "hi", **fields: Any) -> None:
+        message = {"role": "user", "content": content}
+        self.send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": "", **fields})
+
+    def request(self, subtype: str = "can_use_tool") -> dict[str, Any]:
+        """Return the next request of qcode."""
+        return self.until(lambda line: line["type"] == "control_request" and line["request"]["subtype"] == subtype)
+
+    def answer(self, request: dict[str, Any], **response: Any) -> None:
+        body = {"subtype": "success", "request_id": request["request_id"], "response": response}
+        self.send({"type": "control_response", "response": body})
+
+    def result(self) -> dict[str, Any]:
+        return self.until(lambda line: line["type"] == "result")
+
+    def end(self) -> int:
+        """Close the input and return the exit code."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.seen += [json.loads(line) for line in self.process.stdout]
+        return self.process.wait(timeout=30)
+
+
+FLAGS = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
+
+
+@contextmanager
+def hosting(
+    base: Path, script: Script, *flags: str, protocol: ProtocolName = "openai", trust: bool = True
+) -> Iterator[Host]:
+    """Start qcode as an SDK does, with a model that gives the scripted answers."""
+    work = workspace(base)
+    with FakeServer(protocol, script) as server:
+        given = ["-m", f"{protocol}/some-model", "--base-url", server.base_url, *(["--trust"] if trust else []), *flags]
+        command = [sys.executable, "-m", "qcode", *FLAGS, *given]
+        errors = (base / "stderr").open("wb")
+        with (
+            errors,
+            subprocess.Popen(
+                command, cwd=work, env=environment(base), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            ) as process,
+        ):
+            try:
+                yield Host(process, server)
+            finally:
+                server.release()
+                process.kill()
