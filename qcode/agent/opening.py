@@ -74,14 +74,7 @@ class AgentParts:
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
-        self.memory = Memory(
-            context.folder,
-            context.root,
-            context.user_folder,
-            lambda: self.permissions.is_trusted and context.options.reads_project,
-            self._may_import,
-            context.home,
-        )
+        self.memory = self._memory()
         self.prompts = self._prompts()
         kinds, problems = kinds_of(context)
         self.skills = self._skills(kinds, sandbox)
@@ -125,6 +118,17 @@ class AgentParts:
         if hooks is not None:
             conversation.use_hooks(hooks)
         return problems
+
+    def _memory(self) -> Memory:
+        context = self.context
+        return Memory(
+            context.folder,
+            context.root,
+            context.user_folder,
+            lambda: self.permissions.is_trusted and context.options.reads_project,
+            self._may_import,
+            context.home,
+        )
 
     def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
