@@ -251,12 +251,9 @@ SKILL_FOLDERS = (".qcode/skills", ".agents/skills", ".claude/skills")
 PINNED_FOLDERS = (
     PROJECT_FOLDER,
     ".agents/skills",
-    ".claude/skills",
-    ".claude/commands",
-    ".claude/agents",
-    ".claude/hooks",
+    *(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks", "settings.json", "settings.local.json")),
 )
-"""The folders of a project's root that are pinned whole. Below the root, `SKILL_FOLDERS` are."""
+"""The folders and files of a project's root that are pinned whole. Below the root, `SKILL_FOLDERS` are."""
 
 _UNPINNED = (".git", "__pycache__")
 """Folders that programs write to while they run; nothing in them is read by qcode."""
@@ -302,7 +299,7 @@ def files_to_pin(root: Path, own: Path, folder: Path | None = None) -> dict[str,
         place = root / name
         if name == PROJECT_FOLDER and _real(own).is_relative_to(_real(place)):
             continue
-        for path in _files(place, _real(root)):
+        for path in [place] if place.is_file() else _files(place, _real(root)):
             file_name = path.relative_to(root).as_posix()
             if len(found) == MAX_PINNED_FILES:
                 raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
@@ -452,6 +449,10 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
             is_used_here = name in (*NAMES, LOCAL_NAME) or place == root
             if is_used_here and os.path.lexists(place / name):
                 yield visible(str((place / name).relative_to(root))), what
+    if SETTINGS in status.files:
+        from qcode.agent.hooks.events import project_hook_rows
+
+        yield from project_hook_rows(root)
     rows = _rows(status.files)
     yield from rows[:_MAX_LISTED]
     if len(rows) > _MAX_LISTED:

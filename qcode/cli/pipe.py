@@ -138,6 +138,8 @@ def _begin(
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
         tell(note)
+    elif not context.is_trusted and context.settings.permissions.mode == "bypass":
+        tell("this folder is not trusted: bypass mode allows no commands and edits here; --trust trusts it for this run")
     for warning in context.settings.warnings:
         tell(warning)
     typed, turn = options.prompt or "", NO_OPTIONS

@@ -33,7 +33,7 @@ class ConfigPaths:
     def from_env(cls, env: Mapping[str, str]) -> ConfigPaths:
         """Return the folders: all under `QCODE_HOME` if it is set, otherwise the platform's usual folders.
 
-        Raise `ConfigError` if `QCODE_HOME` starts with a `~` that cannot be expanded.
+        Raise `ConfigError` if `QCODE_HOME` starts with a `~` that cannot be expanded, or if there is no home folder.
         """
         home = env.get("QCODE_HOME", "").strip()
         if home:
@@ -41,7 +41,10 @@ class ConfigPaths:
         from platformdirs import PlatformDirs
 
         dirs = PlatformDirs("qcode", appauthor=False)
-        return cls(dirs.user_config_path, dirs.user_state_path)
+        try:
+            return cls(dirs.user_config_path, dirs.user_state_path)
+        except RuntimeError:  # no HOME, and the user id has no entry in the list of users
+            raise ConfigError("this user has no home folder; set HOME or QCODE_HOME to a folder for qcode") from None
 
     @classmethod
     def _under(cls, home: str) -> ConfigPaths:

@@ -18,6 +18,7 @@ LimitPeriod: TypeAlias = Literal["", "minute", "day", "plan"]
 class ErrorKind(StrEnum):
     """The kind of a failure. If it `is_transient`, the same request may succeed later.
 
+    `TLS`: the certificate of the host is not trusted, or the file of CA certificates cannot be read.
     `REPETITION`: the model repeated itself endlessly. `UNREADABLE_CALL`: it kept writing calls that cannot be parsed.
     `TOOL_FAILURE`: it kept making calls that can never run. `BUDGET`: a limit of the prompt was reached.
     `PROMPT_BLOCKED`: a hook kept the prompt from being sent.
@@ -35,6 +36,7 @@ class ErrorKind(StrEnum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     UNREACHABLE = "unreachable"
+    TLS = "tls"
     BAD_RESPONSE = "bad_response"
     STRUCTURED_OUTPUT = "structured_output"
     REPETITION = "repetition"

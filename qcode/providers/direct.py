@@ -27,10 +27,10 @@ from qcode.providers.sdk import (
     bad_header,
     broken_off,
     late_reason,
-    reason_of,
     refusal,
     run_in_thread,
     tls_context,
+    unconnected,
     unreachable,
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
@@ -315,7 +315,7 @@ class DirectProvider(SdkProvider[ClientT]):
             case NotReached(seconds=float(seconds)):
                 return unreachable(self._connection, late_reason(seconds))
             case NotReached():
-                return unreachable(self._connection, reason_of(error))
+                return unconnected(self._connection, error)
             case BadHeader():
                 return bad_header(self._connection)
             case BrokenOff():

@@ -72,7 +72,7 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
         return context
     except OSError as error:
         source = connection.ca_file or "SSL_CERT_FILE or SSL_CERT_DIR"
-        raise ProviderError(ErrorKind.UNREACHABLE, f"cannot read the CA certificates in {source}: {error}") from error
+        raise ProviderError(ErrorKind.TLS, f"cannot read the CA certificates in {source}: {error}") from error
 
 
 def _tls_of_system() -> ssl.SSLContext:
@@ -157,7 +157,7 @@ def _of_transport(connection: Connection, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.ConnectTimeout):
         return unreachable(connection, late_reason(connection.timeouts.connect))
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return unreachable(connection, reason_of(error))
+        return unconnected(connection, error)
     if isinstance(error, httpx2.TimeoutException):
         return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
@@ -182,14 +182,18 @@ def late_reason(seconds: float) -> str:
     return f"no connection within {seconds:g} s"
 
 
-def unreachable(connection: Connection, reason: str) -> ProviderError:
+def unconnected(connection: Connection, error: Exception) -> ProviderError:
+    """Return the error for a connection that failed. An untrusted certificate fails for good."""
+    is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _chain(error))
+    return unreachable(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)
+
+
+def unreachable(connection: Connection, reason: str, kind: ErrorKind = ErrorKind.UNREACHABLE) -> ProviderError:
     """Return the error for a host that could not be reached; `reason` is a clause for the user."""
     origin = connection.origin
     source = f" (from {origin.address_source})" if origin.address_source else ""
     proxy = f", through the proxy in {origin.proxy}" if origin.proxy else ""
-    return ProviderError(
-        ErrorKind.UNREACHABLE, f"cannot reach {connection.name} at {connection.base_url}{source}{proxy}: {reason}"
-    )
+    return ProviderError(kind, f"cannot reach {connection.name} at {connection.base_url}{source}{proxy}: {reason}")
 
 
 def reason_of(error: Exception) -> str:

@@ -222,6 +222,7 @@ _UNREACHABLE_WORDS: dict[str, str] = {
     ErrorKind.CONNECTION: "offline",
     ErrorKind.TIMEOUT: "no answer",
     ErrorKind.UNREACHABLE: "no server",
+    ErrorKind.TLS: "not trusted",
     ErrorKind.RATE_LIMIT: "rate limited",
     ErrorKind.QUOTA: "quota used up",
     ErrorKind.OVERLOADED: "overloaded",

@@ -178,7 +178,7 @@ def test_file_changed_after_it_was_shown_is_not_accepted(store: TrustStore, root
         (".claude/commands/go.md", "x", True),
         (".claude/agents/a.md", "x", True),
         (".claude/hooks/check.sh", "x", True),
-        (".claude/settings.json", "{}", False),
+        (".claude/settings.json", "{}", True),
         ("sub/.claude/skills/x/SKILL.md", "x", False),
     ],
 )

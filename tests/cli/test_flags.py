@@ -96,6 +96,6 @@ def test_flag_sets_the_key_that_names_it(key: Key) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_use_only_flags_that_exist(page: Path) -> None:
-    commands = re.findall(r"\bqcode(?: [^`\n|]*)? --[^`\n|]*", page.read_text(encoding="utf-8"))
+    commands = re.findall(r"\bqcode(?: [^`\n|&]*)? --[^`\n|&]*", page.read_text(encoding="utf-8"))
     found = {name for command in commands for name in re.findall(r"(?<![-\w])--[a-z][-a-zA-Z]*", command)}
     assert found - NAMES - OF_SUBCOMMANDS == set()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.trust import MAX_PINNED_BYTES, TrustStore
+from qcode.cli.main import main
 from qcode.cli.terminal import Left
 from qcode.cli.trust import is_trusted, note_for_pipes
 
@@ -173,3 +174,15 @@ def test_pipe_mode_reports_the_reason_and_the_command_to_run(user: User) -> None
     assert ".qcode/commands/go.toml" in note
     assert note.endswith("qcode --trust -p 'x y'")
     assert note_for_pipes(user.root, user.root, user.state, ["-p", "x" * 900]).endswith("the same command with --trust")
+
+
+def test_bypass_mode_says_that_trust_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["-p", "hi", "-m", "demo/demo", "--yolo"]) == 0
+    assert "this folder is not trusted: bypass mode allows no commands" in capfd.readouterr().err
+    assert main(["-p", "hi", "-m", "demo/demo", "--yolo", "--trust"]) == 0
+    assert "not trusted" not in capfd.readouterr().err

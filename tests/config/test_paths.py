@@ -53,3 +53,14 @@ def test_paths_import_only_the_standard_library(tmp_path: Path) -> None:
     )
     run = [sys.executable, "-c", "import sys\nbefore = {n.partition('.')[0] for n in sys.modules}\n" + code]
     assert subprocess.run([*run, str(tmp_path)], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_user_without_home_folder_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(ConfigError, match="set HOME or QCODE_HOME"):
+        ConfigPaths.from_env({})

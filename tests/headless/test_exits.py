@@ -57,6 +57,7 @@ def test_outcome_has_its_exit_code_and_subtype(changes: dict[str, Any], code: in
         ("timeout", 75),
         ("connection", 75),
         ("unreachable", 75),
+        ("tls", 1),
         ("bad_input", 42),
         ("bad_config", 52),
         ("usage", 2),

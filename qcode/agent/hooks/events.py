@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from qcode.text.clean import one_line, visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
@@ -138,3 +140,21 @@ class HookInput:
     names: tuple[str, ...] = ()
     tool_use_id: str | None = None
     is_part: bool = False
+
+
+def project_hook_rows(root: Path) -> list[tuple[str, str]]:
+    """Return the hooks in the settings of a project for the trust question: a name, and the command line."""
+    import tomllib
+
+    try:
+        hooks = tomllib.loads((root / ".qcode/config.toml").read_text("utf-8-sig")).get("hooks", {})
+    except (OSError, ValueError, RecursionError):
+        return []
+    rows: list[tuple[str, str]] = []
+    for event, written in hooks.items() if isinstance(hooks, dict) else ():
+        for hook in written if isinstance(written, list) else ():
+            if isinstance(hook, dict):
+                argv = hook.get("argv")
+                shown = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))
+                rows.append((f"hook {visible(event)}", f"runs {visible(one_line(str(shown), 400))}"))
+    return rows

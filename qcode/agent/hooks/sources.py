@@ -1,7 +1,7 @@
 """The configured hooks: from the settings of qcode and, if the user wants that, from those of Claude Code.
 
-Also the files of the workspace that a hook runs, which are pinned and protected like `.qcode`. Problems are one line
-each and never stop the start.
+A hook may only run files of the workspace that are pinned and protected, such as those in `.qcode`. Problems are one
+line each and never stop the start.
 """
 
 from __future__ import annotations
@@ -75,6 +75,14 @@ class Places:
                 found[real] = None
         return tuple(found)
 
+    def unpinned(self, command: Command) -> str:
+        """Return the first workspace file that a command names outside the pinned folders, empty if there is none."""
+        from qcode.agent.trust import pinned_folders
+
+        pinned = [os.path.realpath(self._root / name) for name in pinned_folders(self._root, self._folder)]
+        files = (file for file in self.files(command) if not any(file.is_relative_to(folder) for folder in pinned))
+        return next(map(str, files), "")
+
     def _is_inside(self, real: Path) -> bool:
         return any(real.is_relative_to(folder) for folder in self._inside)
 
@@ -129,6 +137,9 @@ class _Collected:
             )
         elif not self._is_trusted and (self._places.names_project(command) or self._places.files(command)):
             why = "it runs a file of this folder, which is not trusted"
+        elif unpinned := self._places.unpinned(command):
+            why = f"it runs {visible(unpinned)}, which qcode does not watch for changes; move that file to .qcode"
+            self.problems.append(f"{handler.where}: hooks.{handler.event}: {why}")
         if why:
             self.unused.append(UnusedHook(handler.event, handler.shown, handler.where, why))
         else:

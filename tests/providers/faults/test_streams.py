@@ -202,7 +202,7 @@ def test_unreachable_proxy_is_named_by_its_variable(
 def test_unreadable_certificate_file_is_named(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
     ran = run(protocol, Answer(), url="https://models.invalid")
-    assert ran.code in (ExitCode.TRANSIENT, ExitCode.FAILED)
+    assert (ran.kind, ran.code) == (ErrorKind.TLS, ExitCode.FAILED)
     assert "SSL_CERT_FILE" in ran.message
 
 
