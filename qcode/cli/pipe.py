@@ -139,8 +139,7 @@ def _begin(
     ):
         tell(note)
     elif not context.is_trusted and context.settings.permissions.mode == "bypass":
-        what = "bypass mode allows no commands and edits here; --trust trusts it for this run"
-        tell(f"this folder is not trusted: {what}")
+        tell("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
     for warning in context.settings.warnings:
         tell(warning)
     typed, turn = options.prompt or "", NO_OPTIONS
