@@ -10,7 +10,7 @@ FORGET_OLD_NAME := $(BIN)/python -m pip --disable-pip-version-check -qqq uninsta
 RAN := $(VENV)/tests.xml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all fuzz check fmt lint types arch snap-update pin-update search bench
+.PHONY: help run test test-all docs fuzz check fmt lint types arch snap-update pin-update search bench
 
 help:
 	@echo "make run [ARGS='-p hello']   start qcode"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-all                the tests and the broad rest: every row of the large tables"
 	@echo "make fuzz [ARGS='--count N'] random commands, judged and run under strace"
 	@echo "make check                   what has to pass before a merge: lint, types, architecture, tests"
+	@echo "make docs                    build the documentation site into site/"
 	@echo "make fmt                     format the code and sort imports"
 	@echo "make lint | types | arch     one of the checks"
 	@echo "make snap-update             accept the screens of the app as they are now"
@@ -34,10 +35,13 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	$(BIN)/python -m pytest -m "not perf" $(ARGS)
 
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.safety.shell.fuzz $(ARGS)
 
-check: lint types arch
+check: lint types arch docs
 	$(MAKE) --no-print-directory test ARGS=--junit-xml=$(RAN) || $(BIN)/python .ci/again.py
 	$(BIN)/python .ci/ran.py $(RAN)
 
@@ -78,7 +82,7 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/.created
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.created
 	@$(FORGET_OLD_NAME)
-	$(PIP) --editable '.[test]'
+	$(PIP) --editable '.[test,docs]'
 	@touch $(VENV)/.runtime $@
 
 # Some systems ship Python without ensurepip: there pip is put into the environment from outside.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -182,5 +183,7 @@ def test_uninstall_keeps_files_that_qcode_did_not_create(tmp_path: Path) -> None
 
 
 def test_names_of_state_files_are_all_known_to_uninstall() -> None:
-    source = "".join(path.read_text() for path in (Path(__file__).parents[2] / "qcode").rglob("*.py"))
-    assert all(f'"{name}"' in source for name in STATE_NAMES)
+    source = "".join(path.read_text() for path in (Path(__file__).parents[2] / "qcode" / "agent").rglob("*.py"))
+    declared = set(re.findall(r'^[A-Z_]*NAME = "(\w+\.json)"$', source, re.MULTILINE))
+    assert len(declared) > 5
+    assert declared - {"keys.json"} <= set(STATE_NAMES)

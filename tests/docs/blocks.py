@@ -22,7 +22,7 @@ from tests.e2e.warm import of_the_machine, warm
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
-    *(page for name in ("", "guide", "how-to") for page in sorted((ROOT / "docs" / name).glob("*.md"))),
+    *(page for name in ("", "tutorial", "guide", "how-to") for page in sorted((ROOT / "docs" / name).glob("*.md"))),
 ]
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CLIENT = """\

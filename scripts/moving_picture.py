@@ -1,0 +1,187 @@
+"""The moving picture of the README: `python -m scripts.moving_picture` records the app and writes `docs/moving.svg`.
+
+qcode runs in a real terminal on the demo model: a truncated reply is requested again and continued, then an edit is
+shown and approved. Each distinct row of the screen is drawn once; the frames refer to the rows, and CSS shows one frame
+after another. A viewer without animation shows the last frame.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TypeAlias
+from xml.sax.saxutils import escape
+
+from pyte.screens import Char
+
+from tests.e2e.running import CliRunner
+from tests.e2e.terminal import Terminal
+
+PICTURE = Path(__file__).parents[1] / "docs" / "moving.svg"
+COLUMNS, ROWS = 88, 24
+_CELL_W, _CELL_H, _PAD = 8.4, 18, 14
+_INK, _PAPER = "#c8d0dc", "#12151c"
+_MAX_S, _MIN_S = 1.2, 0.08
+_NAMED = {
+    "black": "#1c1f26", "red": "#e06c75", "green": "#98c379", "brown": "#e5c07b", "blue": "#61afef",
+    "magenta": "#c678dd", "cyan": "#56b6c2", "white": "#c8d0dc",
+}  # fmt: skip
+
+Style: TypeAlias = "tuple[str, str, bool, bool]"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows of a screen as SVG, and the seconds for which it is shown."""
+
+    rows: tuple[str, ...]
+    seconds: float
+
+
+class Recorder:
+    """Takes a frame of a terminal whenever its screen has changed."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._since = time.monotonic()
+        self.frames: list[Frame] = []
+
+    def take(self, seconds: float = 0.0) -> None:
+        """Add the screen as it is; without `seconds` it is shown for about as long as it was seen."""
+        now = time.monotonic()
+        rows = tuple(row_svg(self._terminal, row) for row in range(ROWS))
+        shown = seconds or min(max(now - self._since, _MIN_S), _MAX_S)
+        if self.frames and self.frames[-1].rows == rows:
+            self.frames[-1] = Frame(rows, min(self.frames[-1].seconds + shown, seconds or _MAX_S))
+        else:
+            self.frames.append(Frame(rows, shown))
+        self._since = now
+
+    def watch(self, wanted: str, every_s: float, seconds: float = 0.0) -> None:
+        """Record until the screen has `wanted`, a frame every `every_s` seconds."""
+        last = time.monotonic()
+
+        def is_shown(text: str) -> bool:
+            nonlocal last
+            if time.monotonic() - last >= every_s:
+                last = time.monotonic()
+                self.take()
+            return wanted in text
+
+        self._terminal.wait_for(is_shown, 60)
+        self.take(seconds)
+
+    def write(self, text: str) -> None:
+        """Type a prompt, a few letters a frame, and send it."""
+        for at in range(0, len(text), 3):
+            typed = text[: at + 3].rstrip()
+            self._terminal.press(text[at : at + 3])
+            self._terminal.wait_for(lambda screen, typed=typed: typed in screen)  # type: ignore[misc]  # bound now
+            self.take(0.12)
+        self._terminal.press("\r")
+
+
+def record() -> list[Frame]:
+    """Play the demonstration and return its frames."""
+    with tempfile.TemporaryDirectory() as folder:
+        cli = CliRunner(Path(folder))
+        cli.work = cli.home / "project"
+        cli.work.mkdir()
+        (cli.work / "hello.py").write_text('def hello(name):\n    return f"Hello, {name}"\n')
+        home = {"QCODE_HOME": str(cli.home / ".qcode"), "NO_COLOR": "", "COLORTERM": "truecolor"}
+        arguments = ("-m", "demo/demo", "--trust", "--theme", "dark")
+        with Terminal(cli, *arguments, env=home, columns=COLUMNS, rows=ROWS) as terminal:
+            terminal.wait_for("? keys")
+            recorder = Recorder(terminal)
+            recorder.take(1.2)
+            recorder.write("a very long reply")
+            for wanted in ("truncated at the output limit", "continued 1/3", "none missing"):
+                recorder.watch(wanted, 0.4)
+            recorder.watch("Shift+Tab", 0.4, 3.0)
+            recorder.write("add a docstring to hello.py")
+            recorder.watch("1 Yes", 0.3, 3.0)
+            # A key that is pressed at once counts as typed ahead, and answers no question.
+            shown = time.monotonic()
+            terminal.wait_for(lambda _: time.monotonic() - shown > 1)
+            terminal.press("y")
+            recorder.watch("Done:", 0.3)
+            recorder.watch("Shift+Tab", 0.3, 4.0)
+            return recorder.frames
+
+
+def row_svg(terminal: Terminal, row: int) -> str:
+    """Return one row of the screen: backgrounds first, then runs of cells of one style."""
+    cells = [terminal.screen.buffer[row][column] for column in range(COLUMNS)]
+    parts, at, texts = [], 0, []
+    for style, group in groupby(cells, key=_style):
+        run = list(group)
+        ink, paper, is_bold, is_italic = style
+        width = f"{len(run) * _CELL_W:g}"
+        if paper != _PAPER:
+            parts.append(f'<rect x="{at * _CELL_W:g}" width="{width}" height="{_CELL_H}" fill="{paper}"/>')
+        text = "".join(cell.data for cell in run)
+        stripped = text.lstrip(" ")
+        lead = len(text) - len(stripped)
+        stripped = stripped.rstrip(" ")
+        if stripped:
+            marks = (' font-weight="bold"' if is_bold else "") + (' font-style="italic"' if is_italic else "")
+            texts.append(
+                f'<text x="{(at + lead) * _CELL_W:g}" y="13" fill="{ink}"{marks} '
+                f'textLength="{len(stripped) * _CELL_W:g}">{escape(stripped)}</text>'
+            )
+        at += len(run)
+    return "".join((*parts, *texts))
+
+
+def _style(cell: Char) -> Style:
+    ink, paper = _color(cell.fg, _INK), _color(cell.bg, _PAPER)
+    if cell.reverse:
+        ink, paper = paper, ink
+    return ink, paper, cell.bold, cell.italics
+
+
+def _color(name: str, default: str) -> str:
+    if name == "default":
+        return default
+    return _NAMED.get(name.removeprefix("bright"), f"#{name}" if len(name) == 6 else default)
+
+
+def picture(frames: list[Frame]) -> str:
+    """Return the frames as one animated SVG without scripts and links."""
+    names: dict[str, str] = {}
+    for frame in frames:
+        for row in frame.rows:
+            if row:
+                names.setdefault(row, f"r{len(names)}")
+    width, height = COLUMNS * _CELL_W + 2 * _PAD, ROWS * _CELL_H + 2 * _PAD
+    defined = "".join(f'<g id="{name}">{row}</g>' for row, name in names.items())
+    total = sum(frame.seconds for frame in frames)
+    steps, drawn, past = [], [], 0.0
+    for number, frame in enumerate(frames):
+        steps.append(f"{past / total * 100:.3f}%{{transform:translateY(-{number * height:g}px)}}")
+        past += frame.seconds
+        rows = "".join(f'<use href="#{names[row]}" y="{at * _CELL_H}"/>' for at, row in enumerate(frame.rows) if row)
+        drawn.append(f'<g transform="translate({_PAD} {number * height + _PAD:g})">{rows}</g>')
+    last = f"translateY(-{(len(frames) - 1) * height:g}px)"
+    style = (
+        f"text{{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:14px;"
+        f"white-space:pre}}#film{{transform:{last}}}@keyframes film{{{''.join(steps)}100%{{transform:{last}}}}}"
+        f"@media (prefers-reduced-motion:no-preference){{#film{{animation:film {total:.2f}s step-end infinite}}}}"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" xml:space="preserve" role="img" aria-label="qcode in a terminal"><style>{style}</style>'
+        f'<rect width="100%" height="100%" rx="8" fill="{_PAPER}"/><defs>{defined}</defs>'
+        f'<g id="film">{"".join(drawn)}</g></svg>\n'
+    )
+
+
+def main() -> None:
+    PICTURE.write_text(picture(record()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
