@@ -298,7 +298,7 @@ class Agent:
         found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
         if self.skills is None:
             return found
-        skills = {skill.handle.lower(): skill for skill in self.skills.for_user}
+        skills = {skill.handle.lower(): skill for skill in self.skills.for_user if not skill.is_command}
         hidden = [one for one in found.commands if one.is_from_project and one.name.lower() in skills]
         problems = (f"{one.file}: /{one.name} is ignored, it is the name of a skill; rename the file" for one in hidden)
         return replace(

@@ -442,6 +442,7 @@ class PendingCalls:
         )
         with self._approved(judged.targets):
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
+        outcome = await toolbox.with_folder_instructions(judged.name, judged.arguments, outcome)
         if not outcome.diff:
             return outcome
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))

@@ -202,10 +202,7 @@ class Conversation:
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run one turn; the last event is always `TurnEnded`. Closing the iterator cancels the turn.
-
-        `attached` are the images of this prompt.
-        """
+        """Run one turn with these images; the last event is always `TurnEnded`. Closing the iterator cancels it."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         told: tuple[Text, ...] | None = ()
@@ -229,7 +226,8 @@ class Conversation:
         self._use(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        message = Message("user", (*told, *self._waiting.taken(prompt, attached, options.foreign), Text(prompt)))
+        blocks = self._toolbox.with_instructions(self._waiting.taken(prompt, attached, options.foreign))
+        message = Message("user", (*told, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
                 yield event
@@ -504,6 +502,7 @@ class Conversation:
 
     def take_compaction(self, effect: Compact) -> None:
         self._transcript.compact(effect)
+        self._toolbox.forget_instructions()
         if self.hooks is not None:
             self.hooks.compacted(effect)
 

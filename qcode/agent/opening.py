@@ -27,7 +27,7 @@ from qcode.agent.sessions.store import SessionStore, new_session_id
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, offered_agent, own_kind
 from qcode.agent.toolbox import FetchGate, Toolbox, search_key
 from qcode.agent.trust import SKILL_FOLDERS
-from qcode.config.paths import AGENTS_FOLDER, MCP_FILE, PROJECT_FOLDER, may_exist
+from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, MCP_FILE, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Message
@@ -74,13 +74,7 @@ class AgentParts:
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
-        self.memory = Memory(
-            context.folder,
-            context.root,
-            context.user_folder,
-            lambda: self.permissions.is_trusted and context.options.reads_project,
-            self._may_import,
-        )
+        self.memory = self._memory()
         self.prompts = self._prompts()
         kinds, problems = kinds_of(context)
         self.skills = self._skills(kinds, sandbox)
@@ -124,6 +118,17 @@ class AgentParts:
         if hooks is not None:
             conversation.use_hooks(hooks)
         return problems
+
+    def _memory(self) -> Memory:
+        context = self.context
+        return Memory(
+            context.folder,
+            context.root,
+            context.user_folder,
+            lambda: self.permissions.is_trusted and context.options.reads_project,
+            self._may_import,
+            context.home,
+        )
 
     def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
@@ -194,6 +199,7 @@ class AgentParts:
             is_offered=context.options.offers,
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
             own=own,
+            nested=self.memory.nested,
             skill=skill,
         )
 
@@ -377,7 +383,9 @@ def session_ids(options: Options) -> Callable[[datetime], str]:
 
 
 def may_have_skills(context: RunContext) -> bool:
-    """Return whether a folder of skills exists, so that a run without any need not load their package."""
+    """Return whether a folder of skills or commands exists, so that a run without any need not load their package."""
+    if context.definition_folders(COMMANDS_FOLDER):
+        return True
     settings, own = context.settings.skills, context.user_folder
     if context.options.no_skills:
         return False
@@ -401,11 +409,15 @@ def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, 
 
 
 def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    folders = (context.user_folder, context.root / PROJECT_FOLDER if context.reads_project else None)
-    if not any(may_exist(folder / AGENTS_FOLDER) for folder in folders if folder is not None):
+    folders = context.definition_folders(AGENTS_FOLDER)
+    if not folders:
         return KINDS, ()
+    from qcode.agent.claude.agents import load_agents
+    from qcode.agent.claude.markdown import markdown_folders
     from qcode.config.definitions import load_custom_agents
 
     taken = tuple(kind.name for kind in KINDS)
     found = load_custom_agents(context.user_folder, context.root, is_trusted=context.reads_project, taken=taken)
-    return (*KINDS, *map(own_kind, found.agents)), found.problems
+    kinds = (*KINDS, *map(own_kind, found.agents))
+    more, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
+    return (*kinds, *more), (*found.problems, *problems)

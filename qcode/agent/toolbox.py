@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,6 +22,7 @@ from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
 from qcode.protocol.approvals import Choice
 from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.messages import Block, Text
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.providers.blocks import WEB_SEARCH
@@ -40,6 +42,7 @@ from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
 if TYPE_CHECKING:
+    from qcode.agent.context.nested import NestedInstructions
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.skills.tool import SkillTool
     from qcode.protocol.messages import Message
@@ -57,6 +60,10 @@ _CONFINEMENTS: Mapping[Level, str] = {
 _NO_SETTINGS_OF_HOME = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/nonexistent"}
 
 
+_TOUCHING = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
+"""Tools that give the model the instructions of the folders of their files."""
+
+
 class Toolbox:
     """The tools of a session. Owns the workspace, and `scratch` if one is given, until `close`.
 
@@ -65,6 +72,7 @@ class Toolbox:
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
     service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
     the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the tools.
+    `nested` returns the instructions of folders that the calls touch.
     """
 
     def __init__(
@@ -86,7 +94,9 @@ class Toolbox:
         is_offered: Callable[[ToolSpec], bool] = lambda _: True,
         own: tuple[Tool, ...] = (),
         skill: SkillTool | None = None,
+        nested: Callable[[], NestedInstructions] | None = None,
     ) -> None:
+        self._nested = nested
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
@@ -145,7 +155,38 @@ class Toolbox:
         other.workspace = self.workspace.beside(judge)
         other.agent = None
         other.transcript = tuple
+        if self._nested is not None:
+            fresh = self._nested().beside()
+            other._nested = lambda: fresh
         return other
+
+    def instructions_for(self, paths: Collection[str]) -> str:
+        """Return the instructions of the folders of files, if the model has not got them yet. It reads files."""
+        return self._nested().text_for(paths) if self._nested is not None and paths else ""
+
+    async def with_folder_instructions(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> ToolOutcome:
+        """Return the outcome of a call with the instructions of the folders it touched, for the model only."""
+        if name not in _TOUCHING or outcome.is_error:
+            return outcome
+        added = await asyncio.to_thread(lambda: self.instructions_for(self.targets(name, arguments)))
+        if not added:
+            return outcome
+        shown = outcome.content if outcome.shown is None else outcome.shown
+        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=shown)
+
+    def with_instructions(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Return attached blocks, followed by the instructions of the folders of attached files."""
+        if not attached:
+            return attached
+        from qcode.agent.context.attachments import attached_files
+
+        added = self.instructions_for(attached_files(attached, self.workspace.root))
+        return (*attached, Text(added)) if added else attached
+
+    def forget_instructions(self) -> None:
+        """Give the model the instructions of folders again: a compaction has removed them."""
+        if self._nested is not None:
+            self._nested().forget()
 
     @property
     def max_output_chars(self) -> int:

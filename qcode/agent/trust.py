@@ -20,7 +20,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from qcode.agent.context.instructions import NAMES
+from qcode.agent.context.instructions import LOCAL_NAME, NAMES, RULE_FOLDERS
 from qcode.config import state_file
 from qcode.config.paths import PROJECT_FOLDER
 from qcode.text.clean import visible, visible_rows
@@ -434,7 +434,8 @@ def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[st
 
 _MAX_LISTED = 20
 _OTHERS = (
-    *((name, "instructions, given to the model") for name in NAMES),
+    *((name, "instructions, given to the model") for name in (*NAMES, LOCAL_NAME)),
+    *((name, "rules, given to the model") for name in RULE_FOLDERS),
     (".mcp.json", "tool servers of the project"),
 )
 
@@ -445,7 +446,7 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
     places = [place for place in (real, *real.parents) if place == root or root in place.parents]
     for place in reversed(places):
         for name, what in _OTHERS:
-            is_used_here = name in NAMES or place == root
+            is_used_here = name in (*NAMES, LOCAL_NAME) or place == root
             if is_used_here and os.path.lexists(place / name):
                 yield visible(str((place / name).relative_to(root))), what
     if SETTINGS in status.files:

@@ -44,7 +44,7 @@ def run_app(arguments: Options) -> int:
 
 def _welcome(context: RunContext, selection: Selection) -> Welcome:
     instructions = load_instructions(
-        context.folder, context.root, context.user_folder, is_trusted=context.reads_project
+        context.folder, context.root, context.user_folder, is_trusted=context.reads_project, home=context.home
     )
     return Welcome(
         (f"{selection.name} ({selection.note})", *(DEMO_NOTE if selection.spec.name == "demo" else ())),

@@ -148,7 +148,7 @@ def _begin(
         tell(warning)
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
-    if found is not None:
+    if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
         command, given = found
         typed, turn = command.expand(given), TurnOptions(output=command.output, foreign=command.foreign(given))
         model = options.model or command.model or None
@@ -157,7 +157,7 @@ def _begin(
         from qcode.agent.opening import may_have_skills  # the agent loads it anyway, after standard input is read
 
         if may_have_skills(context):
-            return _begin_skill(context, typed)
+            return _begin_skill(context, typed, tell)
     prompt, attached = _asked(context, typed, turn.foreign)
     return _Begun(_opened(context, attached, tell, hooks), prompt, turn)
 
@@ -175,9 +175,20 @@ def _opened(
     return agent
 
 
-def _begin_skill(context: RunContext, typed: str) -> _Begun:
+def _is_skill(context: RunContext, name: str) -> bool:
+    """Return whether `/name` runs a skill, which wins over a command of the project."""
+    from qcode.agent.opening import may_have_skills
+
+    if not may_have_skills(context):
+        return False
+    from qcode.agent.skills.library import Skills
+
+    return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
+
+
+def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -> _Begun:
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
-    agent, turn = _opened(context), NO_OPTIONS
+    agent, turn = _opened(context, tell=tell), NO_OPTIONS
     name, _, arguments = typed[1:].partition(" ")
     skill = next((one for one in agent.skill_commands() if one.handle.lower() == name.strip().lower()), None)
     try:

@@ -18,14 +18,13 @@ from typing import TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name, type_words
 from qcode.config.load import KeyPath, Layer, Value, checked, file_layer, read_toml_text, servers_of
-from qcode.config.paths import AGENTS_FOLDER, PROJECT_FOLDER
+from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
 from qcode.text.match import most_alike
 from qcode.values import dataclass
 
-COMMANDS_FOLDER = "commands"
 ARGS = "{{args}}"
 
 _COMMAND_KEYS = ("description", "prompt", "argument", "model", "output")
@@ -115,7 +114,9 @@ def load_custom_commands(
     return CustomCommands(tuple(sorted(found.values(), key=lambda one: one.name)), tuple(problems))
 
 
-def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> Iterator[tuple[str, Path]]:
+def named_files(
+    folder: Path, problems: list[str], *, inside: Path | None, suffix: str = ".toml"
+) -> Iterator[tuple[str, Path]]:
     """Yield name and file of each definition below `folder`, sorted; links must not lead out of `inside`."""
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
@@ -123,9 +124,9 @@ def named_files(folder: Path, problems: list[str], *, inside: Path | None) -> It
         prefix, current = pending.pop()
         for entry in _entries(current):
             path = Path(entry.path)
-            stem = path.stem if entry.name.endswith(".toml") else entry.name
+            stem = path.stem if entry.name.endswith(suffix) else entry.name
             is_folder = _is_folder(entry)
-            if entry.name.startswith(".") or not (is_folder or entry.name.endswith(".toml")):
+            if entry.name.startswith(".") or not (is_folder or entry.name.endswith(suffix)):
                 continue
             if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
                 problems.append(f"{path}: ignored, because it leads outside the project")

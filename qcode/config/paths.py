@@ -10,7 +10,11 @@ from qcode.values import dataclass
 
 CONFIG_NAME = "config.toml"
 PROJECT_FOLDER = ".qcode"
+CLAUDE_FOLDER = ".claude"
+"""The folder of Claude Code in the home and in a project. Its commands, agents and instructions are read."""
+
 AGENTS_FOLDER = "agents"
+COMMANDS_FOLDER = "commands"
 MCP_FILE = ".mcp.json"
 
 

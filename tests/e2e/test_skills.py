@@ -47,6 +47,15 @@ def test_pipe_mode_sends_an_unknown_name_as_text(cli: CliRunner, own: Path) -> N
             assert server.requests[0].messages[-1].text == typed
 
 
+def test_pipe_mode_prefers_a_skill_to_a_command_of_the_project(cli: CliRunner, own: Path) -> None:
+    put(own, "pdf", body="Of the skill.")
+    (cli.work / ".qcode/commands").mkdir(parents=True)
+    (cli.work / ".qcode/commands/pdf.toml").write_text('prompt = "Of the project."\n')
+    with FakeServer("openai", [Turn(text="Well.")]) as server:
+        cli.ask(server, "-p", "/pdf", "--trust")
+        assert "Of the skill." in server.requests[0].messages[-1].text
+
+
 def test_broken_and_hidden_skills_are_one_line_each_at_the_start(cli: CliRunner, own: Path) -> None:
     put(own, "broken", "nothing")
     put(own, "pdf")

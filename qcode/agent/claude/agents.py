@@ -1,15 +1,18 @@
-"""Sub-agents in Claude Code's form as kinds of qcode: of `initialize.agents`, and of the front matter of files. Pure.
+"""Sub-agents in Claude Code's form as kinds of qcode: of `initialize.agents`, and of Markdown files.
 
 A definition only takes away: its tools narrow those of the conversation, and no field grants a right or chooses another
-host. See code.claude.com/docs/en/sub-agents.
+host. See code.claude.com/docs/en/sub-agents. Apart because few runs have such files or hosts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
+from qcode.agent.claude.markdown import MarkdownFolder, read_markdown
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
+from qcode.agent.context.front_matter import FrontMatterError, plain
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
 from qcode.text.clean import single_spaced
@@ -83,7 +86,7 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
     found = {tool for name in names for tool in _named(name) if tool in known or "__" in tool}
     if field == "tools" and not found - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
-        raise ValueError(f"none of its tools exists here ({listed}), so it could do nothing")
+        raise ValueError(f"tools: none of them exists here ({listed}), so it could do nothing")
     return frozenset(found)
 
 
@@ -111,3 +114,43 @@ def _max_turns(definition: Mapping[str, object]) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         raise ValueError("maxTurns must be a whole number of at least 1")
     return min(given, MAX_STEPS)
+
+
+def load_agents(
+    folders: Iterable[MarkdownFolder], taken: Collection[str]
+) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
+    """Return the kinds that Markdown files define, the first of a name, and a line for each file that is not used."""
+    found: dict[str, SubagentKind] = {}
+    problems: list[str] = []
+    for folder in folders:
+        for file in folder.files(problems):
+            try:
+                kind = _read_agent(file)
+            except FrontMatterError as error:
+                problems.append(str(error))
+                continue
+            if kind.name in taken or kind.name in found:
+                problems.append(f"{file}: ignored, there is already a sub-agent {kind.name}; rename it")
+            else:
+                found[kind.name] = kind
+    return tuple(found.values()), tuple(problems)
+
+
+def _read_agent(file: Path) -> SubagentKind:
+    matter = read_markdown(file)
+    if not matter.is_present:
+        raise FrontMatterError(f"{file}:1: no front matter: an agent begins with a --- line, name and description")
+    definition = {field: plain(value.value) for field, value in matter.fields.items()}
+    name = matter.text("name") or file.stem
+    definition["description"] = matter.text("description")
+    limit = matter.number("maxTurns")
+    if limit is not None:
+        definition["maxTurns"] = limit
+    for field in ("tools", "disallowedTools"):
+        names = matter.names(field)
+        definition[field] = None if names is None else list(names)
+    try:
+        return agent_kind(name, definition, matter.body).kind
+    except ValueError as error:
+        field = next((one for one in definition if str(error).startswith(one)), "name")
+        raise matter.error(field, str(error)) from None

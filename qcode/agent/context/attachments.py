@@ -180,6 +180,13 @@ def split_attached(text: str) -> Attachment | None:
     return Attachment(match["kind"], match["name"], match["content"], match["result"] or "", match["lines"] or "")
 
 
+def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
+    """Return the real paths of the attached files, whose names are relative to `folder`."""
+    found = (split_attached(block.text) for block in blocks if isinstance(block, Text))
+    names = [one.name for one in found if one is not None and one.kind == "file"]
+    return tuple(os.path.realpath(folder / os.path.expanduser(name)) for name in names)  # noqa: PTH111  # never raises
+
+
 def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     """Return a line for each attached file of a prompt: `src/cart.py 21 lines`, `src/ 4 entries`, `shot.png image`.
 

@@ -1,8 +1,9 @@
 """Instruction files: the user's file, then those of a trusted project from its root down to the folder.
 
-In each folder the first existing name is used. A file is quoted in full with its name; its `@path` imports follow it,
-except secrets and keys. The limit is 64 KiB in all; the truncation is marked. Separate from `memory` because the first
-paint needs it.
+In each folder the first existing name is used, then `CLAUDE.local.md`. A file is quoted in full with its name, without
+HTML comments; its `@path` imports follow it, except secrets and keys. The limit is 64 KiB in all; the truncation is
+marked. Rules (`.claude/rules`) are in `instruction_rules`, files below the folder in `nested`. Separate from `memory`
+because the first paint needs it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from pathlib import Path
 from qcode.safety.paths import Ground, judge_on
 from qcode.values import dataclass
 
-NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")
+NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md", "QWEN.md")
+OWN_NAME = "AGENTS.md"
+"""The name of the user's file, and of a new one."""
+
+LOCAL_NAME = "CLAUDE.local.md"
+RULE_FOLDERS = (".claude/rules", ".qwen/rules")
 LIMIT = 64 * 1024
 DEPTH = 5
 
@@ -38,6 +44,8 @@ class InstructionFile:
     size: int
     used: int
     imported_by: str = ""
+    why: str = ""
+    """Why it was read, if it is not an instruction file of a folder from the root down to that of the session."""
 
     @property
     def is_cut(self) -> bool:
@@ -60,22 +68,25 @@ def load_instructions(
     *,
     is_trusted: bool,
     may_read: Callable[[Path], bool] = lambda path: True,
+    home: Path | None = None,
 ) -> Instructions:
     """Read all instruction files that apply to `folder`. A project's files are read only if it `is_trusted`.
 
     The files and imports of a project must be in the project, and the model must be allowed to read them without
     asking: the path layer judges each real path, and so does `may_read`, with the rules of the session. The user's file
-    can import files of its folder.
+    can import files of its folder. `home` has the files that the user keeps for Claude Code: `~/.claude/CLAUDE.md`
+    counts only if `config_dir` has none, `~/.claude/rules` always.
     """
-    loader = _Loader()
+    loader = InstructionLoader()
     if config_dir is not None:
-        loader.load_own(config_dir / NAMES[0])
+        loader.load_own(config_dir, home)
     if is_trusted:
         root = project_root.resolve()
-        ground = Ground(root)
-        loader.may_read = lambda path: judge_on(ground, str(path), "read").is_allowed and may_read(path)
+        loader.use_project(root, may_read)
         for one in _chain(folder, project_root):
-            loader.load_first(one, root)
+            loader.load_folder(one, root)
+        for name in RULE_FOLDERS:
+            loader.load_rules(root / name, root)
     return loader.result()
 
 
@@ -91,37 +102,75 @@ def _chain(folder: Path, project_root: Path) -> Iterator[Path]:
 
 
 @dataclass(slots=True)
-class _Loader:
+class InstructionLoader:
+    """Reads instruction files, each once. `room` is left for all, `most` bytes may be read of one. `why` marks them."""
+
     may_read: Callable[[Path], bool] = lambda path: True
     room: int = LIMIT
+    most: int = LIMIT
+    why: str = ""
     parts: list[str] = field(default_factory=list)
     files: list[InstructionFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
 
-    def load_own(self, path: Path) -> None:
-        """Load the user's file, following links anywhere; it may import files of its folder."""
+    def use_project(self, root: Path, may_read: Callable[[Path], bool]) -> None:
+        """Read files of the project at `root` from now on, if the model may read them without asking."""
+        ground = Ground(root)
+        self.may_read = lambda path: judge_on(ground, str(path), "read").is_allowed and may_read(path)
+
+    def load_own(self, config_dir: Path, home: Path | None) -> None:
+        """Load the user's files, following links anywhere; they may import files of their folder."""
+        path, why = config_dir / OWN_NAME, ""
+        if home is not None and not os.path.lexists(path):
+            path, why = home / ".claude/CLAUDE.md", f"there is no {path}"
         if os.path.lexists(path):
             real = _real(path)
+            self.why = why
             self._load(real, str(path), real.parent, imported_by="", depth=0)
+            self.why = ""
+        if home is not None:
+            self.load_rules(home / ".claude/rules", None)
 
-    def load_first(self, folder: Path, within: Path) -> None:
-        path = next((folder / name for name in NAMES if os.path.lexists(folder / name)), None)
-        if path is None:
+    def load_rules(self, folder: Path, within: Path | None, path: str | None = None) -> None:
+        """Load the rules in a folder that apply always, or those for the file `path` of the project.
+
+        `within` is the project, None for the rules of the user.
+        """
+        if not os.path.lexists(folder):
             return
-        shown, real = _shown(path, within), _real(path)
+        from qcode.agent.context.instruction_rules import find_rules
+
+        for rule in find_rules(folder, within, self.notices):
+            if rule.patterns is None if path is None else rule.covers(path):
+                self.why = rule.why(path)
+                shown = _shown(rule.file, within) if within is not None else str(rule.file)
+                self._load_judged(rule.file, shown, within or _real(folder), is_rule=True)
+        self.why = ""
+
+    def load_folder(self, folder: Path, within: Path) -> None:
+        """Load the first instruction file of a folder of the project, then the local one."""
+        names = (next((name for name in NAMES if os.path.lexists(folder / name)), ""), LOCAL_NAME)
+        for name in filter(None, names):
+            if os.path.lexists(folder / name):
+                self._load_judged(folder / name, _shown(folder / name, within), within)
+
+    def _load_judged(self, path: Path, shown: str, within: Path, *, is_rule: bool = False) -> None:
+        real = _real(path)
         if not real.is_relative_to(within):
             self.notices.append(f"{shown} leads outside the project and was not read")
         elif is_secret(real) or not self.may_read(real):
             self.notices.append(f"{shown} may not be read" if real.is_file() else f"cannot read {shown}")
         else:
-            self._load(real, shown, within, imported_by="", depth=0)
+            self._load(real, shown, within, imported_by="", depth=0, is_rule=is_rule)
 
-    def _load(self, real: Path, shown: str, within: Path, *, imported_by: str, depth: int) -> None:
+    def _load(
+        self, real: Path, shown: str, within: Path, *, imported_by: str, depth: int, is_rule: bool = False
+    ) -> None:
         if real in self.seen:
             return
         self.seen.add(real)
-        found = _read(real, self.room)
+        found = _read(real, min(self.room, self.most))
         if found is None:
             self.notices.append(f"cannot read {shown}")
             return
@@ -132,9 +181,17 @@ class _Loader:
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         used = len(data)
         self.room -= used
-        self.files.append(InstructionFile(real, shown, size, used, imported_by))
+        self.files.append(InstructionFile(real, shown, size, used, imported_by, self.why))
+        if is_rule:
+            from qcode.agent.context.instruction_rules import body_of
+
+            text = body_of(text)
+        text = without_comments(text)
         if used < size:
-            text += f"\n[cut here: {shown} has {size} bytes, and all instructions together may have {LIMIT}]"
+            limit = f"all instructions together may have {LIMIT}"
+            if self.most < min(LIMIT, self.room + used):
+                limit = f"one file below the folder of the session may have {self.most}"
+            text += f"\n[cut here: {shown} has {size} bytes, and {limit}]"
             self.notices.append(f"{shown} was truncated: {used} of {size} bytes fit into the {LIMIT} for instructions")
         source = f' imported-by="{_attribute(imported_by)}"' if imported_by else ""
         body = _TAG.sub("&lt;", text).strip()
@@ -222,6 +279,27 @@ def find_imports(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def without_comments(text: str) -> str:
+    """Return Markdown without its HTML comments that begin a line; those in fences stay, and one without an end."""
+    if "<!--" not in text:
+        return text
+    kept: list[str] = []
+    inside = False
+    last = text.rfind("-->")
+    place = 0
+    for line, is_code in _lines(text):
+        begins = not inside and not is_code and line.lstrip().startswith("<!--") and place < last
+        inside = inside or begins
+        if not inside:
+            kept.append(line)
+        elif "-->" in (line.partition("<!--")[2] if begins else line):
+            inside = False
+            rest = line.rpartition("-->")[2]
+            kept += [rest] if rest.strip() else []
+        place += len(line) + 1
+    return "\n".join(kept)
+
+
 def is_secret(path: Path) -> bool:
     """Return whether a file, by its name, holds keys or belongs to git's folder; it is never imported."""
     name = path.name.casefold()
@@ -248,14 +326,23 @@ def _without_code_spans(line: str) -> str:
 
 
 def _lines_outside_fences(text: str) -> Iterator[str]:
-    """Yield the lines outside fenced code blocks (CommonMark 0.31, section 4.5), also of fences inside lists."""
+    return (line for line, is_code in _lines(text) if not is_code)
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each line, and whether it belongs to a fenced code block, also inside a list.
+
+    See CommonMark 0.31, section 4.5.
+    """
     fence = ""
     for line in text.split("\n"):
         match = _FENCE.match(line)
         if fence:
+            yield line, True
             if match and match[1][0] == fence[0] and len(match[1]) >= len(fence) and not match[2].strip():
                 fence = ""
         elif match and not (match[1][0] == "`" and "`" in match[2]):
             fence = match[1]
+            yield line, True
         else:
-            yield line
+            yield line, False

@@ -9,19 +9,24 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
-from qcode.agent.context.instructions import NAMES, InstructionFile, Instructions, load_instructions
+from qcode.agent.context.instructions import NAMES, OWN_NAME, InstructionFile, Instructions, load_instructions
+from qcode.config.paths import CLAUDE_FOLDER
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.context.nested import NestedInstructions
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
     """An instruction file. `used` of its `size` bytes are in the prompt; a missing file has size None.
 
-    `whose`: the user's or the project's. `shown` is its path for display.
+    `whose`: the user's or the project's. `shown` is its path for display, `why` the reason why it was read if it is not
+    one of a folder from the root down to that of the session.
     """
 
     path: str
@@ -30,6 +35,7 @@ class MemoryFile:
     size: int | None
     used: int = 0
     imported_by: str = ""
+    why: str = ""
 
 
 RESTRICTED = "This folder is restricted, so its instruction files are not read. Type /trust to lift this."
@@ -50,7 +56,10 @@ class Memory:
         config_dir: Path | None,
         is_trusted: Callable[[], bool],
         may_read: Callable[[Path], bool] = lambda path: True,
+        home: Path | None = None,
     ) -> None:
+        self._home = home
+        self._nested: NestedInstructions | None = None
         self._folder = folder.resolve()
         self._root = root.resolve()
         self._config_dir = config_dir
@@ -60,18 +69,35 @@ class Memory:
     def read(self) -> Instructions:
         """Return the current instructions; unchanged files give the same text, for prompt caches."""
         return load_instructions(
-            self._folder, self._root, self._config_dir, is_trusted=self._is_trusted(), may_read=self._may_read
+            self._folder,
+            self._root,
+            self._config_dir,
+            is_trusted=self._is_trusted(),
+            may_read=self._may_read,
+            home=self._home,
         )
+
+    def nested(self) -> NestedInstructions:
+        """Return the instructions of files below the folder, which the conversation gets when it touches one."""
+        from qcode.agent.context.nested import NestedInstructions  # loads with the first call to a file tool
+
+        if self._nested is None:
+            self._nested = NestedInstructions(
+                self._folder, self._root, self._home, self.read, self._is_trusted, self._may_read
+            )
+        return self._nested
 
     def files(self) -> tuple[MemoryFile, ...]:
         """Return the files in use, in the order of the prompt, then those that could be created."""
-        read = tuple(map(self._shown, self.read().files))
+        nested = () if self._nested is None else self._nested.files
+        read = tuple(map(self._shown, (*self.read().files, *nested)))
         known = {file.path for file in read}
         return (*read, *(place for place in self.places() if place.path not in known))
 
     def notes(self) -> tuple[str, ...]:
         """Return a line for each omitted file, with the reason."""
-        return (*(() if self._is_trusted() else (RESTRICTED,)), *self.read().notices)
+        nested = () if self._nested is None else self._nested.notices
+        return (*(() if self._is_trusted() else (RESTRICTED,)), *self.read().notices, *nested)
 
     def places(self) -> tuple[MemoryFile, ...]:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
@@ -79,11 +105,11 @@ class Memory:
         project = [file for file in read if file.whose == "project"]
         own = [file for file in read if file.whose == "yours"]
         if self._is_trusted() and not any(Path(file.path).parent == self._folder for file in project):
-            new = self._folder / NAMES[0]
+            new = self._folder / OWN_NAME
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
                 project.append(MemoryFile(str(new), str(new.relative_to(self._root)), "project", None))
-        if self._config_dir is not None and not own and not os.path.lexists(self._config_dir / NAMES[0]):
-            new = self._config_dir / NAMES[0]
+        if self._config_dir is not None and not os.path.lexists(self._config_dir / OWN_NAME):
+            new = self._config_dir / OWN_NAME
             own.append(MemoryFile(str(new), str(new), "yours", None))
         return (*reversed(project), *own)
 
@@ -114,10 +140,11 @@ class Memory:
 
     def _shown(self, file: InstructionFile) -> MemoryFile:
         own = self._config_dir
-        is_own = own is not None and file.path.is_relative_to((own / NAMES[0]).resolve().parent)
-        return MemoryFile(
-            str(file.path), file.shown, "yours" if is_own else "project", file.size, file.used, file.imported_by
-        )
+        folders = [] if own is None else [(own / OWN_NAME).resolve().parent]
+        folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
+        is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
+        whose: Literal["yours", "project"] = "yours" if is_own else "project"
+        return MemoryFile(str(file.path), file.shown, whose, file.size, file.used, file.imported_by, file.why)
 
 
 def _append(path: Path, line: str) -> None:
@@ -178,6 +205,7 @@ def memory_detail(file: MemoryFile) -> str:
         return f"{whose}; does not exist yet"
     cut = f", truncated: the prompt has {file.used:,} of them" if file.used < file.size else ""
     by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
+    by += f", {one_line(file.why, 160)}" if file.why else ""
     return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
 
 

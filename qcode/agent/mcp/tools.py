@@ -249,14 +249,15 @@ class ContentReader:
     def says(self, value: object) -> bool:
         """Return whether the text blocks already have this value, as servers send it to text-only clients.
 
-        SDKs wrap a value that is not an object as `{"result": value}`, and send a list as one block for each item.
+        SDKs wrap a value that is not an object as `{"result": value}`, or under another name, and send a list as one
+        block for each item.
         """
         parsed = [_json_of(text) for text in self.texts]
         if any(one == value for one in parsed):
             return True
-        if not (isinstance(value, dict) and value.keys() == {"result"}):
+        if not (isinstance(value, dict) and len(value) == 1):
             return False
-        inner = value["result"]
+        (inner,) = value.values()
         items = inner if isinstance(inner, list) else [inner]
         has_items = len(items) == len(self.texts) and all(
             item in (text, one) for item, text, one in zip(items, self.texts, parsed, strict=True)

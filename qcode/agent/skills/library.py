@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from qcode.agent.claude.commands import find_commands
+from qcode.agent.claude.markdown import markdown_folders
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 from qcode.agent.options import RunContext
@@ -20,6 +22,7 @@ from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, fi
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
+from qcode.config.paths import COMMANDS_FOLDER
 from qcode.protocol.approvals import Spans, TurnOptions
 from qcode.protocol.tools import Refused
 from qcode.text.clean import cut, visible
@@ -67,7 +70,11 @@ class Skills:
         self._make_readable = make_readable
         self._session_id = session_id
         self._kinds = tuple(kinds)
-        self.found = found_skills(context)
+        self.found = FoundSkills() if context.options.no_skills else found_skills(context)
+        names = {skill.handle.lower() for skill in self.found.skills}
+        self.commands, self._problems = find_commands(
+            markdown_folders(context.definition_folders(COMMANDS_FOLDER)), names
+        )
         self._off = frozenset(context.settings.skills.off)
         self._uses = _read_uses(context.paths.state_dir)
         self.catalogue = Catalogue()
@@ -84,8 +91,8 @@ class Skills:
 
     @property
     def for_user(self) -> tuple[Skill, ...]:
-        """The skills that `/name` runs."""
-        return tuple(one for one in self.used if one.is_for_user)
+        """The skills and commands in Markdown that `/name` runs."""
+        return (*(one for one in self.used if one.is_for_user), *self.commands)
 
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
@@ -101,7 +108,7 @@ class Skills:
         names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         what = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
-        return (*self.found.problems, *((what,) if hidden else ()))
+        return (*self.found.problems, *self._problems, *((what,) if hidden else ()))
 
     def find(self, name: str) -> Skill:
         """Return the skill of this name; raise `Refused` if there is none or it is switched off."""
@@ -161,6 +168,9 @@ class Skills:
             body = read_skill_file(skill.file, str(skill.file)).body
         except FrontMatterError as problem:
             raise Refused(f"skill: {problem}") from None
+        if skill.is_command:
+            variables = self._variables(skill)
+            return [*expand(body.strip(), arguments, skill.parameters, variables, runs_commands=runs_commands)]
         self._make_readable(skill.folder)
         body = _TAG.sub("&lt;", body).strip()
         source = ' from="project"' if skill.is_from_project else ""
@@ -201,6 +211,8 @@ class Skills:
 
     def _note_use(self, skill: Skill) -> None:
         """Count the use; over the budget, the catalogue keeps the descriptions of the skills used most."""
+        if skill.is_command:
+            return
         state_dir = self._context.paths.state_dir
         self._uses = {**_read_uses(state_dir), skill.handle: _read_uses(state_dir).get(skill.handle, 0) + 1}
         if self._context.options.no_session:

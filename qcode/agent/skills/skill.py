@@ -41,6 +41,7 @@ class Skill:
     `file` is its `SKILL.md` and `folder` its real folder; `place` is the folder of skills around it, for the user.
     `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalogue; `is_for_user`:
     `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `passed_over` are fields without an effect.
+    `is_command`: it is a command in Markdown, one file with a prompt, which only the user starts.
     """
 
     handle: str
@@ -62,6 +63,7 @@ class Skill:
     compatibility: str = ""
     passed_over: tuple[str, ...] = ()
     size: int = 0
+    is_command: bool = False
 
     @property
     def tokens(self) -> int:

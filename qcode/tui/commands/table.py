@@ -79,11 +79,12 @@ def _send_custom(context: CommandContext, arguments: str, *, custom: CustomComma
 
 
 def as_skill_command(skill: Skill) -> Command:
-    """Return the command that runs a skill."""
+    """Return the command that runs a skill, or sends the prompt of a command in Markdown."""
+    what = "command" if skill.is_command else "skill"
     return Command(
         f"{_SKILL_PREFIX}{skill.handle}",
         f"/{skill.handle}",
-        f"{cut(skill.description, _MAX_HELP)} (skill, {skill.place})",
+        f"{cut(skill.description, _MAX_HELP)} ({what}, {skill.place})",
         partial(send_skill, skill=skill),
         (skill.handle.lower(),),
         cut(skill.hint, _MAX_HINT),

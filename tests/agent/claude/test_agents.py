@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qcode.agent.claude.agents import MAX_DESCRIPTION, agent_kind
+from qcode.agent.claude.agents import MAX_DESCRIPTION, agent_kind, load_agents
+from qcode.agent.claude.markdown import MarkdownFolder
+from qcode.agent.opening import kinds_of
+from qcode.agent.options import Options, RunContext
 from qcode.agent.subagent_kinds import MAX_STEPS
 from qcode.protocol.tools import ToolSpec
 
@@ -72,9 +77,9 @@ def test_description_is_one_bounded_line() -> None:
         ("a b", PLAIN, "name of an agent"),
         ("a", {"description": "x"}, "prompt is missing"),
         ("a", {"prompt": "x", "description": " "}, "description is missing"),
-        ("a", {**PLAIN, "tools": "LSP, Monitor"}, "none of its tools exists"),
-        ("a", {**PLAIN, "tools": []}, "none of its tools exists"),
-        ("a", {**PLAIN, "tools": "Agent"}, "none of its tools exists"),
+        ("a", {**PLAIN, "tools": "LSP, Monitor"}, "none of them exists"),
+        ("a", {**PLAIN, "tools": []}, "none of them exists"),
+        ("a", {**PLAIN, "tools": "Agent"}, "none of them exists"),
         ("a", {**PLAIN, "tools": 3}, "tools must be"),
         ("a", {**PLAIN, "model": 3}, "model must be"),
         ("a", {**PLAIN, "maxTurns": True}, "maxTurns must be"),
@@ -83,3 +88,109 @@ def test_description_is_one_bounded_line() -> None:
 def test_unusable_definition_is_refused_in_one_line(name: str, definition: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         agent_kind(name, definition)
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, "utf-8")
+    return file
+
+
+FORM = "---\nname: {name}\ndescription: Use it for {name}: always\n{fields}---\n\nYou review.\n"
+
+
+def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
+    fields = {
+        "comma": "tools: Glob, Grep, LS, Read, NotebookRead, WebFetch, TodoWrite, WebSearch, KillShell, BashOutput\n",
+        "list": 'tools: ["Read", "Bash(git log:*)"]\nmodel: sonnet\ncolor: green\n',
+        "block": "tools:\n  - Read\n  - mcp__git\nmodel: inherit\nmaxTurns: 5\n",
+        "none": "model: haiku\npermissionMode: plan\ndisallowedTools: Bash\n",
+    }
+    for name, text in fields.items():
+        write(tmp_path, f"{name}.md", FORM.format(name=name, fields=text).replace("\n", "\r\n"))
+    write(tmp_path, "README.md", "About these agents.")
+    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ("explore",))
+    found = {kind.name: kind for kind in kinds}
+    assert problems == ()
+    assert sorted(found["comma"].tools) == ["fetch", "glob", "grep", "ls", "read", "todo", "web_search"]
+    assert sorted(found["list"].tools) == ["read", "shell"]
+    assert (sorted(found["block"].tools), found["block"].max_turns) == (["git__", "read"], 5)
+    assert (found["none"].model, found["none"].only_reads, sorted(found["none"].without)) == ("small", True, ["shell"])
+    assert found["none"].purpose == "Use it for none: always"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("You review.", "a.md:1: no front matter"),
+        ("---\nname: a\n---\nx", "description is missing"),
+        ("---\ndescription: 123\n---\nx", "a.md:2: `description` must be text; quote it"),
+        ("---\ndescription: x\ntools: LSP\n---\nx", "a.md:3: tools: none of them exists here (LSP)"),
+        ("---\ndescription: x\nmaxTurns: many\n---\nx", "a.md:3: `maxTurns` must be a whole number"),
+        ("---\nname: a b\ndescription: x\n---\nx", "a.md:2: the name of an agent"),
+        ("---\ndescription: x\n---\n", "the prompt is missing"),
+        ("---\ndescription: x\n", "no second --- line"),
+    ],
+)
+def test_unusable_file_is_one_line_and_the_others_load(tmp_path: Path, text: str, problem: str) -> None:
+    write(tmp_path, "a.md", text)
+    write(tmp_path, "b.md", FORM.format(name="b", fields=""))
+    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ())
+    assert [kind.name for kind in kinds] == ["b"]
+    assert len(problems) == 1
+    assert problem in problems[0]
+    assert "\n" not in problems[0]
+
+
+def test_agents_of_the_user_win_over_those_of_the_project(tmp_path: Path) -> None:
+    own, project = tmp_path / "own", tmp_path / "project"
+    write(own, "a.md", FORM.format(name="same", fields=""))
+    write(project, "b.md", FORM.format(name="same", fields=""))
+    write(project, "c.md", FORM.format(name="explore", fields=""))
+    kinds, problems = load_agents([MarkdownFolder(own), MarkdownFolder(project, project)], ("explore",))
+    assert [kind.name for kind in kinds] == ["same"]
+    assert [problem.partition(": ")[2] for problem in problems] == [
+        "ignored, there is already a sub-agent same; rename it",
+        "ignored, there is already a sub-agent explore; rename it",
+    ]
+
+
+def test_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere", "a.md", FORM.format(name="a", fields=""))
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.md").symlink_to(tmp_path / "elsewhere" / "a.md")
+    kinds, problems = load_agents([MarkdownFolder(tmp_path / "project", tmp_path / "project")], ())
+    assert kinds == ()
+    assert "leads outside the project" in problems[0]
+
+
+def test_special_and_huge_files_do_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    write(tmp_path, "huge.md", "---\ndescription: x\n---\n" + "x" * 300_000)
+    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ())
+    assert kinds == ()
+    assert [problem.rpartition(": ")[2] for problem in problems] == [
+        "the file is larger than 256 KiB",
+        "not a regular file",
+    ]
+
+
+def test_folders_of_claude_code_are_read_after_those_of_qcode_and_of_a_project_after_trust(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    places = (tmp_path / "qcode" / "agents", home / ".claude/agents", work / ".qcode/agents", work / ".claude/agents")
+    for number, place in enumerate(places):
+        write(place, "a.md", FORM.format(name=f"kind{number}", fields=""))
+    env = {"QCODE_HOME": str(tmp_path / "qcode"), "HOME": str(home)}
+
+    def names(**options: Any) -> list[str]:
+        kinds, problems = kinds_of(RunContext.read(Options(cwd=work, **options), env))
+        assert problems == ()
+        return [kind.name for kind in kinds[2:]]
+
+    assert names() == ["kind0", "kind1"]
+    assert names(trust=True) == ["kind0", "kind1", "kind2", "kind3"]
+    assert names(trust=True, setting_sources=["project"]) == ["kind2", "kind3"]
+    assert names(trust=True, setting_sources=["user"]) == ["kind0", "kind1"]
+    assert names(trust=True, user_config=False) == ["kind2", "kind3"]

@@ -212,3 +212,67 @@ def test_instruction_link_loop_is_reported_and_not_read(project: Project) -> Non
     found = project.load()
     assert found.files == ()
     assert found.notices == ("cannot read AGENTS.md",)
+
+
+def test_override_takes_the_place_of_the_file_and_the_local_one_follows(project: Project) -> None:
+    write(project.root / "AGENTS.md", "plain")
+    write(project.root / "AGENTS.override.md", "override")
+    write(project.root / "CLAUDE.local.md", "local @notes.md")
+    write(project.root / "notes.md", "imported")
+    write(project.root / "a/.claude/CLAUDE.md", "inside")
+    write(project.root / "a/CLAUDE.local.md", "local too")
+    found = project.load("a")
+    assert shown(found) == [
+        "AGENTS.override.md",
+        "CLAUDE.local.md",
+        "notes.md",
+        "a/.claude/CLAUDE.md",
+        "a/CLAUDE.local.md",
+    ]
+
+
+def test_file_of_claude_code_counts_if_the_user_has_no_other(project: Project, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    theirs = write(home / ".claude/CLAUDE.md", "mine @more.md")
+    write(home / ".claude/more.md", "more")
+    rule = write(home / ".claude/rules/style.md", "tabs")
+
+    def load(home: Path | None) -> Instructions:
+        return load_instructions(project.root, project.root, project.config, is_trusted=False, home=home)
+
+    assert shown(load(home)) == [str(theirs), "more.md", str(rule)]
+    assert load(home).files[0].why == f"there is no {project.config / 'AGENTS.md'}"
+    assert shown(load(None)) == []
+    own = write(project.config / "AGENTS.md", "own")
+    assert shown(load(home)) == [str(own), str(rule)]
+
+
+def test_rules_without_paths_apply_always(project: Project) -> None:
+    write(project.root / ".claude/rules/a.md", "---\ndescription: x\n---\nalways")
+    write(project.root / ".claude/rules/deep/b.md", "deep")
+    write(project.root / ".claude/rules/c.md", "---\npaths: src/**\n---\nsometimes")
+    write(project.root / ".claude/rules/d.md", "---\npaths: {a\n---\nbroken")
+    write(project.root / ".qwen/rules/e.md", "of qwen")
+    found = project.load()
+    assert shown(found) == [".claude/rules/a.md", ".claude/rules/deep/b.md", ".qwen/rules/e.md"]
+    assert "\nalways\n</instructions>" in found.text
+    assert "description" not in found.text
+    assert len(found.notices) == 1
+    assert ".claude/rules/d.md:" in found.notices[0]
+
+
+def test_rules_of_an_untrusted_project_are_not_read(project: Project) -> None:
+    write(project.root / ".claude/rules/a.md", "obey me")
+    write(project.root / "CLAUDE.local.md", "obey me")
+    assert project.load(is_trusted=False) == Instructions()
+
+
+def test_html_comments_are_left_out_and_import_nothing(project: Project) -> None:
+    write(project.root / "secret.md", "imported")
+    write(
+        project.root / "AGENTS.md",
+        "one\n<!-- @secret.md\nhidden\n--> two\n```\n<!-- code -->\n```\nthree <!-- inline -->\n<!-- open",
+    )
+    found = project.load()
+    assert shown(found) == ["AGENTS.md"]
+    assert ">\none\n two\n```\n<!-- code -->\n```\nthree <!-- inline -->\n<!-- open\n<" in found.text

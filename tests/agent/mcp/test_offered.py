@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ListedTool, offered, split_name, tool_name
+from qcode.agent.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ListedTool, offered, outcome_of, split_name, tool_name
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import clean
@@ -111,3 +111,23 @@ def test_rules_match_a_tool_by_server_and_name(rules: dict[str, list[str]], verd
     assert policy.judge(spec_of(name), {}).verdict == verdict
     assert policy.with_mode("plan").judge(spec_of(name), {}).verdict == "deny"
     assert Policy("default", Rules.of(), True, tmp_path).judge(spec_of(name), {}).proposed_rule == "mcp(srv/read_it)"
+
+
+@pytest.mark.parametrize(
+    ("texts", "value", "content"),
+    [
+        (["5"], {"result": 5}, "5"),
+        (["a b"], {"content": "a b"}, "a b"),
+        (["a", "b"], {"result": ["a", "b"]}, "a\nb"),
+        (['{"x": 1}'], {"x": 1}, '{"x": 1}'),
+        (["five"], {"result": 5}, 'five\n{\n "result": 5\n}'),
+        ([], {"x": 1, "y": 2}, '{\n "x": 1,\n "y": 2\n}'),
+    ],
+)
+def test_structured_content_is_sent_once_if_the_text_says_the_same(
+    texts: list[str], value: dict[str, Json], content: str, tmp_path: Any
+) -> None:
+    from mcp_types import CallToolResult, TextContent  # half a second; no other test needs it
+
+    result = CallToolResult(content=[TextContent(text=text) for text in texts], structured_content=value)
+    assert outcome_of(result, 1_000, lambda: tmp_path).content == content

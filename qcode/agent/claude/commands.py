@@ -1,0 +1,77 @@
+"""Commands in Markdown: `commands/git/commit.md` of qcode or Claude Code is `/git:commit`.
+
+They run as skills that only the user starts, with the same placeholders; one file is one command, and its front matter
+is optional. Form: https://code.claude.com/docs/en/slash-commands. Apart because few runs have such files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from qcode.agent.claude.markdown import MarkdownFolder
+from qcode.agent.context.front_matter import FrontMatterError
+from qcode.agent.skills.skill import Skill, read_skill_file
+from qcode.text.clean import single_spaced
+
+_MAX_DESCRIPTION = 200
+_USED = frozenset({"description", "argument-hint", "arguments", "model", "allowed-tools", "disable-model-invocation"})
+_T = TypeVar("_T")
+
+
+def find_commands(
+    folders: Iterable[MarkdownFolder], taken: Collection[str]
+) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
+    """Return the commands, the first of a name, and a line for each file that is not used.
+
+    `taken` are the names of skills, in lower case.
+    """
+    found: dict[str, Skill] = {}
+    problems: list[str] = []
+    for folder in folders:
+        for name, file in folder.named(problems):
+            lower = name.lower()
+            if lower in taken or lower in found:
+                owner = "a skill" if lower in taken else str(found[lower].file)
+                problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
+                continue
+            try:
+                found[lower] = _read_command(name, file, folder)
+            except FrontMatterError as problem:
+                problems.append(str(problem))
+    return tuple(found.values()), tuple(problems)
+
+
+def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
+    matter = read_skill_file(file, str(file))
+    body = matter.body.strip()
+    if not body:
+        raise FrontMatterError(f"{file}:{matter.body_line}: the command has no prompt")
+    warnings: list[str] = []
+
+    def lenient(read: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return read()
+        except FrontMatterError as problem:
+            warnings.append(str(problem))
+            return otherwise
+
+    description = lenient(lambda: matter.text("description") or "", "") or body.split("\n", 1)[0].lstrip("# ")
+    return Skill(
+        name,
+        single_spaced(description, _MAX_DESCRIPTION),
+        file,
+        Path(os.path.realpath(file)).parent,
+        "this project" if folder.project is not None else "yours",
+        folder.project is not None,
+        hint=matter.source("argument-hint") or "",
+        parameters=lenient(lambda: matter.names("arguments") or (), ()),
+        is_for_model=False,
+        model=lenient(lambda: matter.text("model") or "", ""),
+        passed_over=tuple(field for field in matter.fields if field not in _USED),
+        size=len(body),
+        warnings=tuple(warnings),
+        is_command=True,
+    )

@@ -1,0 +1,59 @@
+"""Folders of Markdown files with front matter, as Claude Code keeps commands, agents and rules.
+
+A file of a project is read only if the caller says that its folder is trusted. Apart because agents, commands and
+rules share it, and load one without the others.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, read_front_matter
+from qcode.config.definitions import named_files
+from qcode.text.clean import one_line
+from qcode.values import dataclass
+
+MAX_BYTES = 256 * 1024
+_NO_DEFINITION = frozenset({"readme.md", "claude.md", "agents.md"})
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownFolder:
+    """A folder of definitions; links in that of a project must not lead out of `project`, None for the user's."""
+
+    path: Path
+    project: Path | None = None
+
+    def files(self, problems: list[str]) -> Iterator[Path]:
+        """Return its files in the order of their names; add a line to `problems` for each that is left out."""
+        return (file for _, file in self.named(problems))
+
+    def named(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
+        """Yield the same with the name of each, such as `git:commit` for `git/commit.md`."""
+        for name, file in named_files(self.path, problems, inside=self.project, suffix=".md"):
+            if file.name.lower() not in _NO_DEFINITION:
+                yield name, file
+
+
+def markdown_folders(folders: Iterable[tuple[Path, Path | None]]) -> tuple[MarkdownFolder, ...]:
+    """Return the folders of `RunContext.definition_folders`."""
+    return tuple(MarkdownFolder(path, project) for path, project in folders)
+
+
+def read_markdown(file: Path) -> FrontMatter:
+    """Read a file of at most 256 KiB; raise `FrontMatterError`. Never blocks on a special file."""
+    shown = str(file)
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise FrontMatterError(one_line(f"{shown}:1: not a regular file"))
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FrontMatterError(one_line(f"{shown}:1: cannot read the file: {error.strerror}")) from None
+    if len(data) > MAX_BYTES:
+        raise FrontMatterError(one_line(f"{shown}:1: the file is larger than {MAX_BYTES // 1024} KiB"))
+    return read_front_matter(data, shown)

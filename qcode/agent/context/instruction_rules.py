@@ -1,0 +1,58 @@
+"""Rules: Markdown files in `.claude/rules` and `.qwen/rules`, for all files or for those that their `paths` cover.
+
+Apart from `instructions`, because they load only if there is such a folder. Form: code.claude.com/docs/en/memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from qcode.agent.claude.markdown import read_markdown
+from qcode.agent.context.front_matter import FrontMatterError, read_front_matter
+from qcode.agent.context.globs import Glob, GlobError, compile_glob
+from qcode.config.definitions import named_files
+from qcode.values import dataclass
+
+MAX_PATTERNS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule file. `patterns` are relative to the root of the project; None: it applies to everything."""
+
+    file: Path
+    patterns: tuple[Glob, ...] | None
+    shown: tuple[str, ...] = ()
+
+    def covers(self, path: str) -> bool:
+        """Return whether the rule is about a file, by its path in the project."""
+        return self.patterns is not None and any(pattern.matches(path) for pattern in self.patterns)
+
+    def why(self, path: str | None) -> str:
+        """Return why it was read: for the file `path`, or always."""
+        return "a rule for every file" if path is None else f"a rule for {', '.join(self.shown)[:80]}, read for {path}"
+
+
+def find_rules(folder: Path, project: Path | None, notices: list[str]) -> Iterator[Rule]:
+    """Yield the rules below a folder; add a line to `notices` for each file that cannot be used."""
+    for _, file in named_files(folder, notices, inside=project, suffix=".md"):
+        try:
+            matter = read_markdown(file)
+            names = matter.names("paths")
+            if names is None:
+                yield Rule(file, None)
+                continue
+            yield Rule(file, tuple(compile_glob(name) for name in names[:MAX_PATTERNS]), names)
+        except FrontMatterError as error:
+            notices.append(str(error))
+        except GlobError as error:
+            notices.append(f"{file}:1: `paths`: {error}")
+
+
+def body_of(text: str) -> str:
+    """Return a rule without its front matter. The file may have been cut, so the front matter is valid or missing."""
+    try:
+        return read_front_matter(text, "").body
+    except FrontMatterError:
+        return text

@@ -1,0 +1,130 @@
+"""Instruction files below the folder of the session, and rules with `paths`: given to the model when it touches a file.
+
+They follow the result of the call, outermost first, each once; again after a change, and after a compaction has removed
+them. Nothing of dependency folders and nested repositories is read. Apart from `memory`, because most sessions touch no
+such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from qcode.agent.context.instructions import (
+    LIMIT,
+    RULE_FOLDERS,
+    InstructionFile,
+    InstructionLoader,
+    Instructions,
+)
+from qcode.agent.context.project import git_folder
+from qcode.values import dataclass
+
+MAX_BYTES = 16 * 1024
+"""The bytes of one file."""
+
+_DEPENDENCIES = frozenset(
+    {"node_modules", "site-packages", "dist-packages", ".venv", "venv", "bower_components", "vendor", ".git"}
+)
+_INTRODUCTION = "Instructions of the project for the files that this call touched:"
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    """A file that was given to the model, with the state that tells a change."""
+
+    file: InstructionFile
+    state: tuple[int, int]
+
+
+class NestedInstructions:
+    """The files that were attached in one context: that of the conversation, or that of a sub-agent.
+
+    `started` returns the instructions in the system prompt; `may_read` as in `load_instructions`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        root: Path,
+        home: Path | None,
+        started: Callable[[], Instructions],
+        is_trusted: Callable[[], bool],
+        may_read: Callable[[Path], bool],
+    ) -> None:
+        self._folder = folder
+        self._root = root
+        self._home = home
+        self._started = started
+        self._is_trusted = is_trusted
+        self._may_read = may_read
+        self._attached: dict[Path, _Attached] = {}
+        self._notices: dict[str, None] = {}
+
+    @property
+    def files(self) -> tuple[InstructionFile, ...]:
+        return tuple(one.file for one in self._attached.values())
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return tuple(self._notices)
+
+    def beside(self) -> NestedInstructions:
+        """Return the same for a sub-agent, which has read nothing yet."""
+        return NestedInstructions(self._folder, self._root, self._home, self._started, self._is_trusted, self._may_read)
+
+    def forget(self) -> None:
+        """Attach every file again when it is needed: the conversation was compacted."""
+        self._attached.clear()
+
+    def text_for(self, paths: Iterable[str]) -> str:
+        """Return the instructions for files that a call touched, empty if there are none. It reads files."""
+        if not self._is_trusted():
+            return ""
+        loader: InstructionLoader | None = None
+        for path in map(Path, paths):
+            if not path.is_relative_to(self._root) or path == self._root:
+                continue
+            loader = loader or self._loader()
+            name = path.relative_to(self._root).as_posix()
+            loader.why = f"read for {name}"
+            for folder in self._folders(path):
+                loader.load_folder(folder, self._root)
+            if self._home is not None:
+                loader.load_rules(self._home / ".claude/rules", None, name)
+            for rules in RULE_FOLDERS:
+                loader.load_rules(self._root / rules, self._root, name)
+        if loader is None:
+            return ""
+        self._notices |= dict.fromkeys(loader.notices)
+        for file in loader.files:
+            self._attached[file.path] = _Attached(file, _state(file.path))
+        return "\n\n".join([_INTRODUCTION, *loader.parts]) if loader.parts else ""
+
+    def _loader(self) -> InstructionLoader:
+        start = self._started().files
+        current = {path for path, one in self._attached.items() if one.state == _state(path)}
+        used = sum(file.used for file in (*start, *self.files))
+        loader = InstructionLoader(room=max(0, LIMIT - used), most=MAX_BYTES)
+        loader.use_project(self._root, self._may_read)
+        loader.seen = {*(file.path for file in start), *current}
+        return loader
+
+    def _folders(self, path: Path) -> Iterator[Path]:
+        """Yield the folders between that of the session and a file, outermost first."""
+        if not path.is_relative_to(self._folder):
+            return
+        current = self._folder
+        for part in path.relative_to(self._folder).parts[:-1]:
+            current = current / part
+            if part in _DEPENDENCIES or git_folder(current) is not None:
+                return
+            yield current
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, -1)
+    return (found.st_mtime_ns, found.st_size)
