@@ -78,16 +78,17 @@ def _dispatch(given: list[str]) -> int:
     if given == ["--login"]:
         return _log_in()
     try:
-        if found := split_subcommand(given):
-            return _run_subcommand(*found)
-        options = parse(given)
-        is_pipe = _is_pipe(options)
+        subcommand = split_subcommand(given)
+        options = Options() if subcommand else parse(given)
+        is_pipe = subcommand is None and _is_pipe(options)
     except CommandLineError as error:
         if wanted_format(given) != "text":
             from qcode.cli.pipe import report_usage
 
             report_usage(error, wanted_format(given))
         raise
+    if subcommand is not None:
+        return _run_subcommand(*subcommand)
     if options.completion is not None:
         from qcode.cli.completion import key_takers, script
 

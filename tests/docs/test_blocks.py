@@ -18,7 +18,7 @@ COMMANDS = {
     name: [block for block in blocks if block.language in ("sh", "console") and not block.skip]
     for name, blocks in BLOCKS.items()
 }
-LANGUAGES = {"", "text", "sh", "console", "toml", "json", "python"}
+LANGUAGES = {"", "text", "sh", "console", "toml", "json", "python", "ts"}
 
 
 def pages(*, slow: bool) -> list[str]:

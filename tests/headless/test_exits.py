@@ -70,7 +70,7 @@ def test_failure_has_the_exit_code_of_its_kind(kind: str, code: int) -> None:
 
 def test_every_kind_of_provider_error_has_an_exit_code() -> None:
     codes = {kind: exit_code(failed(kind)) for kind in ErrorKind}
-    assert set(codes.values()) == {1, 41, 42, 75}
+    assert set(codes.values()) == {1, 41, 42, 55, 75}
     assert all(codes[kind] == 75 for kind in ErrorKind if kind.is_transient)
 
 

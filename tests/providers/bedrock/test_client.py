@@ -206,7 +206,7 @@ def test_certificate_file_from_the_amazon_settings_is_used(monkeypatch: pytest.M
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nowhere/ca.pem")
     error = failure_of(bedrock())
-    assert error.kind is ErrorKind.UNREACHABLE
+    assert error.kind is ErrorKind.TLS
     assert "/nowhere/ca.pem" in error.message
 
 

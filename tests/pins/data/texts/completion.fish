@@ -266,6 +266,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l setting-sources -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l mcp-config -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-mcp-config
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-hooks
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-skills
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l theme -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug-log -r
