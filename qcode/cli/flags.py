@@ -325,6 +325,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "config": Subcommand({"path": (), "show": (), "schema": ()}, _OF_A_FOLDER),
     "doctor": Subcommand(flags=_OF_A_FOLDER),
+    "hooks": Subcommand({"list": (), "test": ()}, (Flag("--tool TOOL", "text"), *_OF_A_FOLDER)),
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand(
@@ -414,6 +415,9 @@ Usage:
                                   --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
   qcode mcp serve                 qcode as a tool server on stdio, for other agents: the tools ask and
                                   permissions_check; takes -C, --trust, -m and flags of Permissions
+  qcode hooks list                the hooks that apply here, and those that do not run, each with the reason
+  qcode hooks test EVENT [--tool TOOL]       run the hooks of an event with the JSON object on stdin; with --tool, stdin
+                                  is the input of a call; prints their answers and the decision
   qcode skills list|show NAME|check [DIR]    the skills that apply here; check: problems by the rules of the format
   qcode permissions [list]        the mode and every rule that applies here, each with its origin
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
@@ -423,7 +427,7 @@ Usage:
   qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
   qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key
 
-auth, config, doctor, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
+auth, config, doctor, hooks, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
 come before a subcommand. Pipe mode is also used if stdin or stdout is not a terminal.
 
 """

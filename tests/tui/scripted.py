@@ -10,6 +10,7 @@ from decimal import Decimal
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.agent.conversation import Conversation
+from qcode.agent.hooks.session import SessionHooks
 from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.history import HistoryEntry, StoredMessage
@@ -72,6 +73,7 @@ class ScriptedConversation(Conversation):
         self.model = model
         self.mode = mode
         self.messages = messages
+        self.hooks: SessionHooks | None = None
         self.prompts: list[str] = []
         self.answers: list[tuple[str, Decision]] = []
         self.steered: list[str] = []

@@ -16,6 +16,9 @@ import pexpect
 import pytest
 
 from qcode.agent.agent import Agent
+from qcode.agent.hooks.events import Command, Handler
+from qcode.agent.hooks.runner import HookRunner
+from qcode.agent.hooks.session import SessionFacts, SessionHooks
 from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
@@ -404,6 +407,25 @@ def test_choice_answers_the_question_of_the_model_with_its_label() -> None:
     own = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     talk(own, "go", "3", "elsewhere")
     assert own.answers == [("c1", Answer("elsewhere"))]
+
+
+def test_hooks_are_listed_with_their_runs(tmp_path: Path) -> None:
+    own = ScriptedConversation()
+    assert "No hooks are configured." in "\n".join(talk(own, "/hooks"))
+    stop = Handler("Stop", "", Command("make test"), 5, "go-on", "own", where="~/config.toml:3", shown="make test")
+    own = ScriptedConversation()
+    own.hooks = SessionHooks(
+        HookRunner([stop], folder=tmp_path, root=tmp_path, environment={}),
+        lambda: SessionFacts("s", "default", "m"),
+        state_dir=tmp_path,
+        folder=tmp_path,
+        scratch=lambda: tmp_path,
+        redact=str,
+        source="startup",
+    )
+    text = "\n".join(talk(own, "/hooks"))
+    assert "Stop: make test" in text
+    assert "~/config.toml:3 · 5 s · on failure: go-on · not run yet" in text
 
 
 def test_rules_tools_instructions_and_findings_are_printed_as_lines(tmp_path: Path) -> None:

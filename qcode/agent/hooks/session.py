@@ -42,7 +42,7 @@ from qcode.values import dataclass
 
 MAX_CONTEXT = 10_000
 _SHOWN_CONTEXT = 2_000
-_MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
+MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
 _ERRORS = {
     ErrorKind.RATE_LIMIT: "rate_limit",
     ErrorKind.QUOTA: "billing_error",
@@ -285,7 +285,7 @@ class SessionHooks:
             "prompt_id": self._prompt_id,
             "transcript_path": "" if self._transcript is None else str(self._transcript.path),
             "cwd": str(self._folder),
-            "permission_mode": _MODES.get(facts.mode, facts.mode),
+            "permission_mode": MODES.get(facts.mode, facts.mode),
             "hook_event_name": event,
         }
 

@@ -18,6 +18,8 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
             from qcode.cli.subcommands.reports import run_doctor as run
         case "help":
             from qcode.cli.subcommands.help import run_help as run
+        case "hooks":
+            from qcode.cli.subcommands.hooks import run_hooks as run
         case "mcp":
             from qcode.cli.subcommands.mcp import run_mcp as run
         case "models":

@@ -190,6 +190,17 @@ async def _show_findings(context: CommandContext) -> None:
 _NO_SKILLS = "No skills: none in the folders that qcode reads, or --no-skills was given."
 
 
+def _hooks(context: CommandContext, _argument: str) -> None:
+    hooks = context.agent.conversation.hooks
+    if hooks is None:
+        context.view.say("info", "No hooks are configured. docs/how-to/hooks.md shows how to add one.")
+        return
+    from qcode.agent.hooks.listing import hook_lines
+
+    lines = hook_lines(hooks.runner.handlers, hooks.unused, hooks.runner.runs)
+    context.view.show_panel("Hooks", "\n".join(lines))
+
+
 def _skills(context: CommandContext, argument: str) -> None:
     skills = context.agent.skills
     if skills is None:
@@ -273,6 +284,13 @@ CONTROLS: tuple[Command, ...] = (
         ("tools",),
         "[name]",
         _tool_choices,
+    ),
+    Command(
+        "hooks",
+        "Hooks",
+        "List the hooks with their runs and failures.",
+        _hooks,
+        ("hooks",),
     ),
     Command(
         "skills",

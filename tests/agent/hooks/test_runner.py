@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 from qcode.agent.hooks.answers import Answer
 from qcode.agent.hooks.events import EVENTS, Command, Handler, Hook, HookInput, handler_of
+from qcode.agent.hooks.listing import hook_lines
 from qcode.agent.hooks.process import MAX_OUTPUT
-from qcode.agent.hooks.runner import HookRunner
+from qcode.agent.hooks.runner import HandlerRuns, HookRunner
+from qcode.agent.hooks.sources import UnusedHook
 from qcode.protocol.events import HookEnded, HookStarted
 
 BASH = HookInput({"tool_name": "Bash"}, ("Bash", "shell"), "t1")
@@ -300,3 +303,18 @@ def _is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
+
+
+def test_listing_has_the_figures_of_a_session() -> None:
+    hooks = [
+        Handler("Stop", "", Command("check"), 5, "go-on", "own", where="config.toml:3", shown="check"),
+        Handler("PreToolUse", "Bash", Command("guard"), 600, "ask", "own", True, "config.toml:7", "guard"),
+    ]
+    noted = HandlerRuns(2, 1, datetime(2026, 1, 2, tzinfo=UTC), 0.25, 7, "exit code 7")
+    lines = hook_lines(hooks, [UnusedHook("Stop", "./x", "settings.json", "relative")], [noted, HandlerRuns()])
+    assert lines[0] == "Stop: check"
+    assert lines[1].startswith("  config.toml:3 · 5 s · on failure: go-on · 2 runs, last 0.2 s at ")
+    assert lines[1].endswith(", exit 7, 1 failure: exit code 7")
+    assert lines[2] == "PreToolUse (Bash): guard"
+    assert lines[3] == "  config.toml:7 · 600 s · on failure: ask · may allow · not run yet"
+    assert lines[4] == "not run: Stop: ./x (settings.json): relative"

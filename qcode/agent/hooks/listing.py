@@ -1,0 +1,67 @@
+"""The hooks of a run as text, for `/hooks` and `qcode hooks list`. Apart, because a session does not need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qcode.agent.hooks.events import Handler
+from qcode.agent.hooks.runner import HandlerRuns, shown_command
+from qcode.agent.hooks.sources import UnusedHook
+from qcode.text.clean import one_line, visible
+from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
+
+_MAX_SHOWN = 200
+
+
+def hook_lines(
+    handlers: Sequence[Handler], unused: Sequence[UnusedHook], runs: Sequence[HandlerRuns] | None = None
+) -> list[str]:
+    """Return two lines for each hook, in the order in which they run, and one for each that does not run.
+
+    With `runs`, which are in the order of `handlers`, the second line has the figures of the session.
+    """
+    lines = []
+    for index, handler in enumerate(handlers):
+        matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN))})" if handler.matcher else ""
+        lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
+        facts = [handler.where or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
+        facts += ["may allow"] if handler.counts_allow else []
+        facts += [] if runs is None else [_ran(runs[index])]
+        lines.append(f"  {' · '.join(facts)}")
+    for hook in unused:
+        shown = visible(one_line(hook.shown, _MAX_SHOWN))
+        lines.append(f"not run: {hook.event}: {shown} ({hook.where}): {hook.why}")
+    return lines
+
+
+def _ran(runs: HandlerRuns) -> str:
+    if runs.at is None:
+        return "not run yet"
+    code = "" if runs.code is None else f", exit {runs.code}"
+    failures = f", {count_text(runs.failures, 'failure')}: {runs.failure}" if runs.failures else ""
+    return (
+        f"{count_text(runs.runs, 'run')}, last {runs.seconds:.1f} s at {runs.at.astimezone():%H:%M:%S}{code}{failures}"
+    )
+
+
+def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list[JsonObject]:
+    """Return the hooks for programs; `why_not_run` is null for those that run."""
+    rows: list[JsonObject] = [
+        {
+            "event": handler.event,
+            "matcher": handler.matcher,
+            "command": handler.shown,
+            "origin": handler.origin,
+            "where": handler.where,
+            "timeout_s": handler.timeout_s,
+            "on_failure": handler.on_failure,
+            "may_allow": handler.counts_allow,
+            "why_not_run": None,
+        }
+        for handler in handlers
+    ]
+    rows.extend(
+        {"event": one.event, "command": one.shown, "where": one.where, "why_not_run": one.why} for one in unused
+    )
+    return rows

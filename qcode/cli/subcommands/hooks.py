@@ -1,0 +1,171 @@
+"""`qcode hooks`: the hooks that apply in this folder, and what they answer to an event.
+
+`test` runs them for real, with the input on stdin. Apart, as every subcommand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qcode.agent.hooks.answers import Answer
+from qcode.agent.hooks.events import EVENTS, HookInput
+from qcode.agent.hooks.runner import HookRunner
+from qcode.agent.hooks.session import MODES
+from qcode.agent.hooks.sources import ConfiguredHooks, configured_hooks
+from qcode.agent.options import Options, RunContext
+from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
+from qcode.cli.context import folder_context
+from qcode.cli.terminal import put, say
+from qcode.headless.run import read_standard_input, standard_input
+from qcode.protocol.errors import ExitCode, InputError
+from qcode.protocol.events import HookEnded, HookStarted
+from qcode.text.clean import clean
+from qcode.text.json import JsonObject
+
+_USE = "use: qcode hooks [list], or: qcode hooks test EVENT [--tool TOOL] < input.json"
+_SUBJECTS = {
+    "SessionStart": "source",
+    "SessionEnd": "reason",
+    "SubagentStart": "agent_type",
+    "SubagentStop": "agent_type",
+    "StopFailure": "error",
+    "PreCompact": "trigger",
+    "PostCompact": "trigger",
+    "Notification": "notification_type",
+}
+"""The field that a matcher is compared with, for events that are not about a tool."""
+
+
+def run_hooks(rest: Sequence[str]) -> int:
+    """Print the answer and return the exit code; raise `CommandLineError` or `QcodeError`."""
+    options, words, given = parse_subcommand("hooks", rest, _USE)
+    match words:
+        case [] | ["list"] if "tool" not in given:
+            return _list(options, is_json="json" in given)
+        case ["test", event]:
+            if event not in EVENTS:
+                from qcode.text.match import most_alike
+
+                raise CommandLineError(f'there is no event "{event}"; the nearest is {most_alike(event, EVENTS)}')
+            return _test(options, event, given)
+        case _:
+            raise invalid_arguments(words, _USE)
+
+
+def _found(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
+    """Return the hooks of the folder and the exit code, which is that of an invalid configuration."""
+    context, problem = folder_context(options)
+    if problem is not None:
+        say(str(problem))
+    return context, configured_hooks(context), ExitCode.OK if problem is None else problem.exit_code
+
+
+def _list(options: Options, *, is_json: bool) -> int:
+    from qcode.agent.hooks.listing import hook_lines, hook_rows
+
+    context, found, code = _found(options)
+    if is_json:
+        put(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
+        return code
+    lines = hook_lines(found.handlers, found.unused)
+    put("".join(f"{clean(line)}\n" for line in lines) or "no hooks; see docs/how-to/hooks.md\n")
+    if not context.is_trusted:
+        put("this folder is not trusted: its own hooks are not read\n")
+    return code
+
+
+def _test(options: Options, event: str, given: Mapping[str, Any]) -> int:
+    """Run the hooks of an event with the input on stdin, and print what each answered and the decision."""
+    read = _read_object()
+    context, found, code = _found(options)
+    for line in found.problems:
+        say(line)
+    fields, names = _input(event, read, given.get("tool", ""), context)
+    runner = HookRunner(found.handlers, folder=context.folder, root=context.root, environment=context.env)
+    ended: list[HookEnded] = []
+
+    async def keep(event: HookStarted | HookEnded) -> None:
+        if isinstance(event, HookEnded):
+            ended.append(event)
+
+    answer = asyncio.run(runner.run(event, [HookInput(fields, names, "test")], keep))
+    if "json" in given:
+        put(json.dumps(_as_json(answer, ended)) + "\n")
+    else:
+        put("".join(f"{clean(line)}\n" for line in _answer_lines(answer, ended)))
+    return code
+
+
+def _read_object() -> JsonObject:
+    text = read_standard_input(standard_input(), note=say)
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise InputError(f"standard input is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError("standard input is not a JSON object")
+    return found
+
+
+def _input(event: str, read: JsonObject, tool: str, context: RunContext) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return the input for the hooks, and the names for matchers. With `tool`, stdin is the input of a call."""
+    from qcode.agent.claude.tool_names import claude_input, claude_name, claude_names, qcode_name
+
+    mode = context.settings.permissions.mode
+    fields: JsonObject = {
+        "session_id": "test",
+        "prompt_id": "",
+        "transcript_path": "",
+        "cwd": str(context.folder),
+        "permission_mode": MODES.get(mode, mode),
+        "hook_event_name": event,
+    }
+    if tool:
+        name = qcode_name(tool)
+        values = read if tool != name else claude_input(name, read, str(context.folder))
+        fields |= {"tool_name": claude_name(name), "tool_input": values, "tool_use_id": "test"}
+    else:
+        fields |= read
+        name = qcode_name(str(fields.get("tool_name", "")))
+    subject = _SUBJECTS.get(event)
+    if subject is not None:
+        return fields, (str(fields.get(subject, "")),)
+    return fields, claude_names(name) if name else ()
+
+
+def _answer_lines(answer: Answer, ended: Sequence[HookEnded]) -> list[str]:
+    lines = []
+    for one in ended:
+        code = "" if one.exit_code is None else f", exit {one.exit_code}"
+        failure = f": {one.failure}" if one.failure else ""
+        lines.append(f"{one.decision} ({one.seconds:.1f} s{code}): {one.command}{failure}")
+    lines += [] if ended else ["no hook matches"]
+    decision = "stop" if answer.stops else answer.decision or "none"
+    reason = answer.stop_reason if answer.stops else answer.reason
+    lines.append(f"decision: {decision}{f': {reason}' if reason else ''}")
+    lines += [f"input: {json.dumps(answer.input)}"] if answer.input is not None else []
+    lines += [f"context: {text}" for text in answer.context]
+    return [*lines, *(f"message: {text}" for text in answer.messages)]
+
+
+def _as_json(answer: Answer, ended: Sequence[HookEnded]) -> JsonObject:
+    return {
+        "decision": "stop" if answer.stops else answer.decision or "none",
+        "reason": (answer.stop_reason if answer.stops else answer.reason) or None,
+        "input": answer.input,
+        "context": list(answer.context),
+        "messages": list(answer.messages),
+        "hooks": [
+            {
+                "command": one.command,
+                "decision": one.decision,
+                "exit_code": one.exit_code,
+                "seconds": round(one.seconds, 3),
+                "failure": one.failure or None,
+            }
+            for one in ended
+        ],
+    }

@@ -1,0 +1,140 @@
+"""`qcode hooks`: what applies here, and what the hooks of an event answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.cli.main import main
+
+CONFIG = """
+[[hooks.PreToolUse]]
+matcher = "Bash"
+command = "grep -q 'git push' && exit 2 || exit 0"
+[[hooks.PreToolUse]]
+matcher = "Write|Edit"
+command = 'echo "not this file" >&2; exit 2'
+[[hooks.Stop]]
+command = "exit 7"
+[[hooks.SessionStart]]
+matcher = "resume"
+command = "echo the notes"
+[[hooks.PostToolUse]]
+argv = ["./check.py"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    (home / "config.toml").write_text(CONFIG)
+    monkeypatch.setenv("QCODE_HOME", str(home))
+    monkeypatch.chdir(work)
+    return work
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], given: object, *words: str) -> Any:
+    """Run `qcode hooks test ... --json` with `given` on stdin and return the printed object."""
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as file:
+        json.dump(given, file)
+    with os.fdopen(read) as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main(["hooks", "test", *words, "--json"]) == 0
+    return json.loads(capfd.readouterr().out)
+
+
+def test_hooks_are_listed_with_those_that_do_not_run(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["hooks"]) == 0
+    out = capfd.readouterr().out
+    assert "PreToolUse (Write|Edit): echo" in out
+    assert "config.toml:5 · 600 s · on failure: ask" in out
+    assert "not run: PostToolUse: ./check.py" in out
+    assert main(["hooks", "list", "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)
+    assert [row["event"] for row in rows if row["why_not_run"] is None] == [
+        "SessionStart", "PreToolUse", "PreToolUse", "Stop",
+    ]  # fmt: skip
+    assert next(row["why_not_run"] for row in rows if row["command"] == "./check.py")
+
+
+def test_folder_without_hooks_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["hooks"]) == 0
+    assert "no hooks" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "decision"),
+    [
+        ("Bash", {"command": "git push"}, "deny"),
+        ("shell", {"command": "git push"}, "deny"),
+        ("Bash", {"command": "git log"}, "none"),
+        ("Edit", {"file_path": "/x"}, "deny"),
+        ("edit", {"path": "x"}, "deny"),
+        ("Read", {"file_path": "/x"}, "none"),
+    ],
+)
+def test_call_is_tested_with_either_name_of_its_tool(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tool: str,
+    given: dict[str, str],
+    decision: str,
+) -> None:
+    found = run(monkeypatch, capfd, given, "PreToolUse", "--tool", tool)
+    assert found["decision"] == decision
+    if tool.lower() == "edit":
+        assert found["reason"] == "not this file"
+        assert found["hooks"][0]["exit_code"] == 2
+
+
+def test_event_is_tested_with_its_whole_input(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, capfd, {"source": "startup"}, "SessionStart")["hooks"] == []
+    resumed = run(monkeypatch, capfd, {"source": "resume"}, "SessionStart")
+    assert any("the notes" in text for text in resumed["context"])
+    failed = run(monkeypatch, capfd, {}, "Stop")
+    assert failed["decision"] == "none"
+    assert "7" in failed["hooks"][0]["failure"]
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "code", "said"),
+    [
+        (["test", "PreToolUs"], "", 2, "the nearest is PreToolUse"),
+        (["test"], "", 2, "use: qcode hooks"),
+        (["tset", "Stop"], "", 2, "use: qcode hooks"),
+        (["test", "Stop"], "no json", 42, "is not JSON"),
+        (["test", "Stop"], "[]", 42, "is not a JSON object"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: list[str],
+    given: str,
+    code: int,
+    said: str,
+) -> None:
+    read, write = os.pipe()
+    os.write(write, given.encode())
+    os.close(write)
+    with os.fdopen(read) as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main(["hooks", *words]) == code
+    err = capfd.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) == 1
