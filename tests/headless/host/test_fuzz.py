@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
-from threading import Thread
+from threading import Condition, Thread
 from typing import Any
 
 import pytest
@@ -24,12 +24,18 @@ TEXTS = ["", "x", "plan", "acceptEdits", "bypassPermissions", "dontAsk", "openai
 LINES = ["{", "[]", "null", "{}", '{"type":3}', '{"type":"user"}', '{"type":"keep_alive"}', "[" * 5_000, '"' * 999]
 
 
+MAX_OPEN = 500
+MAX_PROMPTS = 300
+"""More would wait in the queue at the end of the input, and all of them are answered."""
+
+
 class Fuzzer:
     """Makes lines from a seed; `requests` are the ids that must be answered."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.requests: list[str] = []
+        self.prompts = 0
 
     def value(self, depth: int = 0) -> Any:  # any JSON
         match self.random.randrange(6 if depth < 3 else 3):
@@ -52,7 +58,8 @@ class Fuzzer:
             request_id = f"qcode_{self.random.randrange(9)}"
             response = {"subtype": "success", "request_id": request_id, "response": self.value()}
             return json.dumps({"type": "control_response", "response": self.random.choice([response, self.value()])})
-        if kind < 0.35:
+        if kind < 0.35 and self.prompts < MAX_PROMPTS:
+            self.prompts += 1
             content = self.random.choice(["hi", "", [{"type": "text", "text": "hi"}], self.value()])
             return json.dumps({"type": "user", "message": {"role": "user", "content": content}, "uuid": self.value()})
         if kind < 0.4:
@@ -69,12 +76,24 @@ def always(asked: Asked) -> Turn:
 
 def fuzz(host: Host, seed: int, seconds: float) -> Fuzzer:
     """Send random lines until the time is over, then close the input; all lines of qcode are in `seen`."""
-    fuzzer, until = Fuzzer(seed), time.monotonic() + seconds
+    fuzzer, until, changed = Fuzzer(seed), time.monotonic() + seconds, Condition()
     host.greet()
-    reader = Thread(target=lambda: host.seen.extend(json.loads(line) for line in host.process.stdout or ()))
+    answered = 0
+
+    def read() -> None:
+        nonlocal answered
+        for line in host.process.stdout or ():
+            with changed:
+                host.seen.append(json.loads(line))
+                answered += host.seen[-1]["type"] == "control_response"
+                changed.notify()
+
+    reader = Thread(target=read)
     reader.start()
     while time.monotonic() < until:
         host.send(*(fuzzer.line() for _ in range(20)))
+        with changed:
+            assert changed.wait_for(lambda: len(fuzzer.requests) - answered < MAX_OPEN, 30), "no answers for 30 s"
     assert host.process.stdin is not None
     host.process.stdin.close()
     reader.join(60)
