@@ -54,7 +54,7 @@ def run_batch(rest: Sequence[str]) -> int:
 
 
 def _workplace(options: Options, address: str | None) -> Workplace:
-    """Return what runs the tasks: this process, or the Ray cluster at `address`."""
+    """Return the place that runs the tasks: this process, or the Ray cluster at `address`."""
     if address is None:
         return ThisProcess(options)
     from qcode.cli.subcommands.cluster import Cluster

@@ -1,4 +1,4 @@
-"""`qcode hooks`: the hooks that apply in this folder, and what they answer to an event.
+"""`qcode hooks`: the hooks that apply in this folder, and their answers to an event.
 
 `test` runs them for real, with the input on stdin. Apart, as every subcommand.
 """
@@ -78,7 +78,7 @@ def _list(options: Options, *, is_json: bool) -> int:
 
 
 def _test(options: Options, event: str, given: Mapping[str, Any]) -> int:
-    """Run the hooks of an event with the input on stdin, and print what each answered and the decision."""
+    """Run the hooks of an event with the input on stdin, and print their answers and the decision."""
     read = _read_object()
     context, found, code = _found(options)
     for line in found.problems:

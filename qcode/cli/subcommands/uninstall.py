@@ -1,4 +1,4 @@
-"""`qcode uninstall`: what qcode keeps on this machine, and its removal after a confirmation.
+"""`qcode uninstall`: the files and keys of qcode on this machine, and their removal after a confirmation.
 
 Only files with the names that qcode gives them are removed, because `QCODE_HOME` may be a folder with other files. The
 program itself is removed by the installer that brought it, and its command is printed. `docs/files.md` lists the names.
