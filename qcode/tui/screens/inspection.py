@@ -80,14 +80,24 @@ class FindingsScreen(ModalScreen[None]):
         self.query_one("#findings-text", HangingText).show(lines)
 
 
+_MARK_STYLES = {"! ": "$text-warning", "✗ ": "$text-error"}
+
+
 def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the findings with a style each; headings are highlighted and follow a blank line."""
+    """Return the findings with a style each; headings are highlighted and follow a blank line.
+
+    Other lines keep their indent, so that marks and labels are in columns; those that need attention stand out.
+    """
     shown: list[tuple[str, str]] = []
     for line in lines:
         is_title = not line.startswith(" ")
         if is_title and shown:
             shown.append(("", ""))
-        shown.append((one_line(line), "bold $text-accent") if is_title else (f"  {one_line(line)}", ""))
+        if is_title:
+            shown.append((one_line(line), "bold $text-accent"))
+        else:
+            text = line.lstrip(" ")
+            shown.append((f"{line[: len(line) - len(text)]}{one_line(text)}", _MARK_STYLES.get(text[:2], "")))
     return shown
 
 

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from qcode.protocol.approvals import NO_OPTIONS
-from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, PlacePicker, ToolPicker
+from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, PlacePicker, ToolPicker, findings_lines
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.widgets import HangingText
 from tests.tui.controlling import FINDINGS, Project
@@ -305,3 +305,22 @@ def test_menu_offers_the_possible_arguments(tmp_path: Path) -> None:
         assert list(commands["memory"].choices(run.app.commands)) == ["project: ", "yours: "]
 
     go(project, test)
+
+
+def test_findings_keep_their_columns_and_what_needs_attention_stands_out() -> None:
+    given = [
+        "programs",
+        "  ✓ git  /usr/bin/git",
+        "    editor  vi",
+        "  ! rg  not found",
+        "      install ripgrep",
+        "  ✗ x  y",
+    ]
+    assert findings_lines(given) == [
+        ("programs", "bold $text-accent"),
+        ("  ✓ git  /usr/bin/git", ""),
+        ("    editor  vi", ""),
+        ("  ! rg  not found", "$text-warning"),
+        ("      install ripgrep", ""),
+        ("  ✗ x  y", "$text-error"),
+    ]
