@@ -333,7 +333,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand(
-        {"list": (), "show": (), "approve": (), "add": (), "remove": (), "serve": ()},
+        {"list": (), "show": (), "approve": (), "add": (), "remove": (), "login": (), "logout": (), "serve": ()},
         (
             *_shared("--cwd", "--mcp-config", "--trust"),
             *_shared("--model", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--max-turns"),
@@ -341,6 +341,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
             Flag("--transport KIND", "choice", choices=("http", "sse")),
+            Flag("--no-browser", "on"),
+            Flag("--client-id ID", "text"),
+            Flag("--callback-port N", "positive"),
         ),
     ),
     "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
@@ -419,6 +422,8 @@ Usage:
                                   and --mcp-config FILE; starts none
   qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
                                   --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
+  qcode mcp login NAME|logout NAME    sign in to a server with a URL, or sign out; login takes --no-browser,
+                                  --client-id ID and --callback-port N
   qcode mcp serve                 qcode as a tool server on stdio, for other agents: the tools ask and
                                   permissions_check; takes -C, --trust, -m and flags of Permissions
   qcode hooks list                the hooks that apply here, and those that do not run, each with the reason

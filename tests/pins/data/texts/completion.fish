@@ -139,7 +139,7 @@ complete -c qcode -n '__fish_seen_subcommand_from import' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from login; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -n '__fish_seen_subcommand_from login' -l no-check
 complete -c qcode -f -n '__fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
-complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove serve' -a 'list show approve add remove serve'
+complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove login logout serve' -a 'list show approve add remove login logout serve'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l mcp-config -r
@@ -160,6 +160,9 @@ complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-session-persistence
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-browser
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l client-id -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l callback-port -r
 complete -c qcode -f -n '__fish_seen_subcommand_from models; and not __fish_seen_subcommand_from forget' -a 'forget'
 complete -c qcode -n '__fish_seen_subcommand_from models' -l all
 complete -c qcode -n '__fish_seen_subcommand_from models' -s C -r

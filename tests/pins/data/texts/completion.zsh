@@ -119,13 +119,13 @@ _qcode() {
       case $prev in
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --transport) found="http sse" ;;
-        -C|--cwd|--mcp-config|-m|--model|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--max-turns|--max-tool-calls|--max-budget-usd|--settings|--env|--header) ;;
+        -C|--cwd|--mcp-config|-m|--model|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--max-turns|--max-tool-calls|--max-budget-usd|--settings|--env|--header|--client-id|--callback-port) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport" ;;
+            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport --no-browser --client-id --callback-port" ;;
             *)
               case $prev in
-                mcp) found="list show approve add remove serve" ;;
+                mcp) found="list show approve add remove login logout serve" ;;
               esac ;;
           esac ;;
       esac
