@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -21,7 +21,7 @@ from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.session import MAX_REASON, Listing
-from qcode.agent.mcp.spec import ServerError, ServerSpec
+from qcode.agent.mcp.spec import OF_TEXT, ServerError, ServerSpec
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
     CheckedTool,
@@ -126,6 +126,7 @@ class Servers:
         self._is_started = False
         self._all_started = asyncio.Event()
         self._on_change: Callable[[], None] = lambda: None
+        self._ending: set[asyncio.Task[None]] = set()
 
     # For front ends
 
@@ -196,6 +197,39 @@ class Servers:
                 found.task.cancel()
             found.state, found.problem, found.tools, found.connection = "off", "", (), None
         self._changed()
+
+    def replace_named(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Use these servers instead of those that the program named before.
+
+        Return the names that were added, those that were removed, and those that the configuration has and that stay.
+        A server with the same configuration keeps running. A server of `--mcp-config` is replaced.
+        """
+        taken = {
+            name
+            for name, server in self._servers.items()
+            if not server.spec.is_of_client and server.spec.scope != OF_TEXT
+        }
+        wanted = {spec.name: spec for spec in specs if spec.name not in taken}
+        gone = [server for name, server in self._servers.items() if name not in taken and _must_go(server.spec, wanted)]
+        for server in gone:
+            del self._servers[server.spec.name]
+            if server.task is not None:
+                self._ending.add(server.task)
+                server.task.add_done_callback(self._ending.discard)
+                server.task.cancel()
+        added = [spec for name, spec in wanted.items() if name not in self._servers]
+        for spec in added:
+            self._all_started.clear()
+            self._servers[spec.name] = server = _Server(spec, "starting")
+            if self._is_started:
+                self._begin(server)
+        self._changed()
+        removed = tuple(server.spec.name for server in gone if server.spec.name not in wanted)
+        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in taken)
+
+    def use_folders(self, roots: tuple[Path, ...]) -> None:
+        """Check the files of servers below these folders, where the model can change them, from the next start on."""
+        self._context = replace(self._context, roots=roots)
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
         """Start all servers, once, on the running loop.
@@ -310,6 +344,7 @@ class Servers:
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
         tasks = [server.task for server in self._servers.values() if server.task is not None]
+        tasks += self._ending
         for _ in range(2):
             for task in tasks:
                 task.cancel()
@@ -499,6 +534,15 @@ def _why_asked(spec: ServerSpec, pins: Pins) -> str:
     else:
         was = "a different server with this name was approved before"
     return f"This project wants to start the tool server {spec.name} ({was})."
+
+
+def _must_go(spec: ServerSpec, wanted: Mapping[str, ServerSpec]) -> bool:
+    """Return whether a server that the program named is not among the `wanted`, or is another one there."""
+    new = wanted.get(spec.name)
+    if new is None:
+        return spec.is_of_client
+    is_same = replace(new.config, file="") == replace(spec.config, file="")
+    return not is_same or (new.connect is None) != (spec.connect is None)
 
 
 def _waits(server: _Server) -> bool:
