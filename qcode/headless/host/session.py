@@ -29,6 +29,7 @@ from qcode.protocol.approvals import CallApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
+from qcode.streams import REQUEST_COST
 from qcode.text.clean import shown_line, single_spaced
 from qcode.text.json import Json, JsonObject, parse_object
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 _COMPACT = "/compact"
+MAX_INVALID = 20
+"""Invalid lines that are reported: each report waits for the host to read it."""
 
 
 async def run_host(
@@ -92,6 +95,7 @@ class HostSession(Exchange):
         self._can_bypass = options.permission_mode == "bypass" or options.allow_dangerously_skip_permissions
         self._replays = options.replay_user_messages
         self._is_greeted = False
+        self._invalid = 0
 
     @property
     def names(self) -> Names:
@@ -152,7 +156,11 @@ class HostSession(Exchange):
             case _ if not line.strip():
                 return None
             case _:
-                self.notice(Notice("warning", f"line {self._lines} of standard input is not a JSON object with a type"))
+                self._invalid += 1
+                if self._invalid <= MAX_INVALID:
+                    text = f"line {self._lines} of standard input is not a JSON object with a type"
+                    last = "; further ones are not reported" if self._invalid == MAX_INVALID else ""
+                    self.notice(Notice("warning", f"{text}{last}"))
                 return None
 
     def _ended(self, reason: str) -> None:
@@ -172,6 +180,9 @@ class HostSession(Exchange):
         key = str(control.request_id)
         task = asyncio.get_running_loop().create_task(self._answer(control))
         self._answering[key] = task
+        size = REQUEST_COST + len(str(control.request))
+        self.hold(size)
+        task.add_done_callback(lambda _: self.release(size))
         task.add_done_callback(lambda _: self._answering.pop(key, None))
 
     async def _answer(self, control: ControlRequest) -> None:
@@ -237,6 +248,7 @@ class HostSession(Exchange):
             return {"still_queued": ids}
         for given in waiting:
             self._waiting.remove(given)
+            self._unqueue(given)
         return {"still_queued": [], "cancelled": ids}
 
     def set_mode(self, mode: str) -> None:
