@@ -316,7 +316,7 @@ class RunContext:
     program_skills: tuple[str, ...] | None = None
     """The only skills that the program lets the model load, None for all."""
     plan_instructions: str = ""
-    """What the program wants done in plan mode, instead of a plan that names files and steps."""
+    """Instructions of the program for plan mode, instead of a plan that names files and steps."""
     servers_can_ask: bool = False
     """Whether the program takes questions of tool servers also in an unattended run."""
     has_patches: bool = True

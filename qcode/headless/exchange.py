@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 MESSAGE_COST = 1_000
-"""What a message in the queue counts besides its line."""
+"""Bytes that a message in the queue counts besides its line."""
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
