@@ -384,6 +384,15 @@ def test_line_has_at_most_a_million_characters_and_the_model_gets_the_whole(tmp_
     assert (tmp_path / "work" / "c.txt").read_text() == content
 
 
+def test_cost_that_is_not_known_is_0_for_a_host(tmp_path: Path) -> None:
+    with hosting(tmp_path, [Turn(text="Hello.")]) as host:
+        host.greet()
+        host.ask()
+        result = host.result()
+    assert (result["total_cost_usd"], result["qcode_total_cost_usd"]) == (0, None)
+    assert [one["costUSD"] for one in result["modelUsage"].values()] == [0]
+
+
 def test_existing_session_id_is_refused(tmp_path: Path) -> None:
     session = "9c6b1c4e-0c52-4bd0-9f0e-0c3f0a1d2b3c"
     for code in (0, 42):
