@@ -285,7 +285,7 @@ def failing(when: Callable[..., bool] = lambda *_: True) -> Callable[..., Any]:
 
 
 async def _works(run: Running, gate: Gate) -> None:
-    """The error became a notice, the draft is kept, and the turn goes on to its end."""
+    """The error became a notice, the draft is kept, and the turn continues to its end."""
     await run.until(lambda: "Internal error: BrokeError: in a widget" in run.text)
     assert run.app.parts.prompt.text == "my draft"
     assert run.app.turns.is_running
