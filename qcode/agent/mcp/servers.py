@@ -19,9 +19,9 @@ from qcode.agent.mcp.connection import RunningRequest, ServerConnection
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
 from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
-from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
+from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of, why_asked
 from qcode.agent.mcp.session import MAX_REASON, Listing
-from qcode.agent.mcp.spec import OF_TEXT, ServerError, ServerSpec
+from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, login_words, must_go
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
     CheckedTool,
@@ -50,7 +50,7 @@ _SILENT_S = 1.0
 _UNTRUSTED = "this folder is not trusted"
 
 
-ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "failed"]
+ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "sign-in", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class _Server:
     """A server and its state. `changes` are tools with a pending approval; `is_refused`: declined for this session.
 
     `files` are the files it would start, as last read; `admitted` are those the user approved in this session.
+    `can_sign_in`: the user may be asked to sign in with the browser; `signing_in` does it.
     """
 
     spec: ServerSpec
@@ -95,6 +96,8 @@ class _Server:
     admitted: Mapping[str, TrustedFile] | None = None
     connection: ServerConnection | None = None
     task: asyncio.Task[None] | None = None
+    signing_in: asyncio.Task[None] | None = None
+    can_sign_in: bool = False
 
 
 class Servers:
@@ -152,6 +155,9 @@ class Servers:
             server.is_refused = True
             if server.state == "waiting":
                 server.state = "refused"
+        elif server.state == "sign-in":
+            server.is_refused = True  # asked once; /mcp asks again
+            server.signing_in = asyncio.get_running_loop().create_task(self._sign_in(server))
         elif server.state == "waiting":
             server.admitted = server.files
             self._all_started.clear()
@@ -179,6 +185,7 @@ class Servers:
         found = self._servers.get(server)
         if found is None or found.state in ("off", "restricted", "waiting", "refused"):
             return
+        found.is_refused = False
         if found.task is not None:
             found.task.cancel()
         self._launch(found)
@@ -210,13 +217,13 @@ class Servers:
             if not server.spec.is_of_client and server.spec.scope != OF_TEXT
         }
         wanted = {spec.name: spec for spec in specs if spec.name not in taken}
-        gone = [server for name, server in self._servers.items() if name not in taken and _must_go(server.spec, wanted)]
+        gone = [server for name, server in self._servers.items() if name not in taken and must_go(server.spec, wanted)]
         for server in gone:
             del self._servers[server.spec.name]
-            if server.task is not None:
-                self._ending.add(server.task)
-                server.task.add_done_callback(self._ending.discard)
-                server.task.cancel()
+            for task in filter(None, (server.task, server.signing_in)):
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+                task.cancel()
         added = [spec for name, spec in wanted.items() if name not in self._servers]
         for spec in added:
             self._all_started.clear()
@@ -343,8 +350,8 @@ class Servers:
 
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
-        tasks = [server.task for server in self._servers.values() if server.task is not None]
-        tasks += self._ending
+        running = (task for server in self._servers.values() for task in (server.task, server.signing_in))
+        tasks = [*self._ending, *(task for task in running if task is not None)]
         for _ in range(2):
             for task in tasks:
                 task.cancel()
@@ -400,6 +407,7 @@ class Servers:
 
     def _launch(self, server: _Server) -> None:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
+        server.can_sign_in = False
 
         def listed(listing: Listing) -> None:
             if server.connection is connection:
@@ -423,6 +431,9 @@ class Servers:
         if isinstance(error, NotApprovedError):
             self._wait_for_approval(server, error.files)
             return
+        if isinstance(error, LoginNeededError):
+            self._wait_for_login(server, str(error))
+            return
         why = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
         server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
         name = server.spec.name
@@ -430,6 +441,40 @@ class Servers:
         tail = server.connection.log.tail if server.connection is not None else ()
         rows = [f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail] if len(tail) > 1 else []
         self._notice("warning", f"{name} failed: {server.problem}; {how}{''.join(rows)}")
+        self._changed()
+
+    def _wait_for_login(self, server: _Server, why: str) -> None:
+        from qcode.agent.mcp.login import browser_problem
+
+        server.state, server.problem, server.tools = "sign-in", f"{why}: {login_words(server.spec.name)}", ()
+        server.can_sign_in = not browser_problem(self._context.env)
+        self._notice("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
+        self._changed()
+
+    async def _sign_in(self, server: _Server) -> None:
+        """Open the browser for a login, which the user agreed to, and start the server with it."""
+        from qcode.agent.mcp.login import open_browser, sign_in
+
+        spec = server.spec
+
+        async def show(address: str) -> None:
+            self._notice("info", f"{spec.name}: sign in with your browser. If it does not open: {visible(address)}")
+            self._changed()
+            await asyncio.to_thread(open_browser, address)
+
+        try:
+            config = spec.expanded(self._context.env)
+            credentials = self._context.credentials_of(spec, config)
+            if credentials is None:
+                raise ServerError("it can have no login")
+            await sign_in(config, credentials, show)
+        except ServerError as error:
+            self._said.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
+            self._notice("warning", text.removeprefix("tool servers: "))
+            self._changed()
+            return
+        server.is_refused = False
+        self._launch(server)
         self._changed()
 
     def _take_listing(self, server: _Server, listing: Listing) -> None:
@@ -497,11 +542,20 @@ class Servers:
 
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
+        if server.state == "sign-in":
+            return ServerApproval(
+                key_of(spec, "sign in"),
+                spec.name,
+                f"The tool server {spec.name} refuses requests: {server.problem.partition(':')[0]}. Sign in with your "
+                "browser?",
+                f"address:  {visible(spec.what)}",
+                is_login=True,
+            )
         if server.state == "waiting":
             return ServerApproval(
                 key_of(spec, "run", files=server.files),
                 spec.name,
-                f"{_why_asked(spec, self._pins)} Start it now and in the future?",
+                f"{why_asked(spec, self._pins)} Start it now and in the future?",
                 detail_of(spec, self._pins, server.files),
             )
         text = (
@@ -522,31 +576,8 @@ class Servers:
         self._on_change()
 
 
-def _why_asked(spec: ServerSpec, pins: Pins) -> str:
-    if not spec.is_from_project:
-        return f"Files that your tool server {spec.name} runs have changed since its last start."
-    if not pins.was_approved(spec):
-        was = "never approved"
-    elif pins.is_approved(spec) and pins.files(spec) is None:
-        was = "approved by a version of qcode that did not check the files it runs"
-    elif pins.is_approved(spec):
-        was = "approved before, but files that it runs have changed"
-    else:
-        was = "a different server with this name was approved before"
-    return f"This project wants to start the tool server {spec.name} ({was})."
-
-
-def _must_go(spec: ServerSpec, wanted: Mapping[str, ServerSpec]) -> bool:
-    """Return whether a server that the program named is not among the `wanted`, or is another one there."""
-    new = wanted.get(spec.name)
-    if new is None:
-        return spec.is_of_client
-    is_same = replace(new.config, file="") == replace(spec.config, file="")
-    return not is_same or (new.connect is None) != (spec.connect is None)
-
-
 def _waits(server: _Server) -> bool:
-    return not server.is_refused and (server.state == "waiting" or bool(server.changes))
+    return not server.is_refused and (server.state == "waiting" or server.can_sign_in or bool(server.changes))
 
 
 def _failed(text: str, summary: str) -> ToolOutcome:

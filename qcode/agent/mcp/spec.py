@@ -34,6 +34,15 @@ class ServerError(Exception):
     """A server cannot be started or reached; the text is one line for the user."""
 
 
+class LoginNeededError(ServerError):
+    """A server refuses requests until the user signs in (again)."""
+
+
+def login_words(name: str) -> str:
+    """Return what the user does about a server that needs a login."""
+    return f"run qcode mcp login {name}"
+
+
 Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
 
 
@@ -77,6 +86,9 @@ class ServerSpec:
         env: object = dict(config.env) if self.is_from_project else sorted(config.env)
         whole = [config.command, list(config.args), env, config.url, sorted(config.headers)]
         whole += [config.transport] if config.transport is not None else []
+        whole += (
+            [[config.client_id, config.client_metadata_url]] if config.client_id or config.client_metadata_url else []
+        )
         return digest(whole)
 
     def detail(self) -> str:
@@ -214,6 +226,15 @@ def specs_of_program(rows: Mapping[str, Json], origin: str) -> tuple[tuple[Serve
         if complaints:
             problems[name] = complaints[0]
     return tuple(specs), problems
+
+
+def must_go(spec: ServerSpec, wanted: Mapping[str, ServerSpec]) -> bool:
+    """Return whether a server that the program named is not among the `wanted`, or is another one there."""
+    new = wanted.get(spec.name)
+    if new is None:
+        return spec.is_of_client
+    is_same = replace(new.config, file="") == replace(spec.config, file="")
+    return not is_same or (new.connect is None) != (spec.connect is None)
 
 
 def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:

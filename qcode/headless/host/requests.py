@@ -20,6 +20,7 @@ LOW_THINKING, MEDIUM_THINKING = 4_096, 16_384
 _STATES = {
     "ready": "connected",
     "failed": "failed",
+    "sign-in": "needs-auth",
     "starting": "pending",
     "waiting": "pending",
     "off": "disabled",
