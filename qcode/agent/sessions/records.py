@@ -8,7 +8,7 @@ escaped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -536,25 +536,32 @@ def to_line(record: JsonObject) -> bytes:
 class SessionFileContent:
     """The content of a file. `end` is the number of bytes in complete lines, `torn` is the rest.
 
-    `is_unended`: the last record is complete except for its newline. `skipped` counts invalid lines.
+    `is_unended`: the last record is complete except for its newline.
     """
 
-    records: tuple[JsonObject, ...]
+    lines: tuple[bytes, ...]
     end: int
     torn: bytes
     is_unended: bool
-    skipped: int
+
+    def parsed(self) -> Iterator[JsonObject | None]:
+        """Parse one line after the other, because a session may have 10,000; None for an invalid one."""
+        return (_record(line) for line in self.lines if line)
+
+    @property
+    def records(self) -> Iterator[JsonObject]:
+        """The valid records, parsed one after the other."""
+        return (record for record in self.parsed() if record is not None)
 
 
 def read_records(data: bytes) -> SessionFileContent:
-    """Parse all records. A truncated record is never a valid record, so none is misread."""
+    """Split the content of a file. A truncated record is never a valid record, so none is misread."""
     *lines, tail = data.split(b"\n")
-    found = [_record(line) for line in lines if line]
-    last = _record(tail) if tail else None
-    records = tuple(one for one in (*found, last) if one is not None)
-    is_unended = last is not None
+    is_unended = bool(tail) and _record(tail) is not None
+    if is_unended:
+        lines.append(tail)
     torn = b"" if is_unended else tail
-    return SessionFileContent(records, len(data) - len(torn), torn, is_unended, sum(one is None for one in found))
+    return SessionFileContent(tuple(lines), len(data) - len(torn), torn, is_unended)
 
 
 def _record(line: bytes) -> JsonObject | None:
