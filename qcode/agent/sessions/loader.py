@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
+from qcode.agent.sessions.file import SessionFileContent
 from qcode.agent.sessions.history import HistoryEntry, Inner, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
-    SessionFileContent,
     block_from_json,
     change_from,
     inner_from,
