@@ -51,7 +51,7 @@ class Seen:
 
     @property
     def usage(self) -> Usage:
-        """What the host reported: a refused request and a stream that breaks report nothing."""
+        """The usage that the host reported: none for a refused request, and for a stream that breaks."""
         is_reported = self.sent.refusal is None and self.sent.faults.cut_after is None
         return self.sent.usage or Usage() if is_reported else Usage(0, 0)
 
