@@ -27,7 +27,7 @@ def shell(command: str, restrict: Callable[[], None] | None = None, *arguments: 
 
 
 def test_restriction_applies_only_to_the_program(tmp_path: Path) -> None:
-    # In one read: the kernel writes the file anew for each, and bash reads line by line.
+    # In one read: the kernel writes the file again for each, and bash reads line by line.
     status = "grep ^NoNewPrivs: /proc/self/status | cut -f 2"
 
     async def run() -> list[str]:
