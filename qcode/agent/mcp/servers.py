@@ -90,6 +90,7 @@ class _Server:
     state: ServerState
     problem: str = ""
     tools: tuple[CheckedTool, ...] = ()
+    listing: Listing = Listing()
     changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
@@ -98,6 +99,14 @@ class _Server:
     task: asyncio.Task[None] | None = None
     signing_in: asyncio.Task[None] | None = None
     can_sign_in: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyServer:
+    """A server that runs: its lists, and its connection for further requests."""
+
+    listing: Listing
+    connection: ServerConnection
 
 
 class Servers:
@@ -135,6 +144,19 @@ class Servers:
     def statuses(self) -> tuple[ServerStatus, ...]:
         """Return every server, in the order of the configuration."""
         return tuple(self._status(server) for server in self._servers.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all servers."""
+        return tuple(self._servers)
+
+    def ready(self) -> dict[str, ReadyServer]:
+        """Return the servers that run, by name."""
+        return {
+            name: ReadyServer(server.listing, server.connection)
+            for name, server in self._servers.items()
+            if server.state == "ready" and server.connection is not None
+        }
 
     def approvals(self) -> tuple[ServerApproval, ...]:
         return tuple(self._approval(server) for server in self._servers.values() if _waits(server))
@@ -445,7 +467,7 @@ class Servers:
 
     def _take_listing(self, server: _Server, listing: Listing) -> None:
         spec = server.spec
-        server.tools = offered(spec.name, listing.tools, spec.config.tools)
+        server.tools, server.listing = offered(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:
             self._notice("warning", f"{spec.name}: {problem}")
         before, known = server.changes, None if spec.is_of_client else self._pins.tools(spec)
