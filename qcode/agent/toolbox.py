@@ -116,16 +116,20 @@ class Toolbox:
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers = servers
-        self._typed: TypedNames | None = None
+        self._typed = self._names_of(servers)
         if servers is not None:
-            from qcode.agent.mcp.typed import TypedNames
-
-            self._typed = TypedNames(servers, lambda: self.workspace.scratch)
             self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
         self._settings = settings
         self.is_offered = is_offered
         self._env = env
         self._shell_settings = shell_settings
+
+    def _names_of(self, servers: Servers | None) -> TypedNames | None:
+        if servers is None:
+            return None
+        from qcode.agent.mcp.typed import TypedNames
+
+        return TypedNames(servers, lambda: self.workspace.scratch)
 
     def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
         """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
