@@ -202,7 +202,9 @@ class AgentRun:
         from qcode.agent.hooks.calls import CallHooks
 
         self._hooks = scope = hooks.scope.inside(self._call_id, self._kind.name)
-        self._calls.hooks = CallHooks(scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook)
+        self._calls.hooks = CallHooks(
+            scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook, lambda: self._policy
+        )
         if scope.has("SubagentStop"):
             self._turn.settings = replace(self._turn.settings, confirms=frozenset({"stop"}))
             self._driver = Driver(self._turn, self._client.logged, self, confirm=scope.confirm_agent)

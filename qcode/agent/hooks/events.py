@@ -91,7 +91,8 @@ class Hook:
 class Handler:
     """A hook as it runs. `where` is the `file:line` that defines it, empty for a hook of a program.
 
-    `shown` is its command line or the name of its function.
+    `shown` is its command line or the name of its function. With `condition`, rules of permission, it runs only for
+    calls that one of them covers.
     """
 
     event: str
@@ -103,6 +104,7 @@ class Handler:
     may_allow: bool = False
     where: str = ""
     shown: str = ""
+    condition: tuple[str, ...] = ()
 
     @property
     def counts_allow(self) -> bool:
@@ -133,13 +135,14 @@ class HookInput:
     """One event for the handlers: the fields of its JSON, and the names that a matcher may use for its subject.
 
     `tool_use_id` is the id of the call it is about. `is_part`: the input is one file of a patch, so an answer cannot
-    replace it.
+    replace it. `is_covered` returns whether one of some rules covers the call; None if it is not about a call.
     """
 
     fields: JsonObject
     names: tuple[str, ...] = ()
     tool_use_id: str | None = None
     is_part: bool = False
+    is_covered: Callable[[tuple[str, ...]], bool] | None = None
 
 
 def project_hook_rows(root: Path) -> list[tuple[str, str]]:

@@ -98,6 +98,8 @@ class HookRunner:
                 continue
             try:
                 found = self._inputs_for(handler, inputs, whole)
+                if handler.condition:
+                    found = await asyncio.to_thread(_covered, handler.condition, found)
             except MatcherError as error:
                 answers.setdefault(index, []).append(judged_answer(handler, failed(str(error))))
                 self._note(index, _Ran(failed(str(error)), None, 0.0))
@@ -194,6 +196,10 @@ class HookRunner:
         if ran.answer.failure:
             noted.failures += 1
             noted.failure = ran.answer.failure
+
+
+def _covered(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:
+    return [given for given in inputs if given.is_covered is None or given.is_covered(condition)]
 
 
 def shown_command(handler: Handler) -> str:

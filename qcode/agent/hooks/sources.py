@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qcode.agent.claude.rules import convert
 from qcode.agent.hooks.events import EVENTS, Command, Handler, HookOrigin, OnFailure
 from qcode.text.clean import one_line, visible
 from qcode.values import dataclass
@@ -26,6 +27,7 @@ CLAUDE_PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
 _OWN_CLAUDE_FILE = ".claude/settings.json"
 _PROJECT_VARIABLE = re.compile(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
 _HOME = re.compile(r"\$\{?HOME\}?(?=/)|^~(?=/)")
+_ABOUT_CALLS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
 _SEPARATORS = re.compile(r"[\s;&|<>()'\"`=]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
@@ -217,6 +219,8 @@ def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
         return "it has no command"
     if not isinstance(group.get("matcher", ""), str | None):
         return "its matcher is not text"
+    if hook.get("if") and event not in _ABOUT_CALLS:
+        return "`if` is only for events about a call; there it never runs in Claude Code either"
     return ""
 
 
@@ -234,4 +238,17 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: st
     on_failure: OnFailure = "block" if given == "block" else form.on_failure
     shown = " ".join(argv) if argv else line
     command = Command(argv=argv) if argv else Command(line)
-    return Handler(event, matcher, command, timeout_s, on_failure, origin, where=where, shown=shown)
+    condition = _condition(hook.get("if"))
+    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, where, shown, condition)
+
+
+def _condition(rule: object) -> tuple[str, ...]:
+    """Return the `if` of a hook as rules of qcode that cover at least as much; empty if there are none.
+
+    Then the hook runs for every call. See code.claude.com/docs/en/hooks.
+    """
+    if not isinstance(rule, str) or not rule.strip():
+        return ()
+    found = convert(rule, "deny", "project")
+    # A lost part would leave out calls that the hook is meant for.
+    return () if found.lost else found.rules
