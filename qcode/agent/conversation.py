@@ -6,8 +6,6 @@ Hooks, if there are any, see its events and may narrow its calls.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -147,9 +145,8 @@ class Conversation:
         from qcode.agent.hooks.calls import CallHooks
 
         self.hooks = hooks
-        self._calls.hooks = CallHooks(
-            hooks.scope, self._toolbox, self._context.folder, self._stop_by_hook, lambda: self.policy
-        )
+        place = (self._toolbox, self._context.folder)
+        self._calls.hooks = CallHooks(hooks.scope, *place, self._stop_by_hook, lambda: self.policy)
         hooks.open_transcript(self.messages)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
@@ -464,13 +461,6 @@ class Conversation:
             self._calls.settle_by_mode(self.policy, self._driver.give)
         if self._agents is not None:
             self._agents.settle_by_mode()
-
-    def end(self, reason: str) -> None:
-        """Run the hooks of the end, for a front end whose loop has ended; `release` follows."""
-        if self.hooks is not None and self.hooks.runner.has("SessionEnd"):
-            self.hooks.end_reason = reason
-            with contextlib.suppress(KeyboardInterrupt):
-                asyncio.run(self.hooks.end())
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""

@@ -421,8 +421,7 @@ def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> i
     try:
         code = run_linear_with(agent, welcome)
     finally:
-        agent.conversation.end("prompt_input_exit" if code == 0 else "other")
-        agent.release()
+        agent.release("prompt_input_exit" if code == 0 else "other")
     return code
 
 

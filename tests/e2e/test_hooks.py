@@ -76,7 +76,10 @@ class Stage:
         self.cli = cli
         self.log = cli.home / "hooks.jsonl"
         (cli.work / "seen.txt").write_text("secret plan\n")
-        self.hooks: list[str] = [f"[[hooks.{event}]]\ncommand = 'cat >> {self.log}'\n" for event in EVENTS]
+        # The end has a short limit, which a busy machine may miss.
+        self.hooks: list[str] = [
+            f"[[hooks.{event}]]\ncommand = 'cat >> {self.log}'\ntimeout_s = 30\n" for event in EVENTS
+        ]
 
     def write(self, *more: str) -> None:
         config = self.cli.home / ".config/qcode"
@@ -248,7 +251,7 @@ def test_failing_hook_asks_unless_it_says_otherwise(stage: Stage, kind: str, on_
     stage.hooks.clear()
     stage.write(hook)
     stage.play("pipe", answer, "--trust", "--permission-mode", "accept-edits")
-    runs = on_failure == "go-on" or kind == "writes much"  # long text is no answer and no failure
+    runs = on_failure == "go-on" or kind == "writes much"  # long text is neither an answer nor a failure
     assert (stage.cli.work / "a.txt").exists() is runs
 
 

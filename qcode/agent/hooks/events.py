@@ -146,7 +146,32 @@ class HookInput:
 
 
 def project_hook_rows(root: Path) -> list[tuple[str, str]]:
-    """Return the hooks in the settings of a project for the trust question: a name, and the command line."""
+    """Return the hooks in the settings of a project for the trust question: a name, and the command line.
+
+    Those of Claude Code's settings run only if the user has switched them on, which is not known yet.
+    """
+    return [*_own_rows(root), *_claude_rows(root)]
+
+
+def _claude_rows(root: Path) -> list[tuple[str, str]]:
+    from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks
+    from qcode.config.paths import CLAUDE_SETTINGS
+
+    rows: list[tuple[str, str]] = []
+    for name in CLAUDE_SETTINGS:
+        try:
+            found = read_claude_hooks(root / name)
+        except ValueError:
+            continue
+        for event, _, hook in claude_hooks(found):
+            args = hook.get("args")
+            words = [hook.get("command") or hook.get("type") or "?", *(args if isinstance(args, list) else ())]
+            shown = visible(one_line(" ".join(map(str, words)), 400))
+            rows.append((f"hook {visible(event)}", f"runs {shown} if hooks.claude is on ({name})"))
+    return rows
+
+
+def _own_rows(root: Path) -> list[tuple[str, str]]:
     import tomllib
 
     try:

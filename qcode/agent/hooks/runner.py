@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -187,6 +188,8 @@ class HookRunner:
             "CLAUDE_PROJECT_DIR": str(self._root),
             "QCODE_PROJECT_DIR": str(self._root),
             "QCODE": "1",
+            # Scripts for Claude Code write variables for its shell there, and fail without it. Here they are dropped.
+            **({"CLAUDE_ENV_FILE": os.devnull} if handler.event == "SessionStart" else {}),
         }
 
     def _note(self, index: int, ran: _Ran) -> None:

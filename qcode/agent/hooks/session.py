@@ -7,6 +7,7 @@ change anything run beside the turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -165,6 +166,13 @@ class SessionHooks:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.runner.has("SessionEnd"):
             await self.scope.run("SessionEnd", [HookInput({"reason": self.end_reason}, (self.end_reason,))])
+
+    def end_now(self, reason: str) -> None:
+        """Run the SessionEnd hooks for a front end whose loop has ended; Ctrl+C ends them."""
+        self.end_reason = reason
+        if self.runner.has("SessionEnd"):
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(self.end())
 
     async def _start(self) -> None:
         """Run the SessionStart hooks of a session that has just begun; their text precedes the next prompt."""
