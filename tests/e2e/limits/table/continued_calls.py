@@ -98,7 +98,7 @@ _UNREADABLE_CALLS = (
         "call the provider could not read", "repair", (_UNREADABLE, _UNREADABLE),
         asked=("-first 8000", "repair 64000"), text="", events=("over call", "repair malformed_call attempted"),
         api=api(repairs=1), ends=(Outcome.ERROR, StopReason.MALFORMED_CALL, 1), stored=(),
-        says="could not be read twice", skips=GEMINI_ONLY,
+        says="unreadable tool call twice", skips=GEMINI_ONLY,
     ),
     Row(
         "text, then a call the provider could not read", "first",
