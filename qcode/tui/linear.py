@@ -58,10 +58,11 @@ from qcode.tui.panels.choices import (
 from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
-from qcode.tui.presenter import Presenter, replay, show_resumed
+from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import mode_label
 from qcode.tui.terminal.driver import BELL
+from qcode.tui.transcript.replay import replay, show_resumed
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import Welcome
 
@@ -238,8 +239,10 @@ class LinearApp:
         """Keep the question until its event has been shown."""
         self._questions.append(approval)
 
-    def withdraw(self, approval_id: str) -> None:
+    def withdraw(self, approval_id: str) -> bool:
+        before = len(self._questions)
         self._questions = [approval for approval in self._questions if approval.id != approval_id]
+        return len(self._questions) < before
 
     def take_steering(self, text: str) -> None:
         self.view.add_user(text)

@@ -35,7 +35,6 @@ from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
-from qcode.tui.presenter import replay, show_resumed
 from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
@@ -46,6 +45,7 @@ from qcode.tui.terminal.driver import TerminalApp, TerminalTitle
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.theme import AUTO, theme_note
 from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.replay import replay, show_resumed
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
 from qcode.tui.welcome import Welcome

@@ -13,8 +13,8 @@ from qcode.protocol.approvals import AcceptPlan, ApprovalMode, PlanApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished
 from qcode.protocol.messages import Message, assistant
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.presenter import replay
 from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.transcript.replay import replay
 from tests.agent.test_plan_mode import planning, play
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import call_reply, text_reply

@@ -17,7 +17,8 @@ from qcode.protocol.events import ApiCalls, ToolStarted
 from qcode.protocol.messages import user
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from qcode.tui.presenter import UNFINISHED, Presenter, replay, show_resumed
+from qcode.tui.presenter import Presenter
+from qcode.tui.transcript.replay import UNFINISHED, replay, show_resumed
 from qcode.tui.transcript.transcript import Transcript
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, cut_empty, cut_text, text_reply
