@@ -356,10 +356,14 @@ class Presenter:
         has_output = not outcome.diff and not plan and call.call_id not in self._streamed
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
-        summary = outcome.summary if has_run else ""
-        if event.state == "denied" and outcome.diff:
-            summary = content.partition(": ")[2]  # the reason of the user; the card shows the diff in place of the text
-        summary = one_line(summary)
+        reason = content if outcome.shown else ""
+        if event.state == "denied":
+            reason = content.partition(": ")[2]
+            content = content if reason else ""
+        summary = one_line(outcome.summary if has_run else reason)
+        if reason and not has_run and not outcome.diff:
+            # Told once: in the title if it is one line, otherwise below it.
+            summary, content = (summary, "") if summary == reason else ("", content)
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line

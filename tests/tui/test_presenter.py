@@ -12,6 +12,7 @@ from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
+    CallState,
     ContinuationAttempt,
     LimitReached,
     ModelFellBack,
@@ -382,3 +383,19 @@ def test_open_question_of_a_server_is_closed_with_its_call() -> None:
     for event in (ToolStarted(made), ApprovalRequested(question), finished):
         presenter.present(event)
     assert recorder.of("notice") == []
+
+
+def test_call_that_did_not_run_says_why_once_and_in_words_for_the_user() -> None:
+    made = call("shell", '{"command": "make"}', "c1")
+
+    def finished(state: CallState, text: str, shown: str | None = None) -> dict[str, Any]:
+        outcome = ToolOutcome(text, is_error=True, summary=state, shown=shown)
+        update: dict[str, Any] = present(ToolFinished(made, outcome, state)).of("update")[-1][2]
+        return update
+
+    assert finished("denied", "Denied by the user.") == {}
+    assert finished("denied", "Denied: use make check") == {"summary": "use make check"}
+    assert finished("denied", "Denied: two\nlines") == {"output": "Denied: two\nlines"}
+    told = "Rejected: You MUST split it."
+    assert finished("rejected", told, "truncated by the output limit") == {"summary": "truncated by the output limit"}
+    assert finished("rejected", told) == {"output": told}
