@@ -256,7 +256,7 @@ class LinearApp:
         for notice in self._notices:
             self.view.add_notice(notice.level, notice.text)
         if self.agent.conversation.messages:
-            replay(self.agent.conversation, self.view, self._clock)
+            replay(self.agent.conversation.stored, self.view, self._clock)
             show_resumed(self.agent.conversation, self.view)
         self.todos = todos_in(self.agent.conversation.messages)
         if not is_over(self.todos):
@@ -285,7 +285,9 @@ class LinearApp:
             return
         name, argument = typed
         command = find(name.lower(), self.context.commands)
-        if command is None:
+        if command is None and ":" in name and self.agent.servers is not None:
+            await self._turn(text)  # a prompt of a tool server, which may start only now
+        elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
         else:
             command.run(self.context, argument)
@@ -420,10 +422,12 @@ def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> i
     Raise `QcodeError` if the agent cannot be opened.
     """
     agent = open_agent(context, selection)
+    code: int | None = None
     try:
-        return run_linear_with(agent, welcome)
+        code = run_linear_with(agent, welcome)
     finally:
-        agent.release()
+        agent.release("prompt_input_exit" if code == 0 else "other")
+    return code
 
 
 def run_linear_with(agent: Agent, welcome: Welcome) -> int:

@@ -1,7 +1,8 @@
 """Turn the events of a turn into calls of the transcript and the status line.
 
 App and linear mode share it. `Presenter` keeps the display state of one turn (open cards, whether the reply has shown
-text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call.
+text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call. A stored conversation
+is shown by `transcript.replay`.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Field(Input):
 
     @property
     def cursor_screen_offset(self) -> Offset:
-        """Where the next character appears. Textual's is one cell further at the end of the text."""
+        """The place of the next character. Textual's is one cell further at the end of the text."""
         x, y = self.content_region.offset
         return Offset(x + cell_len(self.value[: self.cursor_position]) - self.scroll_offset.x, y)
 

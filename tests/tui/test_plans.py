@@ -102,7 +102,7 @@ def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
         (PLAN, True, heading)
     ]
     seen = Recorder()
-    replay(again.conversation, seen, lambda: 0.0)
+    replay(again.conversation.stored, seen, lambda: 0.0)
     (update,) = [one[2] for one in seen.calls if one[0] == "update" and "plan" in one[2]]
     assert (update["plan"], update["summary"]) == (PLAN, heading)
     again.conversation.release()

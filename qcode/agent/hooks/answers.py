@@ -68,7 +68,11 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
     found: Answer | None = None
     if text.startswith("{") and text.endswith("}"):
         values = parse_object(text)
-        if values is None and code in (0, BLOCKING_EXIT):
+        first = parse_object(text.partition("\n")[0])
+        if first is not None and first.get("async") is True:
+            # Claude Code continues while such a hook runs; the lines behind it decide nothing.
+            found = Answer()
+        elif values is None and code in (0, BLOCKING_EXIT):
             found = failed("its output is not valid JSON")
         elif values is not None:
             found = answer_of_object(event, values)
@@ -120,14 +124,17 @@ def _read(event: str, values: Mapping[str, Any]) -> Answer:
         special = {}
     if not isinstance(special, dict):
         raise _Malformed("hookSpecificOutput is not an object")
-    named = special.get("hookEventName", event)
-    if named != event:
-        raise _Malformed(f"hookEventName is not {event}")
-    message = _text(values, "systemMessage")
+    messages = [_text(values, "systemMessage")]
+    if special.get("hookEventName", event) != event:
+        if event in ("PreToolUse", "PermissionRequest"):
+            raise _Malformed(f"hookEventName is not {event}")
+        # An example of the Claude Agent SDK answers UserPromptSubmit with the output of SessionStart.
+        messages.append(f"A hook of {event} answered with the output of another event, which is ignored.")
+        special = {}
     answer = Answer(
         stops=_flag(values, "continue", default=True) is False,
         stop_reason=_text(values, "stopReason"),
-        messages=(message,) if message else (),
+        messages=tuple(filter(None, messages)),
     )
     if form.has_context:
         context = _text(special, "additionalContext")

@@ -1,18 +1,19 @@
-"""Show a stored conversation as it was seen, through the presenter that shows running turns.
+"""Shows a stored conversation as it was seen, through the presenter that also shows running turns.
 
-App and linear mode share it, for `qcode -c`, /resume and a rewind. `sessions.replay` converts the stored messages to
-events.
+A long conversation is shown from its end: `end_of` is the part for the first paint, and `show_earlier` adds the rest
+above it in the background.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import attached_lines, split_attached
-from qcode.agent.sessions.history import Thought
+from qcode.agent.sessions.history import StoredMessage, Thought
 from qcode.agent.sessions.replay import UserSaid, has_unfinished_turn, replayed
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import UsageUpdated
@@ -26,16 +27,57 @@ from qcode.tui.transcript.cards import CardUpdate, TranscriptView
 
 if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
+    from qcode.tui.transcript.transcript import Transcript
 
 UNFINISHED = "The last turn did not finish: qcode ended while it ran. Send a message to continue."
 
 
+MAX_MESSAGES_AT_ONCE = 400
+_ITEMS_A_SLICE = 200
+
+
 def replay(
-    conversation: Conversation, transcript: TranscriptView, clock: Callable[[], float], *, max_continuations: int = 3
+    messages: Sequence[StoredMessage],
+    transcript: TranscriptView,
+    clock: Callable[[], float],
+    *,
+    max_continuations: int = 3,
 ) -> None:
-    """Add the messages of `conversation`, and what was shown with them, to `transcript`."""
+    """Add `messages`, and what was shown with them, to `transcript`."""
+    for _ in _played(messages, transcript, clock, max_continuations):
+        pass
+
+
+def end_of(messages: Sequence[StoredMessage]) -> int:
+    """Return the index of the first message to show at once: a prompt if possible, and never a result of a call."""
+    first = max(0, len(messages) - MAX_MESSAGES_AT_ONCE)
+    if not first:
+        return 0
+    replies = [at for at in range(first, len(messages)) if messages[at].entry.message.role == "assistant"]
+    prompts = (at for at in range(first, len(messages)) if messages[at].is_own)
+    return next(prompts, replies[0] if replies else 0)
+
+
+async def show_earlier(
+    messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int = 3
+) -> None:
+    """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
+    shown = transcript.content
+    earlier = transcript.blank()
+    for number, _ in enumerate(_played(messages, earlier, clock, max_continuations), 1):
+        if number % _ITEMS_A_SLICE == 0:
+            await asyncio.sleep(0)
+            if transcript.content is not shown:
+                return
+    transcript.insert_earlier(earlier)
+
+
+def _played(
+    messages: Sequence[StoredMessage], transcript: TranscriptView, clock: Callable[[], float], max_continuations: int
+) -> Iterator[None]:
+    """Add one item of `messages` to `transcript` for each step of the iterator."""
     presenter = Presenter(transcript, _Nothing(), _Nothing(), clock, max_continuations=max_continuations)
-    for item in replayed(conversation.stored):
+    for item in replayed(messages):
         match item:
             case UserSaid():
                 _show_user(item, transcript)
@@ -43,6 +85,7 @@ def replay(
                 transcript.end_reasoning(seconds)
             case _:
                 presenter.present(item)
+        yield
     transcript.settle()
 
 
