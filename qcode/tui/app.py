@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on, work
 from textual.app import App, AutopilotCallbackType, ComposeResult
@@ -157,7 +157,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     CSS_PATH = Path(__file__).with_name("app.tcss")
     TITLE = "qcode"
     ENABLE_COMMAND_PALETTE = False
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     def __init__(
         self, context: RunContext, selection: Selection, welcome: Welcome, options: AppOptions | None = None
