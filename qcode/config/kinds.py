@@ -215,7 +215,7 @@ def commands() -> ValueKind:
 
     one = {"anyOf": [{"type": "string"}, _list_of()]}
     table = {"type": "object", "additionalProperties": one}
-    words = 'a command line, a list of arguments, or a table of them by file pattern, such as { "*.py" = "..." }'
+    words = "a command line, a list of arguments, or a table of them by file pattern"
     return ValueKind(words, accept, schema={"anyOf": [*one["anyOf"], table]})
 
 

@@ -144,6 +144,11 @@ class TextCheckers:
         self._launch = launch
         self._programs: dict[str, str] = {}
 
+    def knows(self, path: Path) -> bool:
+        """Whether there is a checker for such a file, installed or not."""
+        ending = path.suffix.removeprefix(".").lower()
+        return any(ending in checker.endings for checker in TEXT_CHECKERS)
+
     def find(self, path: Path) -> TextChecker | None:
         """Return the first checker that the project configures for the file and that is installed. Reads files."""
         ending = path.suffix.removeprefix(".").lower()

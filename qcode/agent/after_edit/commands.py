@@ -100,7 +100,7 @@ class EditCommands:
                 self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {shown}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
-        outcome = await scope.run(line, level, LIMITS_S[step], step != "check")
+        outcome = await scope.run(line, level, LIMITS_S[step], step == "test")
         return CommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:

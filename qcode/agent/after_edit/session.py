@@ -21,7 +21,7 @@ from qcode.agent.after_edit.problems import (
     new_problems,
     problem_lines,
 )
-from qcode.agent.after_edit.servers import ServerPool
+from qcode.agent.after_edit.servers import ServerPool, language_of
 from qcode.agent.options import RunContext
 from qcode.agent.sandbox import SessionSandbox
 from qcode.protocol.tools import ChangedFile, EditedFile, Launch, Refused, ToolOutcome
@@ -173,7 +173,8 @@ class AfterEdit:
             return edit
         if now.data == written.data:
             return edit
-        # As for an edit of the model: it has seen this version, and undo restores the one before.
+        # As for an edit of the model: it has seen this version, and undo restores the one before. A comparison of the
+        # whole tree, as for other commands, would slow down every edit.
         with scope.workspace.recorder.changing(place.path, written, now.data):
             scope.workspace.remember(place, now)
         notes.append(_format_note(run, place.shown, written.data, now.data))
@@ -215,7 +216,8 @@ class AfterEdit:
 
     async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
         """Return the new problems of a file, from its server or a checker; none if there is neither."""
-        if not await asyncio.to_thread(self._may_check):
+        is_known = language_of(path, self._settings.servers) is not None or self._checkers.knows(path)
+        if not is_known or not await asyncio.to_thread(self._may_check):
             return ()
         try:
             async with asyncio.timeout(MAX_CHECK_S):
