@@ -64,8 +64,8 @@ def _lines(pattern: str, source: str) -> Callable[[str], Iterator[Problem]]:
 def _ruff(output: str) -> Iterator[Problem]:
     for row in _rows(output):
         place = row.get("location")
-        # Rules are opinions; a syntax error has no rule.
-        severity: Severity = "warning" if row.get("code") else "error"
+        # Rules such as F401 are opinions; a syntax error has none, or a code in words.
+        severity: Severity = "warning" if re.fullmatch(r"[A-Z]+\d+", str(row.get("code"))) else "error"
         if isinstance(place, dict):
             line, column = _whole(place.get("row")), _whole(place.get("column"))
             yield problem(severity, line, column, str(row.get("message")), f"ruff {row.get('code') or 'syntax'}")

@@ -45,7 +45,7 @@ class Editing:
         self.made: list[AfterEdit] = []
         work = base / "work"
         work.mkdir(parents=True, exist_ok=True)
-        env = {"QCODE_HOME": str(base), "HOME": str(base), "PATH": "/usr/bin:/bin"}
+        env = {"QCODE_HOME": str(base), "HOME": str(base), "PATH": more.pop("path", "/usr/bin:/bin")}
         options = Options(cwd=work, trust=True, settings={"after_edit": settings})
         context = RunContext.read(options, env, is_attended=False)
 

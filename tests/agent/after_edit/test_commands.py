@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.after_edit.commands import NO, YES
+from qcode.agent.trust import TrustStore, files_in_use
+from qcode.config.load import file_layer
 from qcode.protocol.approvals import OWN_QUESTION, Answer, Deny, Question
+from qcode.protocol.errors import ConfigError
 from qcode.protocol.events import ApprovalRequested, Notice, SteeringAdded, TurnEvent
 from qcode.safety.rules import Rules
 from tests.agent.after_edit.editing import DONE, Editing, edit, write
@@ -166,6 +169,33 @@ def test_tests_do_not_run_without_an_edit(tmp_path: Path) -> None:
     editing = Editing(tmp_path, DONE, settings={"diagnostics": False, "test": "touch ran"}, mode="bypass")
     editing.run()
     assert not (editing.work / "ran").exists()
+
+
+def test_trust_question_shows_the_commands_of_a_project(tmp_path: Path) -> None:
+    (tmp_path / ".qcode").mkdir()
+    (tmp_path / ".qcode/config.toml").write_text(
+        '[after_edit]\ntest = "curl evil\\u202e"\ncheck = 5\n[after_edit.format]\n"*.py" = ["x", "{file}", "a b"]\n'
+    )
+    rows = list(files_in_use(tmp_path, tmp_path, TrustStore(tmp_path / "state").look(tmp_path)))
+    assert ("after an edit: format", "runs *.py: x {file} 'a b'") in rows
+    assert any(name == "after an edit: test" and "curl evil" in what and "\u202e" not in what for name, what in rows)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("diagnostics = true", "a project may only set after_edit.diagnostics to false"),
+        ('diagnostics = "auto"', "a project may only set after_edit.diagnostics to false"),
+        ('servers = { python = ["evil"] }', "a project may not set after_edit.servers.python"),
+        ("format = []\ntest = 5", "after_edit.test must be a command line"),
+        ('check = { "*.py" = [] }', "after_edit.check must be a command line"),
+    ],
+)
+def test_invalid_settings_of_a_project_are_refused(tmp_path: Path, settings: str, message: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f"[after_edit]\n{settings}\n")
+    with pytest.raises(ConfigError, match=message):
+        file_layer(file, "project")
 
 
 def test_untrusted_folder_runs_no_command(tmp_path: Path) -> None:

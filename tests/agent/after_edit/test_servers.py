@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from qcode.acp import cards
+from qcode.acp.cards import Card
 from qcode.agent.after_edit import client, session
 from qcode.agent.after_edit.client import Framing, ServerError
 from qcode.agent.after_edit.servers import find_server, language_of, server_rows
+from qcode.agent.sessions.replay import replayed
+from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, TurnEvent
 from qcode.tools.workspace import Workspace
 from tests.agent.after_edit.editing import DONE, READ, Editing, edit, fake_server, write
@@ -35,6 +39,23 @@ def test_new_problems_are_appended_to_the_result(tmp_path: Path, options: tuple[
     assert finished.outcome.problems.split("\n")[0] == "a.fake:1:1: error: one (fake F1)"
     assert finished.outcome.shown == "Created a.fake (3 lines)."
     assert finished.outcome.edits == ()
+
+
+def test_resumed_session_shows_the_problems_again(tmp_path: Path) -> None:
+    editing = Editing(tmp_path, write(TWO), DONE)
+    (finished,) = editing.run()
+    stored = SessionStore(tmp_path / "state", editing.work).load(editing.it.conversation.session_id)
+    (again,) = [item for item in replayed(tuple(stored.history.stored.values())) if isinstance(item, ToolFinished)]
+    assert again.outcome.problems == finished.outcome.problems
+    assert (again.outcome.diff, again.outcome.shown) == (finished.outcome.diff, finished.outcome.shown)
+
+
+def test_editor_gets_the_problems_with_the_diff(tmp_path: Path) -> None:
+    editing = Editing(tmp_path, write(TWO), DONE)
+    (finished,) = editing.run()
+    card = Card("1", "c", "write")
+    update = cards.finished(card, finished.call, finished.outcome, "done", str(editing.work), has_terminal=False)
+    assert "a.fake:1:1: error: one (fake F1)" in json.dumps(update["content"])
 
 
 def test_problems_that_were_there_before_are_not_repeated(tmp_path: Path) -> None:
