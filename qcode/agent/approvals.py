@@ -447,7 +447,7 @@ class PendingCalls:
         with self._approved(judged.targets):
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
         outcome = await toolbox.with_folder_instructions(judged.name, judged.arguments, outcome)
-        if outcome.edits and toolbox.edits is not None:
+        if toolbox.edits is not None:
             run = partial(self._run_line, policy, output, model)
             outcome = await toolbox.edits.finish(outcome, policy, toolbox.workspace, run, ask)
         if not outcome.diff:

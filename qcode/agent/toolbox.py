@@ -378,7 +378,9 @@ class Edits:
     async def finish(
         self, outcome: ToolOutcome, policy: Policy, workspace: Workspace, run: RunLine, ask: Ask | None
     ) -> ToolOutcome:
-        """Return the outcome of a call that changed files, with what followed."""
+        """Return the outcome of a call with what followed its edits, and with late results of earlier ones."""
+        if not outcome.edits:
+            return outcome if self.made is None else self.made.with_late(outcome)
         from qcode.agent.after_edit.commands import CommandScope
 
         if self.made is None:

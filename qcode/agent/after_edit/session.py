@@ -124,6 +124,10 @@ class AfterEdit:
             await asyncio.wait(tasks, timeout=WAIT_S)
         return self._with_findings(outcome, {edit.path for edit in final})
 
+    def with_late(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Return the outcome of a call that changed no file, with the findings about earlier edits for the model."""
+        return replace(self._with_findings(outcome, set()), problems="")
+
     def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
         """Add the findings of all checks that are done; those of other files are from earlier edits."""
         now = [one for path, one in self._done() if str(path) in paths]

@@ -118,6 +118,33 @@ def test_slow_result_comes_with_the_next_result_and_names_its_file(
     )
 
 
+def test_slow_result_comes_with_the_result_of_any_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "WAIT_S", 0.01)
+    editing = Editing(tmp_path, write("warning: slow\n"), READ, DONE, server=fake_server(f"waits={tmp_path}/go"))
+
+    async def played() -> list[ToolFinished]:
+        finished = []
+        async for event in editing.it.conversation.submit("go"):
+            if isinstance(event, ToolFinished):
+                finished.append(event)
+                (tmp_path / "go").touch()
+                await asyncio.wait([check.task for check in editing.made[0]._checks.values()] or [_done()], timeout=5)
+        await editing.it.conversation.close()
+        return finished
+
+    _, read = asyncio.run(played())
+    assert "From an earlier edit, 1 new problem after this edit:\na.fake:1:1: warning: slow" in editing.told[1]
+    assert read.outcome.problems == ""
+    assert read.outcome.shown == "     1\twarning: slow"
+    assert read.outcome.summary == "1 line, 1 new problem"
+
+
+def _done() -> asyncio.Future[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
+
+
 def test_errors_found_late_hold_the_end_of_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "WAIT_S", 0.01)
     editing = Editing(tmp_path, write("error: slow\n"), DONE, DONE, server=fake_server(f"waits={tmp_path}/go"))
