@@ -211,7 +211,7 @@ def commands() -> ValueKind:
     def accept(value: object) -> tuple[WrittenCommand, ...]:
         if isinstance(value, dict):
             return tuple(WrittenCommand(_command_line(one), _line(pattern)) for pattern, one in value.items())
-        return (WrittenCommand(_command_line(value)),) if value else ()
+        return () if value in ("", [], ()) else (WrittenCommand(_command_line(value)),)
 
     one = {"anyOf": [{"type": "string"}, _list_of()]}
     table = {"type": "object", "additionalProperties": one}
