@@ -73,7 +73,8 @@ class Toolbox:
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
     service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
     the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the tools.
-    `nested` returns the instructions of folders that the calls touch. `after_edit` makes what follows edits.
+    `nested` returns the instructions of folders that the calls touch. Without `has_patches` every model replaces
+    passages. `after_edit` makes what follows edits.
     """
 
     def __init__(
@@ -96,9 +97,11 @@ class Toolbox:
         own: tuple[Tool, ...] = (),
         skill: SkillTool | None = None,
         nested: Callable[[], NestedInstructions] | None = None,
+        has_patches: bool = True,
         after_edit: Callable[[Workspace], AfterEdit] | None = None,
     ) -> None:
         self._nested = nested
+        self._has_patches = has_patches
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self.edits = None if after_edit is None else Edits(partial(after_edit, self.workspace))
         self._scratch = scratch
@@ -117,9 +120,9 @@ class Toolbox:
         self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
-        self.servers = servers
+        self.servers: Servers | None = None
         if servers is not None:
-            self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
+            self.use_servers(servers)
         self._settings = settings
         self.is_offered = is_offered
         self._env = env
@@ -130,7 +133,11 @@ class Toolbox:
 
         `window` is its context window: a large set of tools of servers is searched instead of sent.
         """
-        specs = (*registry.specs(model), *(tool.spec for tool in self._further), *self._one_way)
+        specs = (
+            *registry.specs(model if self._has_patches else ""),
+            *(tool.spec for tool in self._further),
+            *self._one_way,
+        )
         if self.servers is not None:
             taken = {spec.name for spec in specs}
             specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in taken))
@@ -207,6 +214,19 @@ class Toolbox:
         after_edits = () if self.edits is None else self.edits.take_warnings()
         notices = () if self.servers is None else self.servers.take_notices()
         return (*put_back, *after_edits, *(notice.text for notice in notices))
+
+    def use_folders(self, added: tuple[Path, ...], root: Path) -> None:
+        """Let the tools work in these folders besides their own; `root` is the project's."""
+        self.workspace.use_folders(added)
+        if self._sandbox is not None:
+            self._sandbox.use_folders(added)
+        if self.servers is not None:
+            self.servers.use_folders((root, *added))
+
+    def use_servers(self, servers: Servers) -> None:
+        """Offer the tools of these servers; there were none so far."""
+        self.servers = servers
+        self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
 
     def trust_folder(self) -> None:
         """Start the tool servers that were held back because the folder was not trusted."""

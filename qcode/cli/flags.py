@@ -264,6 +264,13 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-h, --help", "shown", "print this text"),
     ),
     "Flags of Claude Code": (
+        Flag(
+            "--permission-prompts WHO",
+            "choice",
+            "{choices}: none denies what would ask, host is the default",
+            field="",
+            choices=("host", "none"),
+        ),
         Flag("--thinking KIND", "choice", "{choices}: disabled is effort none", field="", choices=_THINKING),
         Flag(
             "--max-thinking-tokens N",
