@@ -448,7 +448,7 @@ class PendingCalls:
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
         outcome = await toolbox.with_folder_instructions(judged.name, judged.arguments, outcome)
         if toolbox.edits is not None:
-            run = partial(self._run_line, policy, output, model)
+            run = partial(self._run_line, policy, model)
             outcome = await toolbox.edits.finish(outcome, policy, toolbox.workspace, run, ask)
         if not outcome.diff:
             return outcome
@@ -458,18 +458,17 @@ class PendingCalls:
     async def _run_line(
         self,
         policy: Policy,
-        output: Callable[[str], None],
         model: str,
         line: str,
         level: Level | None,
         seconds: float | None,
         is_watched: bool,
     ) -> ToolOutcome:
-        """Run a command of the settings as the shell tool runs it; `is_watched`: record the files that it changes."""
+        """Run a command of the settings as the shell tool does, unseen; `is_watched`: record the files it changes."""
         arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
         if is_watched:
-            return await self.run(policy, ResolvedCall(SHELL, arguments, level), output, model)
-        return await self._toolbox.run(SHELL, arguments, output, level)
+            return await self.run(policy, ResolvedCall(SHELL, arguments, level), _unseen, model)
+        return await self._toolbox.run(SHELL, arguments, _unseen, level)
 
     async def after(self, call: ToolCall, judged: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
         """Return the outcome of a call that ran, with what the hooks add for the model."""
@@ -496,6 +495,10 @@ class PendingCalls:
         self._open.clear()
         if self._toolbox.edits is not None:
             self._toolbox.edits.leave_turn()
+
+
+def _unseen(output: str) -> None:
+    """Drop live output: the card of the call shows only its own."""
 
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:

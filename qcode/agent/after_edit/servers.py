@@ -18,8 +18,8 @@ from qcode.agent.after_edit.client import LanguageServer, ServerError, ServerOpt
 from qcode.agent.after_edit.problems import Problem
 from qcode.protocol.tools import Launch
 from qcode.text.clean import visible
-from qcode.tools.processes import find_program, passed_on
-from qcode.tools.workspace import Workspace
+from qcode.tools.processes import find_program
+from qcode.tools.workspace import Workspace, passed_on
 from qcode.values import dataclass
 
 MAX_STARTS = 2

@@ -12,7 +12,7 @@ from qcode.agent.trust import TrustStore, files_in_use
 from qcode.config.load import file_layer
 from qcode.protocol.approvals import OWN_QUESTION, Answer, Deny, Question
 from qcode.protocol.errors import ConfigError
-from qcode.protocol.events import ApprovalRequested, Notice, SteeringAdded, TurnEvent
+from qcode.protocol.events import ApprovalRequested, Notice, SteeringAdded, ToolOutput, TurnEvent
 from qcode.safety.rules import Rules
 from tests.agent.after_edit.editing import DONE, Editing, edit, write
 
@@ -143,6 +143,7 @@ def test_failed_tests_go_back_to_the_model_until_they_pass(tmp_path: Path) -> No
     assert steered.startswith("The test command failed after your edits (round 1 of 3).")
     assert "\n$ grep right a.txt\n" in steered
     assert texts(editing, Notice) == []
+    assert not [event for event in editing.events if isinstance(event, ToolOutput)]
 
 
 def test_failed_tests_go_back_at_most_max_rounds_times(tmp_path: Path) -> None:
