@@ -127,8 +127,7 @@ class Toolbox:
             self.use_servers(servers)
         self._settings = settings
         self.is_offered = is_offered
-        self._env = env
-        self._shell_settings = shell_settings
+        self._env, self._shell_settings = env, shell_settings
 
     def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
         """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
