@@ -114,9 +114,8 @@ class Toolbox:
             *(() if agent is None else (agent,)),
             *(() if skill is None else (skill,)),
         )
-        self._skill = skill
+        self._skill, self._own = skill, own
         self.transcript: Callable[[], Sequence[Message]] = tuple
-        self._own = own
         self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
         self.jobs = Jobs()
         self._sandbox = sandbox
