@@ -163,7 +163,7 @@ def _begin(
         if may_have_skills(context):
             return _begin_skill(context, typed, tell)
     prompt, attached = _asked(context, typed, turn.foreign)
-    return _Begun(_opened(context, attached, tell, hooks), prompt, turn)
+    return _Begun(_opened(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
 
 
 def _opened(
@@ -203,7 +203,7 @@ def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -
         agent.release()
         raise
     agent.conversation.attach(attached)
-    return _Begun(agent, prompt, turn)
+    return _Begun(agent, prompt, replace(turn, typed=typed))
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:

@@ -145,14 +145,15 @@ _qcode() {
       ;;
     permissions)
       case $prev in
+        --for) found="claude codex gemini qwen" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         -C|--cwd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--add-dir|--settings) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --trust --yolo --dangerously-skip-permissions" ;;
+            -*) found="--for --print -C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --trust --yolo --dangerously-skip-permissions" ;;
             *)
               case $prev in
-                permissions) found="list check" ;;
+                permissions) found="list check hook" ;;
                 check) found="shell read write fetch" ;;
               esac ;;
           esac ;;
