@@ -431,9 +431,9 @@ class Conversation:
         self._transcript.read_again()
         self._counter.context_tokens = size_messages(self._transcript.messages)
 
-    def set_model(self, name: str) -> None:
+    def set_model(self, model: str | ModelClient) -> None:
         """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that is not possible."""
-        client = self._clients.named(name)
+        client = self._clients.named(model) if isinstance(model, str) else model
         if self._own is not None:
             self._own = client
         else:
