@@ -220,7 +220,7 @@ def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
 
 
 def _markdown_call(view: CallView) -> Iterator[str]:
-    notes = " · ".join(note for note in (view.state, single_spaced(view.summary)) if note)
+    notes = " · ".join(view.notes)
     yield f"**{single_spaced(view.name)}** {_code(view.argument)}{f' ({notes})' if notes else ''}".rstrip() + "\n"
     if view.diff:
         yield f"{fenced(view.diff, 'diff')}\n"

@@ -102,8 +102,8 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
 def _card(view: CallView, agent: str = "") -> str:
     """Return a folded card: its line, then the change or the arguments, then the result."""
     lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
-    notes = [single_spaced(view.summary) or lines, view.state]
-    shown = "".join(f" <small>{_text(note)}</small>" for note in notes if note)
+    notes = view.notes or tuple(filter(None, (lines,)))
+    shown = "".join(f" <small>{_text(note)}</small>" for note in notes)
     name = f"<b>{_text(single_spaced(view.name))}</b>"
     argument = f" <code>{_text(view.argument)}</code>" if view.argument else ""
     body = (_diff(view.diff) if view.diff else _arguments(view)) + agent

@@ -18,6 +18,7 @@ from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt, redacted
+from qcode.engine.synthetic import MARKER_KEY
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Price, Usage
@@ -50,6 +51,11 @@ class CallView:
     diff: str = ""
     output: str = ""
     images: tuple[Image, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The summary and the state, if there are any, and once if they are the same ("denied")."""
+        return tuple(dict.fromkeys(note for note in (single_spaced(self.summary), self.state) if note))
 
     @property
     def details(self) -> tuple[tuple[str, str, str], ...]:
@@ -209,6 +215,8 @@ def view_of(call: ToolCall, result: ToolResult | None, shown: ShownResult | None
     """Return a call as the user saw it; a session of an earlier version has only its result."""
     arguments = parse_object(call.arguments) or {}
     argument = _argument_of(arguments)
+    if MARKER_KEY in arguments:  # stored in place of arguments that were cut
+        arguments, argument = {}, "truncated arguments"
     if result is None:
         return CallView(call.name, argument, arguments, "no result")
     if shown is None:

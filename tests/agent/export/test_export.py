@@ -13,6 +13,7 @@ from qcode.agent.sessions.export import EXPORT_FORMS, About, ExportForm, ExportR
 from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, ShownResult, StoredMessage
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.turns import SessionTurn, session_turns
+from qcode.engine.synthetic import marker_arguments
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.usage import Price, Usage
@@ -183,8 +184,20 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
 
 def test_denied_call_is_marked() -> None:
     history = history_of(SAID)
-    history.stored[1].shown_results["c1"] = ShownResult("denied")
-    assert "**shell** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
+    for summary in ("", "denied"):
+        history.stored[1].shown_results["c1"] = ShownResult("denied", summary)
+        assert "**shell** `ls` (denied)" in exported(turns_of(history), ABOUT, ExportRequest("md"))
+        page = exported(turns_of(history), ABOUT, ExportRequest("html"))
+        card = next(one for one in parsed(page).iter("details") if "call" in one.attrib["class"])
+        assert [words(one) for one in card.iter("summary")] == ["shell ls denied"]
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) -> None:
+    call = ToolCall("c1", "write", marker_arguments('{"path": "a.py", "content": "x'))
+    text = written(form, user("go"), assistant(call), Message("user", (ToolResult("c1", "write", "Split it."),)))
+    assert "truncated arguments" in text
+    assert "_qcode" not in text
 
 
 def test_call_interrupted_by_a_crash_is_marked() -> None:
