@@ -235,7 +235,10 @@ class HookSettings:
         _NO_HOOKS, kinds.hooks(), "a call has failed; matches the tool", is_joined=True
     )
     Notification: tuple[WrittenHook, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "qcode waits for you; matches permission_prompt", is_joined=True
+        _NO_HOOKS,
+        kinds.hooks(),
+        "qcode waits for you; matches permission_prompt, elicitation_dialog or idle_prompt",
+        is_joined=True,
     )
     SubagentStart: tuple[WrittenHook, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a sub-agent begins; matches its kind", is_joined=True
@@ -254,7 +257,7 @@ class HookSettings:
         _NO_HOOKS, kinds.hooks(), "the conversation was compacted; matches manual or auto", is_joined=True
     )
     SessionEnd: tuple[WrittenHook, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a session ends; matches clear, resume or other", is_joined=True
+        _NO_HOOKS, kinds.hooks(), "a session ends; matches clear, resume, prompt_input_exit or other", is_joined=True
     )
 
     @property
