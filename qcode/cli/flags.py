@@ -323,7 +323,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
         )
     ),
-    "config": Subcommand({"path": (), "show": (), "schema": ()}, _OF_A_FOLDER),
+    "config": Subcommand(
+        {"path": (), "show": (), "schema": (), "set": (), "unset": ()}, (Flag("--project", "on"), *_OF_A_FOLDER)
+    ),
     "doctor": Subcommand(flags=_OF_A_FOLDER),
     "hooks": Subcommand({"list": (), "test": ()}, (Flag("--tool TOOL", "text"), *_OF_A_FOLDER)),
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
@@ -403,6 +405,8 @@ Usage:
   qcode models [PART OF A NAME] [--all]|forget                 models that can be used here, or all, with their limits
                                   and prices; forget the learned limits
   qcode config path|show|schema   the path of config.toml, every setting with its origin, or the schema for an editor
+  qcode config set KEY VALUE|unset KEY       change a key of your config.toml, or with --project of this project's;
+                                  comments stay, and an invalid value is refused
   qcode themes                    list the themes
   qcode version                   print the version
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;

@@ -109,7 +109,7 @@ def automatic() -> ValueKind:
             raise ValueError
         return value if isinstance(value, bool) else "auto"
 
-    return ValueKind('"auto", true or false', accept)
+    return ValueKind('"auto", true or false', accept, schema={"enum": ["auto", True, False]})
 
 
 def text() -> ValueKind:
@@ -198,9 +198,16 @@ def hooks() -> ValueKind:
             raise ValueError
         return tuple(_hook(one) for one in value)
 
+    table = {
+        "type": "object",
+        "properties": {name: kind.schema for name, kind in _hook_fields().items()},
+        "oneOf": [{"required": ["command"]}, {"required": ["argv"]}],
+        "additionalProperties": False,
+    }
     return ValueKind(
         "a list of tables with command or argv, and optionally matcher, timeout_s, on_failure, may_allow, env",
         accept,
+        schema={"type": "array", "items": table},
     )
 
 
@@ -213,13 +220,12 @@ def variables() -> ValueKind:
             raise ValueError
         return tuple(one(name) for name in value)
 
-    return ValueKind("a list of names of environment variables", accept)
+    schema = _list_of(pattern=f"^{_VARIABLE.pattern}$")
+    return ValueKind("a list of names of environment variables", accept, schema=schema)
 
 
-def _hook(value: object) -> WrittenHook:
-    if not isinstance(value, dict) or ("command" in value) == ("argv" in value):
-        raise ValueError
-    fields: Mapping[str, ValueKind] = {
+def _hook_fields() -> Mapping[str, ValueKind]:
+    return {
         "matcher": raw_text(),
         "command": raw_text(),
         "argv": words(),
@@ -228,6 +234,12 @@ def _hook(value: object) -> WrittenHook:
         "may_allow": boolean(),
         "env": variables(),
     }
+
+
+def _hook(value: object) -> WrittenHook:
+    if not isinstance(value, dict) or ("command" in value) == ("argv" in value):
+        raise ValueError
+    fields = _hook_fields()
     if not set(value) <= set(fields):
         raise ValueError
     found: dict[str, Any] = {name: fields[name].accept(given) for name, given in value.items()}

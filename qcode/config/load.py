@@ -284,6 +284,12 @@ def file_layer(file: Path, scope: Scope) -> Layer:
     return _LayerReader(file, scope, parse_toml(text, file), text).layer()
 
 
+def settings_of_text(text: str, file: Path, scope: Scope) -> Settings:
+    """Return the settings of a file with this text alone; raise `ConfigError` with file and line."""
+    layer = _LayerReader(file, scope, parse_toml(text, file), text).layer()
+    return _settings(_merged([layer]), _tables([layer]), ())
+
+
 def mapping_layer(settings: Mapping[str, object]) -> Layer:
     """Return settings that a program gives as nested mappings; raise `ConfigError` as for a file."""
     return _LayerReader(Path(_GIVEN), "extra", settings).layer()

@@ -13,7 +13,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         case "batch":
             from qcode.cli.subcommands.batch import run_batch as run
         case "config":
-            from qcode.cli.subcommands.reports import run_config as run
+            from qcode.cli.subcommands.config import run_config as run
         case "doctor":
             from qcode.cli.subcommands.reports import run_doctor as run
         case "help":

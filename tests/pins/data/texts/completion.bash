@@ -48,10 +48,10 @@ _qcode() {
         -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --trust --settings --json" ;;
+            -*) found="--project -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
-                config) found="path show schema" ;;
+                config) found="path show schema set unset" ;;
               esac ;;
           esac ;;
       esac

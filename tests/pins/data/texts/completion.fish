@@ -110,7 +110,8 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-skills
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session-persistence
-complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show schema' -a 'path show schema'
+complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show schema set unset' -a 'path show schema set unset'
+complete -c qcode -n '__fish_seen_subcommand_from config' -l project
 complete -c qcode -n '__fish_seen_subcommand_from config' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from config' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from config' -l trust
