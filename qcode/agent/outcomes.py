@@ -72,6 +72,7 @@ _LIMIT_SUBTYPES: Mapping[Limit | None, str] = {
     Limit.TURNS: "error_max_turns",
     Limit.TOOL_CALLS: "error_max_tool_calls",
     Limit.COST: "error_max_budget_usd",
+    Limit.TIME: "error_timeout",
 }
 
 
@@ -154,6 +155,7 @@ _LIMITS = {
     Limit.TURNS: ("--max-turns", "limit of model replies"),
     Limit.TOOL_CALLS: ("--max-tool-calls", "limit of tool calls"),
     Limit.COST: ("--max-budget-usd", "cost limit"),
+    Limit.TIME: ("--timeout", "time limit"),
 }
 BROKE_OFF = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
 """The notice of the app if a conversation yields no `TurnEnded`."""

@@ -20,7 +20,7 @@ REFUSED: dict[str, str] = {
 }
 """Flags of Claude Code that qcode refuses, with the reason: ignoring them would lose data or change history."""
 
-_VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "choice")
+_VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "duration", "choice")
 _COLUMN = 34
 
 
@@ -172,6 +172,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--max-turns N", "positive", "model replies (default: 100 in pipe mode, unlimited in the app)"),
         Flag("--max-tool-calls N", "natural", "tool calls (default: unlimited)"),
         Flag("--max-budget-usd X", "money", "cost in USD; an error if the price of the model is unknown"),
+        Flag("--timeout TIME", "duration", "time (90s, 30m, 2h): the prompt is then cancelled, and its text is kept"),
         Flag(
             "--wait-for-limit[=MAX]",
             "joined",
@@ -444,7 +445,7 @@ Exit codes:
    41  no or bad credential                 75  transient failure, worth running again
    42  bad input                           130  interrupted
    52  bad config                          141  reader went away
-   53  turn, tool-call or cost limit       143  terminated
+   53  turn, call, cost or time limit      143  terminated
 
 Environment:
   ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY, and

@@ -39,6 +39,7 @@ _TASK_OPTIONS: dict[str, type | tuple[type, ...]] = {
     "max_tool_calls": int,
     "max_output_tokens": int,
     "max_budget_usd": (int, float),
+    "timeout": (int, float),
 }
 _KEYS = ("id", "prompt", "cwd", "files", "schema", *_TASK_OPTIONS)
 MIN_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
