@@ -1,7 +1,7 @@
-"""`qcode config`: where the file is, what is set and by whom, the schema for editors; changes one key at a time.
+"""`qcode config`: the path of the file, the settings with their origins, the schema for editors, and changes of a key.
 
-A change of a rule, a mode, the sandbox, a hook or a tool server says what it does, because such a key decides what runs
-without a question.
+A change of a rule, a mode, the sandbox, a hook or a tool server is reported with its effect, because such a key decides
+which calls run without a question.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _show(options: Options, *, is_json: bool) -> int:
 
 
 def _change(options: Options, name: str, typed: str | None, *, is_project: bool, is_json: bool) -> int:
-    """Set or remove a key of the user's or the project's file, and say what holds now."""
+    """Set or remove a key of the user's or the project's file, and report the result."""
     from qcode.config.edit import change_checked
 
     context, _ = folder_context(options)
@@ -137,7 +137,7 @@ _SANDBOX = {
 
 
 def _safety_note(path: KeyPath, typed: str | None) -> str:
-    """Return what a change does to what runs without a question, empty if it does nothing to it."""
+    """Return the effect of a change on the calls that run without a question, empty if it has none."""
     value = (typed or "").strip().strip("\"'")
     match path:
         case ("permissions", "mode"):
