@@ -384,7 +384,7 @@ class RunContext:
         """
         # A program that only names the options loads none of this.
         from qcode.agent.context.project import find_project_root
-        from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+        from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_commands, key_store
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
 
@@ -413,7 +413,8 @@ class RunContext:
             warnings=tuple(options.notices),
         )
         wait_s = ATTENDED_S if is_attended else UNATTENDED_S
-        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait))
+        store = partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait)
+        keys = Keys(env, store, key_commands(settings, paths.config_dir))
         facts = (folder, root, is_attended, is_trusted, exit_tools, added, schema)
         return cls(options, env, paths, settings, keys, *facts)
 

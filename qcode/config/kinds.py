@@ -291,6 +291,21 @@ def words() -> ValueKind:
     return ValueKind("a list of strings", accept, schema=_list_of())
 
 
+def command() -> ValueKind:
+    """A program with its arguments, as a list or as a text split like a shell does; converted to a tuple."""
+
+    def accept(value: object) -> tuple[str, ...]:
+        import shlex  # only a configuration with a command needs it
+
+        found = tuple(shlex.split(_line(value))) if isinstance(value, str) else words().accept(value)
+        if not isinstance(found, tuple) or not found or not found[0].strip():
+            raise ValueError
+        return found
+
+    schema = {"anyOf": [_SCHEMA_OF_LINE, {**_list_of(), "minItems": 1}]}
+    return ValueKind('a command: a text, or a list such as ["pass", "show", "work/key"]', accept, schema=schema)
+
+
 def url() -> ValueKind:
     """An http or https address with a host."""
 

@@ -306,6 +306,13 @@ class ProviderSettings:
         "the environment variable that holds the key; a key itself is never in a file",
         is_project_allowed=False,
     )
+    api_key_command: tuple[str, ...] | None = key(
+        None,
+        kinds.command(),
+        "a command that prints the key in its first line; runs without a shell, in the configuration folder, at most "
+        "10 s, once per run",
+        is_project_allowed=False,
+    )
     headers: Mapping[str, str] = key(
         _NO_TEXTS, kinds.text(), "a header to send with each request", is_secret=True, is_project_allowed=False
     )

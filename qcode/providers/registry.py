@@ -126,11 +126,12 @@ def custom(
     base_url: str,
     *,
     api_key_env: str = "",
+    has_key_command: bool = False,
     headers: Mapping[str, str] | None = None,
     max_tokens_field: MaxTokensField | None = None,
     reasoning_field: str = "",
 ) -> ProviderSpec:
-    """Return a provider from the config file. Without `api_key_env` it needs no key: a header may contain one.
+    """Return a provider from the config file. Without `api_key_env` or a command it needs no key: a header may have it.
 
     A built-in provider keeps its data, except for the values given here.
     """
@@ -140,7 +141,7 @@ def custom(
         base,
         base_url=base_url or base.base_url,
         key_variables=(api_key_env,) if api_key_env else base.key_variables,
-        needs_key=bool(api_key_env) or base.needs_key,
+        needs_key=bool(api_key_env) or has_key_command or base.needs_key,
         headers={**base.headers, **(headers or {})},
         max_tokens_field=max_tokens_field or base.max_tokens_field,
         reasoning_field=reasoning_field or base.reasoning_field,

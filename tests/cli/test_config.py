@@ -206,4 +206,4 @@ def test_json_names_key_value_and_file(desk: Desk) -> None:
 
 @pytest.mark.parametrize("argv", [(), ("set", "x"), ("set", "a", "b", "c"), ("unset",), ("show", "--project")])
 def test_wrong_words_name_the_usage(desk: Desk, argv: tuple[str, ...]) -> None:
-    assert "use: qcode config set KEY VALUE" in desk(*argv, code=2)[1]
+    assert "qcode config set KEY VALUE" in desk(*argv, code=2)[1]

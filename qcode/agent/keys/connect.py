@@ -30,7 +30,7 @@ from qcode.providers.sdk import run_in_thread
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
 
-Source: TypeAlias = Literal["environment", "keyring", "file", "config", "aws", "none", "not needed"]
+Source: TypeAlias = Literal["environment", "command", "keyring", "file", "config", "aws", "none", "not needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class CredentialRow:
         match self.source:
             case "environment":
                 found = f"environment variable {self.name}"
+            case "command":
+                found = f"the command in {self.name}"
             case "aws":
                 found = f"AWS chain ({self.name} is set)"
             case "keyring" | "file":
@@ -85,6 +87,8 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     if variable:
         is_chain = spec.protocol == "bedrock" and variable not in spec.key_variables
         return CredentialRow(spec.name, "aws" if is_chain else "environment", variable, stored)
+    if setting := keys.setting_of(spec):
+        return CredentialRow(spec.name, "command", setting, stored)
     if stored is not None and keys.key_of(spec)[0]:
         return CredentialRow(spec.name, stored, registry.login_command(spec))
     if spec.protocol == "bedrock":
@@ -332,8 +336,8 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
     _, variable = registry.key_of(spec, keys.env)
-    if variable:
-        lines.append(f"{variable} is set and takes precedence; unset it to use the stored key")
+    if above := variable or keys.setting_of(spec):
+        lines.append(f"{above} is set and takes precedence; unset it to use the stored key")
     return tuple(lines)
 
 
@@ -341,6 +345,8 @@ async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret 
     """Check `key` with the host of `spec`; None checks the current credential, if the host needs one."""
     address, source = address_of(spec, settings, keys.env)
     value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
+    if key is None and (failure := keys.failure_of(spec)):
+        return KeyCheck("refused", failure)
     timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
     try:
         provider = registry.connect(

@@ -216,6 +216,8 @@ class Clients:
         if context.options.base_url and spec.name == self._chosen:
             address, source = context.options.base_url, "--base-url"
         key, key_source = context.keys.key_of(spec)
+        if failure := context.keys.failure_of(spec):
+            raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
         if key:
             self._secrets.add(key)
         timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
@@ -285,7 +287,7 @@ class Clients:
         except (QcodeError, ProviderError) as error:
             is_without_key = isinstance(error, ProviderError) and error.kind is ErrorKind.NO_CREDENTIAL
             reasons = self._context.keys.complaints if is_without_key else ()
-            raise ValueError("; ".join((str(error), *reasons))) from None
+            raise ValueError("; ".join(dict.fromkeys((str(error), *reasons)))) from None
 
     def check_budget(self, client: ModelClient) -> None:
         """Raise `QcodeError` if the run has a budget and the price of the model is not known."""

@@ -70,6 +70,7 @@ def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) 
         protocol,
         given.base_url or "",
         api_key_env=given.api_key_env or "",
+        has_key_command=given.api_key_command is not None,
         headers=given.headers,
         max_tokens_field=cast("MaxTokensField | None", given.max_tokens_field),
         reasoning_field=given.reasoning_field or "",
@@ -262,5 +263,5 @@ def provider_failures(keys: Keys) -> Iterator[None]:
         yield
     except ProviderError as error:
         if error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH):
-            raise CredentialError("\n".join((error.message, *keys.complaints))) from None
+            raise CredentialError("\n".join(dict.fromkeys((error.message, *keys.complaints)))) from None
         raise UsageError(error.message) from None

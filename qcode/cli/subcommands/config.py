@@ -27,8 +27,8 @@ from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.text.json import Json
 
 _USE = (
-    "use: qcode config set KEY VALUE, or unset KEY, with --project for this project's file; qcode config path or "
-    f"schema; or qcode config show {FOLDER_FLAGS}"
+    "use: qcode config path or schema; qcode config set KEY VALUE or unset KEY, with --project for this project's "
+    f"file; or qcode config show {FOLDER_FLAGS}"
 )
 
 
