@@ -473,7 +473,8 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
         return verdict
     if hook.verdict == "ask":
         reason = hook.reason if verdict.is_allowed else f"{hook.reason}; {verdict.reason}"
-        return Verdict("ask", reason, RESTRICTED if verdict.rule == RESTRICTED else hook.rule)
+        rule = RESTRICTED if verdict.rule == RESTRICTED else hook.rule
+        return Verdict("ask", reason, rule).settled(never_asks=policy.never_asks)
     if verdict.is_allowed or not policy.is_trusted:
         return verdict
     if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):

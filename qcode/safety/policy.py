@@ -2,18 +2,14 @@
 
 Order: denials of the path layer, deny rules, plan mode; verdicts that ask in every mode; trust; rules and modes that
 allow. A policy is immutable: `with_mode` and `with_allow` return another one. No argument of a model changes it.
-`may_write_protected` is for bypass mode: it detects commands that may write a protected name in a form that the
-shell judge cannot follow. It is a second line of defence: a sandbox that mounts protected names read-only does not
-depend on how a command spells them. The shell judge and `addresses` load with the first command and the first URL.
+The shell judge and `addresses` load with the first command and the first URL.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import field, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +18,7 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.safety.paths import Ground, PathJudge, judge_on
 from qcode.safety.probes import Probes
-from qcode.safety.protected_paths import CREDENTIALS, STARTUP, fold, is_history
+from qcode.safety.protected_paths import may_write_protected
 from qcode.safety.rules import (
     Rule,
     Rules,
@@ -307,7 +303,7 @@ class Policy:
             asked = judge.part(part)
             if asked.is_allowed:
                 continue
-            is_undecided = unclear.rule == "shell:not-plain"
+            is_undecided = unclear.rule in ("shell:not-plain", "rule:unclear")
             rule = self._allowing(part, asked, judge) if is_undecided else None
             if rule is None or any(word.is_open for word in part.command.words):
                 return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
@@ -450,10 +446,10 @@ class Policy:
         if self.mode == "bypass" and not has_rules:
             return self._bypassed(command, None, why)
         every = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
-        is_asked = any(rule.kind == "shell" for rule in self.rules.ask)
-        if every is not None and not has_rules and not is_asked:
-            return ruled(every, "allow")
-        return Verdict("ask", why, "shell:not-plain")
+        if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
+            # No sandbox holds a rule, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.
+            return Verdict("ask", why, "rule:unclear")
+        return Verdict("ask", why, "shell:not-plain") if every is None else ruled(every, "allow")
 
     def _judge_fetch(self, url: str) -> Verdict:
         from qcode.safety.addresses import read_url
@@ -539,61 +535,3 @@ def _without_sandbox(verdict: Verdict) -> Verdict:
         return verdict
     why = " (auto mode needs a workspace sandbox, which is not available here, so it asks like default mode)"
     return replace(verdict, reason=verdict.reason + why)
-
-
-_QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
-_ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
-_EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
-_TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
-_UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
-_PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
-_DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
-_PROTECTED_PLACES = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
-_IN_GIT = re.compile(r"(?:^|/)\.git[. ]*(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE)
-_OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
-_WRITES_SETTINGS = re.compile(
-    rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote\s+(?:add|remove|rename|rm|set-\w+)\b)"
-    rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}config\s+(?:set|edit|unset|delete)\b"
-)
-"""Commands that write a protected file without naming it: `.git/config`, `~/.gitconfig`, `~/.npmrc`, pip's."""
-_HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
-
-
-def may_write_protected(command: str) -> str:
-    """Return why `command` may write a protected name, empty if nothing in its text says so.
-
-    Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
-    name `.bashrc`.
-    """
-    if _UNKNOWN_TARGET.search(command):
-        return "the file it writes to is unknown before it runs"
-    if _WRITES_SETTINGS.search(_QUOTES.sub("", command)):
-        return "it changes settings in a protected file"
-    # The value of an expansion is unknown; as part of a name it is a wildcard.
-    text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
-    # The wildcards of find also match a leading dot: `find ~ -name '*rc'`.
-    finds_hidden = _HOME.search(command) is not None and "find" in text
-    for token in dict.fromkeys(_TOKEN.findall(text)):
-        if _IN_GIT.search(token):
-            return f"{token} may be inside .git"
-        path = f"/{'/'.join(map(fold, token.split('/')))}/"
-        place = next((place for place in _PROTECTED_PLACES if f"/{place}/" in path), "")
-        if place:
-            return f"{place} is a protected location"
-        named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
-        if named:
-            return f"{named} is a protected name"
-    return ""
-
-
-def _as_wildcard(found: re.Match[str]) -> str:
-    """Return a wildcard, followed by the expansion itself, which may be a command that contains protected names."""
-    return f"* {found[0]} "
-
-
-def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
-    name = fold(part)
-    if not set(name) & set("*?["):
-        return name in _DOTTED_NAMES or is_history(name)
-    is_hidden = name.startswith(".") or (finds_hidden and name != "*")
-    return is_hidden and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))

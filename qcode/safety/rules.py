@@ -196,23 +196,31 @@ def first_rule(rules: Iterable[Rule], kind: str, test: Callable[[Rule], bool]) -
     return next((rule for rule in rules if rule.kind == kind and test(rule)), None)
 
 
-_PYTEST_OPTIONS = "-p -c --config-file --rootdir --basetemp --pastebin -o --override-ini --junit-xml --junitxml"
+_PYTEST_OPTIONS = (
+    "-p -c --config-file --rootdir --basetemp --pastebin -o --override-ini --junit-xml --junitxml --log-file --debug "
+    "--report-log --html --pdbcls @"
+)
+_NPM_OPTIONS = (
+    "--prefix -C --cwd --dir --script-shell --userconfig --globalconfig --node-options --cache --logs-dir --use-yarnrc"
+)
 # Options that write files or run programs, of well-known programs that are not in the table. From their manuals.
 _RUNNING_OPTIONS: Mapping[str, str] = {
     "tar": "--to-command --checkpoint-action --use-compress-program -I --rsh-command --rmt-command --info-script -F "
     "--new-volume-script --index-file",
-    "git": "--exec --upload-pack --receive-pack -c --config-env --exec-path --ext-diff --textconv -O --extcmd -x",
+    "git": "--exec --upload-pack --receive-pack -c --config-env --exec-path --ext-diff --textconv -O --extcmd -x -o "
+    "--template --smtp-server --sendmail-cmd --setup --env-filter --tree-filter --index-filter --parent-filter "
+    "--msg-filter --commit-filter --tag-name-filter foreach run",
     "curl": "-o -O --remote-name --remote-name-all -K --config --output-dir -D --dump-header -c --cookie-jar --trace "
     "--trace-ascii --stderr --libcurl --etag-save --hsts --alt-svc",
     "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix --use-askpass -e --execute",
     "rsync": "-e --rsh --rsync-path --log-file --write-batch --backup-dir --remove-source-files --delete",
     "ssh": "-o -F -E -S -W -L -R -D",
     "go": "-exec -toolexec -overlay -o -vettool -C -modfile -coverprofile -cpuprofile -memprofile -blockprofile "
-    "-mutexprofile -trace -outputdir",
+    "-mutexprofile -trace -outputdir -ldflags -gcflags -asmflags -gccgoflags -pkgdir -args",
     "cargo": "--config --target-dir --out-dir --artifact-dir --manifest-path -C -Z",
-    "npm": "--prefix -C --script-shell --userconfig --globalconfig --node-options --cache --logs-dir",
+    **dict.fromkeys(("npm", "pnpm", "yarn"), _NPM_OPTIONS),
     "uv": f"{_PYTEST_OPTIONS} --project --directory --with --python --env-file",
-    "make": "-f --file --makefile -C --directory --eval -I --include-dir SHELL=",
+    "make": "-f --file --makefile -C --directory --eval -I --include-dir =",
     "pytest": _PYTEST_OPTIONS,
     "ruff": "--config --output-file -o",
     "mypy": "--config-file --install-types --python-executable --cache-dir",
@@ -220,7 +228,7 @@ _RUNNING_OPTIONS: Mapping[str, str] = {
     "node": "-e --eval -p --print -r --require --import --loader --experimental-loader",
     "unzip": "-d -p -P",
     "zip": "-T -TT --unzip-command -m --move",
-    **dict.fromkeys(("ruby", "perl", "bash", "sh", "zsh"), "-c -m -e -E -i -r -x"),
+    **dict.fromkeys(("ruby", "perl", "bash", "sh", "zsh"), "-c -m -e -E -i -r -x -I -M -d"),
     **dict.fromkeys(("python", "python3"), f"-c -m -e -E -i -r -x {_PYTEST_OPTIONS}"),
 }
 _RUNNING_EVERYWHERE = (
@@ -251,10 +259,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     program = row_of(rest)
     is_version = program is not None and not program.operands.roles and program.operands.minimum > 0
     if program is None or is_version or _names_command(program, literal):
-        running = f"{_RUNNING_EVERYWHERE} {_RUNNING_OPTIONS.get(words[0].text, '')}".split()
-        # tar reads its first word as options even without a dash.
-        bundled = [f"-{word.text}" for word in rest[1:2] if words[0].text == "tar"]
-        return not any(_may_be_option(text, running) for text in (*bundled, *(word.text for word in rest[1:])))
+        return not _may_run_or_write(words[0].text, [word.text for word in rest[1:]])
     if is_table_command(rest):
         return True
     is_script = not {"sed", "awk", "jq"}.isdisjoint(program.operands.roles)
@@ -269,15 +274,29 @@ def _names_command(program: ProgramSpec, literal: list[str]) -> bool:
     return not program.operands.roles and len(words) > program.name.count("/") + (literal[0] == "git")
 
 
+def _may_run_or_write(name: str, words: list[str]) -> bool:
+    """Return whether a program that is not in the table may read one of `words` as an option that runs or writes."""
+    running = f"{_RUNNING_EVERYWHERE} {_RUNNING_OPTIONS.get(name, '')}".split()
+    if name == "go":  # its options are whole words after one dash or two, and `-test.x` is `-x`
+        options = [re.sub(r"^--?(?:test\.)?", "-", word.partition("=")[0]) for word in words if word.startswith("-")]
+        return not set(running).isdisjoint(options)
+    if name == "tar":  # it reads its first word as options even without a dash
+        words = [*(f"-{word}" for word in words[:1]), *words]
+    return any(_may_be_option(word, running) for word in words)
+
+
 def _may_be_option(text: str, options: Iterable[str]) -> bool:
-    """Return whether a word may be read as one of `options`: `--outp=x` as `--output`, `-xvI` as `-I`."""
+    """Return whether a word may be read as one of `options`: `--outp=x` as `--output`, `-xvI` as `-I`.
+
+    An option without a dash is a word, `@` any file of options, and `=` any assignment: `make test ARGS='; id'`.
+    """
     if text.startswith("--") and len(text) > 2:
         name = text.partition("=")[0]
         return any(option.startswith(name) for option in options)
     if text.startswith("-") and len(text) > 1:
         letters = {f"-{letter}" for letter in text[1:]}
         return any(option in letters or text.partition("=")[0] == option for option in options)
-    return any(text.startswith(option) for option in options if option.endswith("="))
+    return any(option == text or (option == "@" == text[:1]) or (option == "=" and "=" in text) for option in options)
 
 
 def is_rule(text: str) -> bool:
@@ -312,6 +331,8 @@ def reaches(rule: Rule, part: SimpleCommand) -> bool:
     words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
     if any(rule.matches_words(spelled) for spelled in _without_options(words)):
         return True
+    if words[0].text == "git" and words[1:2] and any(_ALIAS.match(word.text) for word in words):
+        return rule.words[:1] == (Word("git"),)  # `git -c alias.x=push x` is a push
     return words[0].text in _WRAPPING and mentions(" ".join(word.text for word in words), rule)
 
 
@@ -336,6 +357,7 @@ def mentions(command: str, rule: Rule) -> bool:
     return any(rule.matches_words(seen[start:]) for seen in (words, plain) for start in range(len(seen)))
 
 
+_ALIAS = re.compile(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
 _EXAMPLE_ROOT, _EXAMPLE_HOME = "/workspace", "/home/user"
 _Written: TypeAlias = "Iterable[str | WrittenRule]"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.tools import Refused
-from qcode.safety.policy import may_write_protected
+from qcode.safety.protected_paths import may_write_protected
 from qcode.safety.redaction import Redactor
 from qcode.text.clean import clean, visible
 from qcode.tools import text_file

@@ -101,6 +101,21 @@ def test_command_that_was_not_understood_cannot_bypass_a_deny_rule(repo: Path) -
     policy = _policy(repo, "bypass", deny=["shell(rm *)"], allow=["shell"])
     assert _shell(policy, "$(echo r)m x") == "ask"
     assert _shell(_policy(repo, "bypass"), "$(echo r)m x") == "allow"
+    for command in ("x=rm; $x y", "r{m,} x", "$'\\x72m' x", "for c in rm; do command $c x; done"):
+        assert _shell(_policy(repo, "auto"), command) == "allow"
+        assert _shell(_policy(repo, "auto", deny=["shell(rm *)"]), command) != "allow"
+        assert _shell(_policy(repo, "auto", ask=["shell(rm *)"]), command) != "allow"
+
+
+def test_file_is_judged_in_the_folder_that_cd_really_goes_to(repo: Path) -> None:
+    (repo.parent / "other/bin").mkdir(parents=True)
+    (repo / "link").symlink_to("../other")
+    policy = _policy(repo, "accept-edits", allow=["shell(cd *)", "shell(make *)"])
+    # bash goes to ../bin beside the target of the link, because there is no bin beside the link.
+    for change in ("cd ~", "cd", "cd -", "cd link/../bin", "cd src && cd ../link/../bin", "pushd ~"):
+        for command in (f"{change}; echo x > a", f"{change} && make x"):
+            assert _shell(policy, command) == "ask", command
+    assert _shell(policy, "cd src; echo x > a") == "allow"
 
 
 def test_denied_file_is_not_read_through_the_shell(repo: Path) -> None:
@@ -288,6 +303,15 @@ def test_patch_is_judged_by_every_file_it_names(repo: Path) -> None:
         """awk 'BEGIN{print "x" > "/root/.bashrc"}'""",
         "docker run -v ~/.bashrc:/x image",
         "cd ~/.ssh:x; make",
+        "cd ~; echo x >> .bashrc",
+        "cd; echo x >> .bashrc",
+        "cd .g*; echo x > config",
+        "pushd ~; echo x >> .profile",
+        "cp x git~1/config",
+        "git remote -v add x y",
+        "npm c set prefix x",
+        "npm -g set prefix x",
+        "pip config --user set global.index-url x",
         "git config core.hooksPath /tmp/x",
         "git config --global core.pager x",
         "git -c x=y config alias.x '!id'",

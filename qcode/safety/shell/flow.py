@@ -33,6 +33,7 @@ MAX_PARTS = 300
 _ANY_TEXT = Word(MARK, unknown="text")
 _NUMBER = Word(MARK, unknown="number")
 _WILD = re.compile(r"[*?\[\\]")
+_CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 
 Form: TypeAlias = Literal["loop", "substitution", "variable", "wildcard"]
 """Forms of the shell beyond a list of literal commands. They may run unasked only inside a sandbox."""
@@ -148,6 +149,8 @@ class _FlowPass:
         self.parts.append(FlowPart(command, folders))
         target = target_of_cd(command)
         if target is None:
+            if command.words and command.words[0].text in _CHANGE_FOLDER:
+                raise NotPlain("this form of cd is not supported")
             return folders, folders
         return frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders), folders  # noqa: PTH118  # plain text, as bash joins it
 

@@ -187,7 +187,11 @@ class Judge:
         """Allow a `cd` to a folder inside. Links in its path ask: bash and the kernel differ on `..` after one."""
         if target is None:
             raise NeedsApproval("this form of cd is not supported")
-        path = os.path.normpath(os.path.join(folder, target))  # noqa: PTH118  # plain text, as bash joins it
+        joined = os.path.join(folder, target)  # noqa: PTH118  # plain text, as bash joins it
+        path = os.path.normpath(joined)
+        # bash goes to LINK/../x as the kernel reads it if there is no x beside the link.
+        if os.path.realpath(joined) != os.path.realpath(path):
+            raise PathComplaint(f"{target}: it goes back from a symbolic link")
         folders = (self.paths.ground.root, *self.paths.ground.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         base = max((one for one in spelled if is_within(path, one)), key=len, default="")

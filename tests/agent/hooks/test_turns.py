@@ -178,6 +178,12 @@ def test_asking_hook_is_a_denial_without_a_user(tmp_path: Path) -> None:
     assert played.results[0].state == "denied"
 
 
+def test_asking_hook_is_a_denial_if_nothing_may_be_asked(tmp_path: Path) -> None:
+    hooks = {"PreToolUse": permission("ask")}
+    played = play(tmp_path, [[READ], "ok"], hooks, decide=lambda _: Allow(), never_asks=True)
+    assert (played.asked, played.results[0].state) == ([], "denied")
+
+
 @pytest.mark.parametrize("mode", ["accept-edits", "bypass"])
 def test_asking_hook_asks_in_every_mode(tmp_path: Path, mode: str) -> None:
     played = play(tmp_path, [[WRITE], "ok"], {"PreToolUse": permission("ask")}, permission_mode=mode)

@@ -93,8 +93,11 @@ def test_core_commands_run_beside_a_part_allowed_by_a_rule(repo: Path, command: 
 
 @pytest.mark.parametrize(
     "command",
-    ["git -C . push x", "git --no-pager push", "git -c a=b push x", "strace -f git push", "busybox git push x"],
-)
+    [
+        "git -C . push x", "git --no-pager push", "git -c a=b push x", "strace -f git push", "busybox git push x",
+        "git -c alias.x=push x", "git -cALIAS.x=push x", "git --config-env=alias.x=NAME x",
+    ],
+)  # fmt: skip
 def test_deny_rule_covers_options_before_the_subcommand_and_wrappers(repo: Path, command: str) -> None:
     rules = Rules.of(deny=["shell(git push *)"])
     assert judge_shell(command, repo, rules=rules, mode="bypass").verdict == "deny"
@@ -172,7 +175,18 @@ def test_bypass_mode_mounts_protected_names_read_only_if_the_sandbox_can(repo: P
         ("tar *", ["tar -tf a.tar"], ["tar -xf a --to-command=sh", "tar xIf ./evil a", "tar -xIf ./evil a"]),
         ("tar *", ["tar xf a.tar"], ["tar --use-compress x"]),
         ("git log --output=x *", ["git log --output=x -p"], ["git log --output=y -p"]),
-        ("make *", ["make test", "make -j4 all"], ["make -f evil.mk", "make --eval=x"]),
+        ("make *", ["make test", "make -j4 all"], ["make -f evil.mk", "make --eval=x", "make CC=id", "make a ARGS=b"]),
+        ("go test *", ["go test -short -race ./..."], ["go test --toolexec id", "go test -ldflags=-extld=x"]),
+        (
+            "go test *",
+            ["go test -run Cover"],
+            ["go test --test.coverprofile=x", "go test -test.trace x", "go test -o=x"],
+        ),
+        ("pytest *", ["pytest -xvs --cov=src"], ["pytest @options", "pytest --log-file=x", "pytest --pdbcls=a:b"]),
+        ("yarn test *", ["yarn test --watch"], ["yarn test --cwd /tmp", "yarn --cwd=/tmp test"]),
+        ("git *", ["git push origin"], ["git bisect run x", "git submodule foreach x", "git archive -o x HEAD"]),
+        ("git *", ["git fetch --tags"], ["git filter-branch --tree-filter x", "git init --template=x", "git am -o x"]),
+        ("perl *", ["perl script.pl"], ["perl -MEvil x", "perl -I. x", "perl -d x"]),
     ],
 )
 def test_wildcard_of_an_allow_rule_covers_no_option_that_writes_or_runs(
