@@ -66,9 +66,9 @@ def run(
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments"
         raise Unavailable(f"could not be started: {why}") from None
     try:
-        output, error = process.communicate(timeout=max(0.0, timeout))
+        output, said = process.communicate(timeout=max(0.0, timeout))
         if errors is not None:
-            errors.append(error)
+            errors.append(said)
     except subprocess.TimeoutExpired:
         raise Unavailable("took too long") from None
     finally:

@@ -104,6 +104,7 @@ def test_every_key_of_the_contract_is_read(folders: Folders) -> None:
         "openai",
         "http://localhost:8000/v1",
         "LOCAL_KEY",
+        None,
         {"X-Team": "blue"},
         "max_completion_tokens",
         "reasoning",

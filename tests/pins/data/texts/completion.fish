@@ -36,6 +36,7 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l no-escalation
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-turns -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-tool-calls -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l timeout -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l wait-for-limit
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowed-tools -r
@@ -88,6 +89,7 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-escalation
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-turns -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-tool-calls -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l timeout -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l wait-for-limit
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowed-tools -r
@@ -246,6 +248,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-turns -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-tool-calls -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l timeout -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l wait-for-limit
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowed-tools -r
