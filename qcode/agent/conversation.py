@@ -252,8 +252,7 @@ class Conversation:
         self._opening = [*opening]
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
-        writer = self._clients.small()
-        settings = self._turn_settings(writer, options)
+        settings = self._turn_settings(writer := self._clients.small(), options)
         turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
         self._last_turn = self.turn = turn
         hooks, logged = self.hooks, None if writer is None else writer.logged

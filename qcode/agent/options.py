@@ -414,9 +414,8 @@ class RunContext:
         )
         wait_s = ATTENDED_S if is_attended else UNATTENDED_S
         store = partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait)
-        keys = Keys(env, store, key_commands(settings, paths.config_dir))
         facts = (folder, root, is_attended, is_trusted, exit_tools, added, schema)
-        return cls(options, env, paths, settings, keys, *facts)
+        return cls(options, env, paths, settings, Keys(env, store, key_commands(settings, paths.config_dir)), *facts)
 
 
 def _converted(options: Options) -> Options:
