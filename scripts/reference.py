@@ -88,10 +88,10 @@ def providers() -> str:
     for spec in PROVIDERS.values():
         if spec.protocol == "demo":
             continue
-        address = f"`{spec.base_url}`" if spec.base_url else "-"
+        address = f"`{spec.base_url}`" if spec.base_url else "of the project" if spec.is_vertex else "-"
         if spec.base_url_variables:
             address += f" · {_code(spec.base_url_variables)}"
-        chain = "the AWS chain, " if spec.protocol == "bedrock" else ""
+        chain = "the AWS chain, " if spec.protocol == "bedrock" else "Google credentials, " if spec.is_vertex else ""
         optional = "" if spec.needs_key or chain else " (optional)"
         rows.append((f"`{spec.name}/…`", spec.protocol, address, f"{chain}{_code(spec.key_variables)}{optional}"))
     return _table(("name", "protocol", "address · variable that replaces it", "key"), rows)

@@ -183,6 +183,11 @@ def _provider(
             place = dotted(("providers", name))
             raise ConfigError(f"{tables['providers', name]}: {place} needs a type: one of {kinds}")
         own["type"] = name
+    vertex = next((one for one in ("project", "location") if one in own), None)
+    if vertex is not None and own["type"] not in ("gemini", "anthropic"):
+        place = dotted(("providers", name))
+        kinds = 'its type must be "gemini" or "anthropic"'
+        raise ConfigError(f"{tables['providers', name]}: {place} has {vertex}: {kinds}")
     headers = _texts(values, "providers", name, "headers")
     return ProviderSettings(**own, **headers, network=replace(base.network, **network))
 

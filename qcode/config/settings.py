@@ -325,6 +325,15 @@ class ProviderSettings:
     reasoning_field: str | None = key(
         None, kinds.field_name(), "the field for reasoning, if the server uses another one", is_project_allowed=False
     )
+    project: str | None = key(
+        None,
+        kinds.text(),
+        "a Google Cloud project: its models are used, on Vertex AI; for the types gemini and anthropic",
+        is_project_allowed=False,
+    )
+    location: str | None = key(
+        None, kinds.text(), "the location on Vertex AI; default: global", is_project_allowed=False
+    )
     default_model: str | None = key(None, kinds.text(), "the model if none is named", is_project_allowed=False)
     network: Network = field(default_factory=Network)
 

@@ -30,7 +30,9 @@ from qcode.providers.sdk import run_in_thread
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
 
-Source: TypeAlias = Literal["environment", "command", "keyring", "file", "config", "aws", "none", "not needed"]
+Source: TypeAlias = Literal[
+    "environment", "command", "keyring", "file", "config", "aws", "google", "none", "not needed"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class CredentialRow:
                 found = f"environment variable {self.name}"
             case "command":
                 found = f"the command in {self.name}"
-            case "aws":
-                found = f"AWS chain ({self.name} is set)"
+            case "aws" | "google":
+                chain = "AWS chain" if self.source == "aws" else "Google credentials"
+                found = f"{chain} ({self.name} is set)"
             case "keyring" | "file":
                 found = f"stored in the {'keyring' if self.source == 'keyring' else 'key file'}"
             case "config":
@@ -85,8 +88,9 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     variable = registry.credential_of(spec, keys.env)
     stored = keys.place_of(spec)
     if variable:
-        is_chain = spec.protocol == "bedrock" and variable not in spec.key_variables
-        return CredentialRow(spec.name, "aws" if is_chain else "environment", variable, stored)
+        chain: Source = "google" if spec.is_vertex else "aws"
+        is_chain = registry.has_chain(spec) and variable not in spec.key_variables
+        return CredentialRow(spec.name, chain if is_chain else "environment", variable, stored)
     if setting := keys.setting_of(spec):
         return CredentialRow(spec.name, "command", setting, stored)
     if stored is not None and keys.key_of(spec)[0]:
@@ -94,6 +98,10 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     if spec.protocol == "bedrock":
         return CredentialRow(
             spec.name, "none", how="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials come from the AWS chain"
+        )
+    if spec.is_vertex:
+        return CredentialRow(
+            spec.name, "none", how="run gcloud auth application-default login, and set GOOGLE_CLOUD_PROJECT"
         )
     if spec.headers:
         where = settings.origin(f"providers.{spec.name}.headers")
@@ -144,6 +152,8 @@ _ABOUT: Mapping[str, _About] = {
     "vllm": _About("vLLM", "a vLLM server"),
     "sglang": _About("SGLang", "an SGLang server"),
     "openai-responses": _About("OpenAI Responses", "GPT models, newer API", "https://platform.openai.com/api-keys"),
+    "vertex": _About("Vertex AI", "Gemini in your Google Cloud project"),
+    "vertex-anthropic": _About("Vertex AI (Claude)", "Claude in your Google Cloud project"),
     "bedrock": _About("Amazon Bedrock", "Claude and others in your AWS account"),
     "azure": _About("Azure OpenAI", "GPT models in your Azure account", "https://portal.azure.com"),
     "deepseek": _About("DeepSeek", "DeepSeek models", "https://platform.deepseek.com/api_keys"),
@@ -364,6 +374,7 @@ def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
     return keys.store.put(registry.key_name(spec), key)
 
 
+_GOOGLE_CHAIN = "credentials come from gcloud auth application-default login; set GOOGLE_CLOUD_PROJECT"
 _AWS_CHAIN = "credentials come from the AWS chain (AWS_PROFILE, aws sso login, a role)"
 
 
@@ -421,7 +432,7 @@ class KeysService:
         checked = await check(settings, keys, spec, key)
         if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):
             raise ValueError(checked.note)
-        models = () if spec.protocol == "bedrock" else checked.models
+        models = () if registry.has_chain(spec) else checked.models
         return CheckedKey(key, checked.verdict == "accepted", checked.note, models)
 
     async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
@@ -461,7 +472,8 @@ class KeysService:
         settings, keys = self._context.settings, self._context.keys
         if not registry.takes_key(spec):
             found = registry.credential_of(spec, keys.env)
-            return ProviderChoice(spec.name, f"{found} is set" if found else _AWS_CHAIN, takes_key=False, is_ready=True)
+            chain = _GOOGLE_CHAIN if spec.is_vertex else _AWS_CHAIN
+            return ProviderChoice(spec.name, f"{found} is set" if found else chain, takes_key=False, is_ready=True)
         source = keys.source_of(spec)
         if source:
             return ProviderChoice(spec.name, source_words(source), is_ready=True)

@@ -214,7 +214,7 @@ class Clients:
         address, source = address_of(spec, settings, context.env)
         self._chosen = self._chosen or spec.name
         if context.options.base_url and spec.name == self._chosen:
-            address, source = context.options.base_url, "--base-url"
+            address, source = _moved(spec, address, context.options.base_url), "--base-url"
         key, key_source = context.keys.key_of(spec)
         if failure := context.keys.failure_of(spec):
             raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
@@ -420,6 +420,17 @@ def output_settings(output: Output, override: int | None) -> OutputSettings:
         min_escalation_gain=output.min_escalation_gain,
         learn_first_cap=output.learn_first_cap,
     )
+
+
+def _moved(spec: registry.ProviderSpec, address: str, host: str) -> str:
+    """Return the address at the host of `--base-url`; on Vertex AI project and location stay."""
+    if not spec.is_vertex:
+        return host
+    if not address:
+        return ""  # the project is missing, which the registry reports
+    from qcode.providers.vertex.address import at_host
+
+    return at_host(address, host)
 
 
 def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:

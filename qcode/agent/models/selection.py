@@ -71,6 +71,7 @@ def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) 
         given.base_url or "",
         api_key_env=given.api_key_env or "",
         has_key_command=given.api_key_command is not None,
+        is_vertex=given.project is not None or given.location is not None,
         headers=given.headers,
         max_tokens_field=cast("MaxTokensField | None", given.max_tokens_field),
         reasoning_field=given.reasoning_field or "",
@@ -86,6 +87,8 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     provider, slash, model = name.partition("/")
     if provider in REPLAYS and model and provider not in settings.providers:
         return _replayed(Path(model), specs, is_timed=REPLAYS[provider])
+    if provider == "vertex" and model.startswith("claude"):
+        provider = "vertex-anthropic"  # another protocol, and the same place for the user
     if slash and provider in specs:
         if not model:
             return default_of(specs[provider], settings, note)
@@ -169,9 +172,20 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
 def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
     """Return the address of a provider and its source (a variable or setting), as `registry.connect` expects them."""
     given = settings.providers.get(spec.name)
+    if spec.is_vertex:
+        return _vertex_address(spec, settings, env)
     if given is not None and given.base_url:
         return given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
     return registry.base_url_of(spec, env)
+
+
+def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
+    from qcode.providers.vertex.address import vertex_address
+
+    given = settings.providers.get(spec.name, ProviderSettings())
+    names = {"project": given.project or "", "location": given.location or "", "host": given.base_url or ""}
+    address, variable = vertex_address(env, **names)
+    return address, variable or str(settings.origin(f"providers.{spec.name}.project"))
 
 
 async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_demo: bool) -> Selection:

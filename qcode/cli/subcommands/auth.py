@@ -140,6 +140,9 @@ def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.protocol == "bedrock":
         how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
         raise UsageError(f"{spec.name} uses credentials from the AWS chain ({how}); qcode stores no key for it")
+    if spec.is_vertex:
+        how = "gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS, or api_key_command"
+        raise UsageError(f"{spec.name} uses credentials of Google Cloud ({how}); qcode stores no key for it")
     if not registry.takes_key(spec):
         raise UsageError(f"{spec.name} needs no key")
 
