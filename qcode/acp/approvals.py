@@ -79,6 +79,8 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
             ]
             skipped = Deny() if approval.server else Answer(_SKIPPED)
             return [*asked, PermissionOption("skip", "reject_once", "Skip", skipped)]
+        case ServerApproval(is_login=True):
+            return [once, deny]
         case ServerApproval():
             session = PermissionOption("once", "allow_once", "Yes, in this session", Allow("session"))
             folder = PermissionOption("folder", "allow_always", "Always in this folder", Allow("folder"))

@@ -266,7 +266,9 @@ class AgentParts:
         return Servers(
             named.specs,
             Pins(context.paths.state_dir),
-            ServerContext(context.folder, context.env, roots=(context.root, *context.added)),
+            ServerContext(
+                context.folder, context.env, roots=(context.root, *context.added), keys=lambda: context.keys.store
+            ),
             is_trusted=context.is_trusted,
             complaints=named.complaints,
             defer=context.settings.mcp.defer,

@@ -329,10 +329,14 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "doctor": Subcommand(flags=_OF_A_FOLDER),
     "hooks": Subcommand({"list": (), "test": ()}, (Flag("--tool TOOL", "text"), *_OF_A_FOLDER)),
+    "import": Subcommand(
+        dict.fromkeys(("claude", "codex", "gemini", "qwen", "opencode"), ()),
+        (Flag("--write", "on"), *_OF_A_FOLDER),
+    ),
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand(
-        {"list": (), "show": (), "approve": (), "add": (), "remove": (), "serve": ()},
+        {"list": (), "show": (), "approve": (), "add": (), "remove": (), "login": (), "logout": (), "serve": ()},
         (
             *_shared("--cwd", "--mcp-config", "--trust"),
             *_shared("--model", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--max-turns"),
@@ -340,6 +344,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
             Flag("--transport KIND", "choice", choices=("http", "sse")),
+            Flag("--no-browser", "on"),
+            Flag("--client-id ID", "text"),
+            Flag("--callback-port N", "positive"),
         ),
     ),
     "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
@@ -398,6 +405,8 @@ Usage:
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
+  qcode import [claude|codex|gemini|qwen|opencode] [--write]   tool servers, rules, commands, agents and prompts of
+                                  other programs as configuration of qcode; --write adds what is missing
   qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result a line;
                                   takes the flags of Model, Output limits, Limits and Permissions; --ray ADDRESS runs
                                   them on a Ray cluster
@@ -418,6 +427,8 @@ Usage:
                                   and --mcp-config FILE; starts none
   qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
                                   --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
+  qcode mcp login NAME|logout NAME    sign in to a server with a URL, or sign out; login takes --no-browser,
+                                  --client-id ID and --callback-port N
   qcode mcp serve                 qcode as a tool server on stdio, for other agents: the tools ask and
                                   permissions_check; takes -C, --trust, -m and flags of Permissions
   qcode hooks list                the hooks that apply here, and those that do not run, each with the reason
@@ -432,7 +443,7 @@ Usage:
   qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
   qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key
 
-auth, config, doctor, hooks, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
+auth, config, doctor, hooks, import, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
 come before a subcommand. Pipe mode is also used if stdin or stdout is not a terminal.
 
 """

@@ -398,6 +398,12 @@ class McpServer:
         kinds.choice("http", "sse"),
         "the transport of url; absent: streamable HTTP, then the older SSE if the server asks for it",
     )
+    client_id: str | None = key(
+        None, kinds.text(), "the ID of qcode at the authorization server of url; absent: it registers itself"
+    )
+    client_metadata_url: str | None = key(
+        None, kinds.url(), "the https address of a client ID metadata document, for servers that read one"
+    )
     tools: tuple[str, ...] = key((), kinds.texts(), "the only tools to offer, by the server's names; empty: all")
     always: bool = key(False, kinds.boolean(), "true: always send its tools, also if those of others are deferred")
     timeout_s: float = key(300.0, kinds.number(0, above=True), "seconds for one call")

@@ -195,16 +195,17 @@ class LimitApproval:
 
 @dataclass(frozen=True, slots=True)
 class ServerApproval:
-    """May a tool server run, or may its changed tools be offered? Decided by `Allow` or `Deny`.
+    """May a tool server run, may its changed tools be offered, or may the browser open to sign in at it (`is_login`)?
 
-    It belongs to no turn. `id` changes with what is asked, so that a decision can never be taken for that of another
-    question.
+    Decided by `Allow` or `Deny`. It belongs to no turn. `id` changes with what is asked, so that a decision can never
+    be taken for that of another question.
     """
 
     id: str
     server: str
     question: str
     detail: str
+    is_login: bool = False
 
 
 CallApproval: TypeAlias = ToolApproval | RepeatedCall | ImpossibleCall | Question | PlanApproval

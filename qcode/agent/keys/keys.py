@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SERVICE = "qcode"
 ATTENDED_S = 20.0
 UNATTENDED_S = 5.0
+LOGIN_PREFIX = "mcp:"
+"""The names of stored logins of tool servers begin with this; no provider has such a name."""
 
 
 class Keys:

@@ -50,9 +50,14 @@ class KeyStore:
         """Return the place of each stored key, without using the keyring; raise `KeyStoreError`."""
         return {name: "keyring" if key is None else "file" for name, key in self.file.read().items()}
 
-    def get(self, name: str) -> Secret | None:
-        """Return the key, None if none is stored; raise `KeyStoreError`, or `KeyringError` if the keyring fails."""
+    def get(self, name: str, *, is_fresh: bool = False) -> Secret | None:
+        """Return the key, None if none is stored; raise `KeyStoreError`, or `KeyringError` if the keyring fails.
+
+        `is_fresh`: read the keyring again, because another process may have replaced the key.
+        """
         rows = self.file.read()
+        if is_fresh:
+            self._read.pop(name, None)
         if name not in rows:
             self._read.pop(name, None)
             return None
@@ -250,7 +255,10 @@ class KeyFile:
             os.fsync(folder)
             return
         content = {"version": _VERSION, "keys": {name: _row(key) for name, key in sorted(rows.items())}}
-        state_file.replace(self.path, json.dumps(content).encode("ascii"), is_synced=True)
+        data = json.dumps(content).encode("ascii")
+        if len(data) > _MAX_FILE_BYTES:
+            raise KeyStoreError(f"{self.path} would become larger than {_MAX_FILE_BYTES:,} bytes; nothing was stored")
+        state_file.replace(self.path, data, is_synced=True)
         os.fsync(folder)
 
     def _sweep(self, folder: int) -> None:

@@ -28,7 +28,7 @@ from qcode.agent.mcp.session import (
     load,
     open_session,
 )
-from qcode.agent.mcp.spec import ServerError, ServerSpec
+from qcode.agent.mcp.spec import LoginNeededError, ServerError, ServerSpec, login_words
 from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_sse, connect_stdio, program_path
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice
@@ -38,6 +38,7 @@ from qcode.tools.processes import passed_on
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    import httpx2
     from mcp import ClientSession, MCPError
     from mcp_types import (
         CallToolResult,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
         GetPromptResult,
         ReadResourceResult,
     )
+
+    from qcode.agent.mcp.oauth import ServerAuth
 
 _BETWEEN_LISTS_S = 1.0
 _AFTER_CANCEL_S = 0.3
@@ -109,6 +112,7 @@ class ServerConnection:
         self._on_listed = on_listed
         self._on_lost = on_lost
         self._session: ClientSession | None = None
+        self._auth: ServerAuth | None = None
         self._lost = asyncio.Event()
         self._changed = asyncio.Event()
         self._rejected: Rejected = []
@@ -128,10 +132,12 @@ class ServerConnection:
                 async with self._connected(is_second) as (session, fresh_s):
                     was_ready = True
                     await self._serve(session, fresh_s)
+                self._check_login()
                 why = self._explained("the connection ended")
             except (ServerError, NotApprovedError):
                 raise
             except failures() as error:
+                self._check_login()
                 if self._uses_sse and not used_sse:
                     continue
                 why = self._explained(explain(error))
@@ -143,6 +149,11 @@ class ServerConnection:
             is_second = True
             if was_ready:
                 self._on_lost(why)
+
+    def _check_login(self) -> None:
+        """Raise `LoginNeededError` if the server refuses requests without a (further) login."""
+        if self._auth is not None and self._auth.problem:
+            raise LoginNeededError(self._auth.problem)
 
     async def call(self, tool: str, arguments: JsonObject, timeout_s: float, running: RunningRequest) -> CallToolResult:
         """Call a tool; raise `ServerError`. Cancelling notifies the server and does not wait for it."""
@@ -210,6 +221,9 @@ class ServerConnection:
         except TimeoutError:
             raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
+            if self._auth is not None and self._auth.problem:
+                self._lost.set()
+                raise ServerError(f"{self._auth.problem}: {login_words(self._spec.name)}") from None
             if is_closed(error):
                 raise ServerError("the server ended during the call") from None
             if error.message == "Session terminated":
@@ -330,12 +344,22 @@ class ServerConnection:
         if self._spec.connect is not None:
             return self._spec.connect()
         if config.url is not None:
-            return (connect_sse if self._uses_sse else connect_http)(config, self.log)
+            return (connect_sse if self._uses_sse else connect_http)(config, self.log, self._authorization(config))
         assert config.command is not None
         env = {**passed_on(self._context.env), **config.env}
         path = program_path(config.command, self._context.cwd, env["PATH"])
         program = ServerProgram((path, *config.args), self._context.cwd, env)
         return connect_stdio(program, self.log, self._context.groups, self._lost.set)
+
+    def _authorization(self, config: McpServer) -> httpx2.Auth | None:
+        """Return what adds the token of a login to requests, None for a server without one."""
+        credentials = self._context.credentials_of(self._spec, config)
+        if credentials is None:
+            return None
+        from qcode.agent.mcp.oauth import ServerAuth
+
+        self._auth = ServerAuth(credentials)
+        return self._auth
 
     async def _serve(self, session: ClientSession, fresh_s: float | None) -> None:
         """List everything again if the server reports a change or its list expires; return when the connection ends."""

@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.transports import program_path
@@ -22,6 +23,10 @@ from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.tools.processes import passed_on
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.keys.store import KeyStore
+    from qcode.agent.mcp.credentials import Credentials
 
 NOT_FOUND = "not found"
 TOO_LARGE = "too large"
@@ -61,13 +66,23 @@ _SEPARATORS = re.compile(r"[\s=:,;'\"]+")
 class ServerContext:
     """The folder and environment of servers. `groups` holds the running process groups.
 
-    `roots` are further folders in which the model can change files.
+    `roots` are further folders in which the model can change files. `keys` returns the store of logins, None without
+    one.
     """
 
     cwd: Path
     env: Mapping[str, str]
     groups: set[int] = field(default_factory=set)
     roots: tuple[Path, ...] = ()
+    keys: Callable[[], KeyStore | None] = lambda: None
+
+    def credentials_of(self, spec: ServerSpec, config: McpServer) -> Credentials | None:
+        """Return the stored login of a server, None if it can have none. `config` has its variables filled in."""
+        from qcode.agent.mcp.credentials import Credentials
+        from qcode.agent.mcp.login import takes_login
+
+        store = None if spec.is_of_client or not takes_login(config) else self.keys()
+        return None if store is None or config.url is None else Credentials(spec, config.url, store)
 
     def files_of(self, spec: ServerSpec) -> dict[str, TrustedFile]:
         """Return the files that a server would start now; raise `ServerError`. Blocking."""

@@ -21,7 +21,7 @@ from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
 from qcode.agent.mcp.session import MAX_REASON, Listing
-from qcode.agent.mcp.spec import ServerError, ServerSpec
+from qcode.agent.mcp.spec import LoginNeededError, ServerError, ServerSpec, login_words
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
     CheckedTool,
@@ -50,7 +50,7 @@ _SILENT_S = 1.0
 _UNTRUSTED = "this folder is not trusted"
 
 
-ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "failed"]
+ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "sign-in", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class _Server:
     """A server and its state. `changes` are tools with a pending approval; `is_refused`: declined for this session.
 
     `files` are the files it would start, as last read; `admitted` are those the user approved in this session.
+    `can_sign_in`: the user may be asked to sign in with the browser; `signing_in` does it.
     """
 
     spec: ServerSpec
@@ -95,6 +96,8 @@ class _Server:
     admitted: Mapping[str, TrustedFile] | None = None
     connection: ServerConnection | None = None
     task: asyncio.Task[None] | None = None
+    signing_in: asyncio.Task[None] | None = None
+    can_sign_in: bool = False
 
 
 class Servers:
@@ -151,6 +154,9 @@ class Servers:
             server.is_refused = True
             if server.state == "waiting":
                 server.state = "refused"
+        elif server.state == "sign-in":
+            server.is_refused = True  # asked once; /mcp asks again
+            server.signing_in = asyncio.get_running_loop().create_task(self._sign_in(server))
         elif server.state == "waiting":
             server.admitted = server.files
             self._all_started.clear()
@@ -178,6 +184,7 @@ class Servers:
         found = self._servers.get(server)
         if found is None or found.state in ("off", "restricted", "waiting", "refused"):
             return
+        found.is_refused = False
         if found.task is not None:
             found.task.cancel()
         self._launch(found)
@@ -309,7 +316,8 @@ class Servers:
 
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
-        tasks = [server.task for server in self._servers.values() if server.task is not None]
+        running = (task for server in self._servers.values() for task in (server.task, server.signing_in))
+        tasks = [task for task in running if task is not None]
         for _ in range(2):
             for task in tasks:
                 task.cancel()
@@ -365,6 +373,7 @@ class Servers:
 
     def _launch(self, server: _Server) -> None:
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
+        server.can_sign_in = False
 
         def listed(listing: Listing) -> None:
             if server.connection is connection:
@@ -388,6 +397,9 @@ class Servers:
         if isinstance(error, NotApprovedError):
             self._wait_for_approval(server, error.files)
             return
+        if isinstance(error, LoginNeededError):
+            self._wait_for_login(server, str(error))
+            return
         why = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
         server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
         name = server.spec.name
@@ -395,6 +407,40 @@ class Servers:
         tail = server.connection.log.tail if server.connection is not None else ()
         rows = [f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail] if len(tail) > 1 else []
         self._notice("warning", f"{name} failed: {server.problem}; {how}{''.join(rows)}")
+        self._changed()
+
+    def _wait_for_login(self, server: _Server, why: str) -> None:
+        from qcode.agent.mcp.login import browser_problem
+
+        server.state, server.problem, server.tools = "sign-in", f"{why}: {login_words(server.spec.name)}", ()
+        server.can_sign_in = not browser_problem(self._context.env)
+        self._notice("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
+        self._changed()
+
+    async def _sign_in(self, server: _Server) -> None:
+        """Open the browser for a login, which the user agreed to, and start the server with it."""
+        from qcode.agent.mcp.login import open_browser, sign_in
+
+        spec = server.spec
+
+        async def show(address: str) -> None:
+            self._notice("info", f"{spec.name}: sign in with your browser. If it does not open: {visible(address)}")
+            self._changed()
+            await asyncio.to_thread(open_browser, address)
+
+        try:
+            config = spec.expanded(self._context.env)
+            credentials = self._context.credentials_of(spec, config)
+            if credentials is None:
+                raise ServerError("it can have no login")
+            await sign_in(config, credentials, show)
+        except ServerError as error:
+            self._said.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
+            self._notice("warning", text.removeprefix("tool servers: "))
+            self._changed()
+            return
+        server.is_refused = False
+        self._launch(server)
         self._changed()
 
     def _take_listing(self, server: _Server, listing: Listing) -> None:
@@ -462,6 +508,15 @@ class Servers:
 
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
+        if server.state == "sign-in":
+            return ServerApproval(
+                key_of(spec, "sign in"),
+                spec.name,
+                f"The tool server {spec.name} refuses requests: {server.problem.partition(':')[0]}. Sign in with your "
+                "browser?",
+                f"address:  {visible(spec.what)}",
+                is_login=True,
+            )
         if server.state == "waiting":
             return ServerApproval(
                 key_of(spec, "run", files=server.files),
@@ -502,7 +557,7 @@ def _why_asked(spec: ServerSpec, pins: Pins) -> str:
 
 
 def _waits(server: _Server) -> bool:
-    return not server.is_refused and (server.state == "waiting" or bool(server.changes))
+    return not server.is_refused and (server.state == "waiting" or server.can_sign_in or bool(server.changes))
 
 
 def _failed(text: str, summary: str) -> ToolOutcome:

@@ -33,6 +33,15 @@ class ServerError(Exception):
     """A server cannot be started or reached; the text is one line for the user."""
 
 
+class LoginNeededError(ServerError):
+    """A server refuses requests until the user signs in (again)."""
+
+
+def login_words(name: str) -> str:
+    """Return what the user does about a server that needs a login."""
+    return f"run qcode mcp login {name}"
+
+
 Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
 
 
@@ -76,6 +85,9 @@ class ServerSpec:
         env: object = dict(config.env) if self.is_from_project else sorted(config.env)
         whole = [config.command, list(config.args), env, config.url, sorted(config.headers)]
         whole += [config.transport] if config.transport is not None else []
+        whole += (
+            [[config.client_id, config.client_metadata_url]] if config.client_id or config.client_metadata_url else []
+        )
         return digest(whole)
 
     def detail(self) -> str:

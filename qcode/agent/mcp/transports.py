@@ -206,12 +206,12 @@ _IS_EVENTS = "text/event-stream"
 
 
 @asynccontextmanager
-async def connect_http(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
+async def connect_http(config: McpServer, log: Log, auth: httpx2.Auth | None = None) -> AsyncIterator[TransportStreams]:
     """Yield the streams of a session; nothing is sent yet. Raise `ServerError` for an invalid address."""
     from mcp.client.streamable_http import streamable_http_client
 
     assert config.url is not None
-    client = _client(config, log)
+    client = http_client(config, log, auth)
     async with (
         client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as streams,
@@ -220,12 +220,12 @@ async def connect_http(config: McpServer, log: Log) -> AsyncIterator[TransportSt
 
 
 @asynccontextmanager
-async def connect_sse(config: McpServer, log: Log) -> AsyncIterator[TransportStreams]:
+async def connect_sse(config: McpServer, log: Log, auth: httpx2.Auth | None = None) -> AsyncIterator[TransportStreams]:
     """Yield the streams of a session over the older transport, whose events have at most 1 MiB."""
     from mcp.client.sse import sse_client
 
     assert config.url is not None
-    client = _client(config, log)
+    client = http_client(config, log, auth)
 
     def opened(*_: object, **__: object) -> httpx2.AsyncClient:
         return client
@@ -234,7 +234,8 @@ async def connect_sse(config: McpServer, log: Log) -> AsyncIterator[TransportStr
         yield streams
 
 
-def _client(config: McpServer, log: Log) -> httpx2.AsyncClient:
+def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
+    """Return a client for the address of a server, with its headers and limits; raise `ServerError`."""
     import httpx2
 
     _check(config)
@@ -243,7 +244,8 @@ def _client(config: McpServer, log: Log) -> httpx2.AsyncClient:
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
     try:
-        return httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(_CONNECT_S, read=None), event_hooks=hooks)
+        timeout = httpx2.Timeout(_CONNECT_S, read=None)
+        return httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks, auth=auth)
     except (ImportError, ValueError, OSError) as error:
         raise ServerError(f"cannot connect: {error}") from None
 

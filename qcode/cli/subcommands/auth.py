@@ -11,7 +11,7 @@ from functools import partial
 
 from qcode.agent.crash import keep_out
 from qcode.agent.keys.connect import CredentialRow, KeyCheck, check, login_lines, read_key, row_of, rows_of, store
-from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_commands, key_store
+from qcode.agent.keys.keys import ATTENDED_S, LOGIN_PREFIX, UNATTENDED_S, Keys, key_commands, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
@@ -105,7 +105,7 @@ def _asked_provider(context: AuthContext, command: str) -> str:
     """Ask which provider is meant, if a user is at the terminal."""
     names = [name for name, spec in context.specs.items() if registry.takes_key(spec)]
     if command == "logout":
-        names = sorted(context.keys.stored_names())
+        names = sorted(name for name in context.keys.stored_names() if not name.startswith(LOGIN_PREFIX))
         if not names:
             raise UsageError("no key is stored")
     if not context.is_attended:

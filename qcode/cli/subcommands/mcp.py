@@ -1,38 +1,51 @@
-"""`qcode mcp`: the tool servers of this folder and pending approvals; adds and removes servers; serves qcode itself.
+"""`qcode mcp`: the tool servers of this folder, approvals and logins; adds and removes servers; serves qcode itself.
 
 No tool server is started here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from qcode.agent.context.project import find_project_root
+from qcode.agent.keys.keys import ATTENDED_S, Keys, key_store
+from qcode.agent.mcp.credentials import Credentials
 from qcode.agent.mcp.identity import ServerContext
+from qcode.agent.mcp.login import Client, Paste, browser_problem, open_browser, sign_in, sign_out, takes_login
 from qcode.agent.mcp.pins import Pins, detail_of
 from qcode.agent.mcp.spec import OWN, ServerError, ServerSpec, key_of_server, may_be_secret, named_servers
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import put, say, working_folder
+from qcode.cli.terminal import Left, ask_unseen, put, say, working_folder
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
 from qcode.config.load import checked, load
 from qcode.config.paths import ConfigPaths
 from qcode.config.schema import find_key
-from qcode.protocol.errors import QcodeError, UsageError
+from qcode.config.settings import McpServer, Settings
+from qcode.protocol.errors import ExitCode, QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
 from qcode.text.match import nearest
 
 _USE = (
-    "use: qcode mcp list, show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, or remove NAME; with "
-    "-C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport; or qcode mcp serve, with "
-    "the flags of model, limits and permissions"
+    "use: qcode mcp list, show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, remove NAME, login NAME, or "
+    "logout NAME; with -C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport, login "
+    "--no-browser, --client-id ID and --callback-port N; or qcode mcp serve, with the flags of model, limits and "
+    "permissions"
 )
 _SHARED_FLAGS = ("cwd", "mcp_config", "trust")
 _ADD_FLAGS = ("env", "header", "transport")
+_LEFT = 130
+_LOGIN_FLAGS = ("no_browser", "client_id", "callback_port")
 
 
 def run_mcp(rest: Sequence[str]) -> int:
@@ -50,7 +63,7 @@ def run_mcp(rest: Sequence[str]) -> int:
             return _remove(name)
         case [] | ["list"]:
             wanted = ""
-        case ["show" | "approve", wanted]:
+        case ["show" | "approve" | "login" | "logout", wanted]:
             pass
         case _:
             raise invalid_arguments(words, _USE)
@@ -59,8 +72,10 @@ def run_mcp(rest: Sequence[str]) -> int:
         put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
         return 0
     spec = _named(specs, wanted)
+    if words[0] in ("login", "logout"):
+        return _change_login(words[0], spec, pins, context, given)
     files = _files(spec, context)
-    put(f"{_detail(spec, pins, files)}\n")
+    put(f"{_detail(spec, pins, files, _login(spec, context))}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
@@ -68,7 +83,9 @@ def _refuse_stray(words: Sequence[str], given: Mapping[str, Any]) -> None:
     """Raise `CommandLineError` for a flag of another action."""
     match words[:1]:
         case ["serve"]:
-            stray = [flag for flag in given if flag in _ADD_FLAGS]
+            stray = [flag for flag in given if flag in (*_ADD_FLAGS, *_LOGIN_FLAGS)]
+        case ["login"]:
+            stray = [flag for flag in given if flag not in (*_SHARED_FLAGS, *_LOGIN_FLAGS)]
         case ["add"]:
             stray = [flag for flag in given if flag not in (*_SHARED_FLAGS, *_ADD_FLAGS)]
         case _:
@@ -129,10 +146,26 @@ def _remove(name: str) -> int:
         near = nearest(name, settings.mcp_servers)
         hint = f"; did you mean {near}?" if near else ""
         raise UsageError(f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"{hint}')
+    _forget_login(name, settings, paths)
     change_table(paths.config_file, ("mcp_servers", name), None)
     Pins(paths.state_dir).forget(key_of_server(OWN, name))
     put(f"removed {name} from {paths.config_file}\n")
     return 0
+
+
+def _forget_login(name: str, settings: Settings, paths: ConfigPaths) -> None:
+    """Delete the login of a server that is removed; its tokens are not revoked."""
+    spec = ServerSpec(name, settings.mcp_servers[name], OWN, "")
+    context = ServerContext(Path(), os.environ, keys=lambda: _keys(paths).store)
+    with suppress(ServerError):
+        credentials = context.credentials_of(spec, spec.expanded(os.environ))
+        if credentials is not None and credentials.is_stored:
+            credentials.remove()
+            put(f"the login of {name} is deleted\n")
+
+
+def _keys(paths: ConfigPaths) -> Keys:
+    return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, patience_s=ATTENDED_S))
 
 
 def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerContext]:
@@ -149,7 +182,9 @@ def _servers(options: Options) -> tuple[tuple[ServerSpec, ...], Pins, ServerCont
             "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
             "to trust it)"
         )
-    return named.specs, Pins(paths.state_dir), ServerContext(folder, os.environ, roots=(root,))
+    keys = _keys(paths)
+    context = ServerContext(folder, os.environ, roots=(root,), keys=lambda: keys.store)
+    return named.specs, Pins(paths.state_dir), context
 
 
 def _files(spec: ServerSpec, context: ServerContext) -> Mapping[str, TrustedFile]:
@@ -162,7 +197,7 @@ def _files(spec: ServerSpec, context: ServerContext) -> Mapping[str, TrustedFile
 
 def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> list[str]:
     width = max((len(spec.name) for spec in specs), default=0)
-    states = {spec.name: _state(spec, pins, _files(spec, context)) for spec in specs}
+    states = {spec.name: f"{_state(spec, pins, _files(spec, context))}{_login(spec, context)}" for spec in specs}
     return [
         f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.what)}  ({visible(spec.origin)})" for spec in specs
     ]
@@ -179,6 +214,15 @@ def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> st
     return "never started" if tools is None else f"{len(tools)} tools"
 
 
+def _login(spec: ServerSpec, context: ServerContext) -> str:
+    """Return the end of a state: whether the user is signed in. No keyring is opened."""
+    try:
+        credentials = context.credentials_of(spec, spec.expanded(context.env))
+        return ", signed in" if credentials is not None and credentials.is_stored else ""
+    except (ServerError, QcodeError):
+        return ""
+
+
 def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
     if wanted not in names:
@@ -188,9 +232,9 @@ def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     return names[wanted]
 
 
-def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
+def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login: str) -> str:
     """Return all details of a server, with invisible characters made visible."""
-    parts = [detail_of(spec, pins, files), f"state:    {_state(spec, pins, files)}"]
+    parts = [detail_of(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
     tools = pins.tools(spec)
     if tools:
         parts.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
@@ -212,4 +256,84 @@ def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> 
             put(f"\nnothing in {spec.name} needs approval\n")
     except OSError as error:
         raise QcodeError(f"cannot save the approval: {pins.path}: {error.strerror}") from None
+    return 0
+
+
+def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerContext, given: Mapping[str, Any]) -> int:
+    """Sign in or out and return 0; raise `QcodeError`."""
+    try:
+        config = spec.expanded(context.env)
+    except ServerError as error:
+        raise UsageError(f"{spec.name}: {error}") from None
+    if config.url is None:
+        raise UsageError(f"{spec.name} is a program; only a server with a URL has a login")
+    if not takes_login(config):
+        raise UsageError(f"{spec.name} has an Authorization header in its configuration, which is used instead")
+    if not pins.is_approved(spec):
+        raise UsageError(f"{spec.name} is not approved yet; run qcode mcp approve {spec.name}")
+    credentials = context.credentials_of(spec, config)
+    assert credentials is not None
+    if action == "logout":
+        return _sign_out(spec, credentials)
+    try:
+        return asyncio.run(_sign_in(spec, config, credentials, given))
+    except (Left, KeyboardInterrupt):
+        return _LEFT
+    except ServerError as error:
+        raise QcodeError(f"{spec.name}: {error}", ExitCode.NO_CREDENTIAL) from None
+
+
+async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials, given: Mapping[str, Any]) -> int:
+    client_id = given.get("client_id") or config.client_id or ""
+    client = Client(client_id, _client_secret() if client_id else "", given.get("callback_port") or 0)
+    problem = "--no-browser" if given.get("no_browser") else browser_problem(os.environ)
+
+    async def show(address: str) -> None:
+        put(f"Sign in to {spec.name} at this address:\n\n  {visible(address)}\n\n")
+        if problem:
+            put("Then paste the address that the browser shows in the end (http://localhost:...):\n")
+            return
+        put("It opens in your browser. Waiting for the answer, Ctrl+C cancels.\n")
+        await asyncio.to_thread(open_browser, address)
+
+    paste: Paste | None = _pasted if problem else None
+    login, stored = await sign_in(config, credentials, show, paste, client)
+    put(f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {stored.where}.\n")
+    return 0
+
+
+async def _pasted() -> str:
+    """Return the next line of the input; raise `Left` at its end. Its thread does not hold up the exit."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def settle(text: str) -> None:
+        if not line.done():
+            line.set_result(text)
+
+    def read() -> None:
+        loop.call_soon_threadsafe(settle, sys.stdin.readline())
+
+    threading.Thread(target=read, name="qcode-paste", daemon=True).start()
+    typed = await line
+    if not typed:
+        raise Left
+    return typed
+
+
+def _client_secret() -> str:
+    """Return the secret of a registered client: from its variable, or typed unseen; empty for a public client."""
+    found = os.environ.get("MCP_CLIENT_SECRET", "").strip()
+    if found or not (os.isatty(0) and os.isatty(1)):
+        return found
+    return ask_unseen("Client secret (empty if there is none; it stays hidden): ").strip()
+
+
+def _sign_out(spec: ServerSpec, credentials: Credentials) -> int:
+    if credentials.load() is None:
+        put(f"no login of {spec.name} is stored\n")
+        return 0
+    problem = asyncio.run(sign_out(credentials))
+    revoked = "and its tokens are revoked" if not problem else f"but its tokens were not revoked: {visible(problem)}"
+    put(f"the login of {spec.name} is deleted, {revoked}\n")
     return 0

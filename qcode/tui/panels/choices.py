@@ -92,6 +92,10 @@ _SERVER_OPTIONS = (
     Option("Yes, from now on", "y", Allow()),
     Option("No, not in this session", "n", Deny()),
 )
+_LOGIN_OPTIONS = (
+    Option("Yes, open the browser", "y", Allow()),
+    Option("No, not in this session", "n", Deny()),
+)
 
 
 def form_of(approval: Approval) -> Form:
@@ -111,8 +115,8 @@ def form_of(approval: Approval) -> Form:
             return Form(_PLAN_OPTIONS, "markdown", hint=hint)
         case LimitApproval():
             return Form(_LIMIT_OPTIONS, "text")
-        case ServerApproval():
-            return Form(_SERVER_OPTIONS)
+        case ServerApproval(is_login=is_login):
+            return Form(_LOGIN_OPTIONS if is_login else _SERVER_OPTIONS)
 
 
 def asked_by(approval: Approval) -> str:

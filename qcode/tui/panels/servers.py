@@ -119,4 +119,9 @@ def _lines(status: ServerStatus) -> tuple[str, ...]:
     )
 
 
-_WORDS = {"waiting": "waiting for your approval", "refused": "not approved", "off": "off (enabled = false)"}
+_WORDS = {
+    "waiting": "waiting for your approval",
+    "refused": "not approved",
+    "sign-in": "sign in",
+    "off": "off (enabled = false)",
+}

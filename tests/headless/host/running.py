@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.warm import Forked
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Script
 
@@ -37,14 +36,13 @@ def workspace(base: Path) -> Path:
 class Host:
     """A host that speaks the protocol line by line. `seen` are all lines of qcode, `asked` its requests."""
 
-    def __init__(self, process: subprocess.Popen[bytes], server: FakeServer) -> None:
+    def __init__(self, process: Forked, server: FakeServer) -> None:
         self.process = process
         self.server = server
         self.seen: list[dict[str, Any]] = []
         self._count = 0
 
     def send(self, *lines: dict[str, Any] | str) -> None:
-        assert self.process.stdin is not None
         for line in lines:
             text = line if isinstance(line, str) else json.dumps(line)
             self.process.stdin.write(f"{text}\n".encode())
@@ -52,7 +50,6 @@ class Host:
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read lines to the first one of which `holds` is true."""
-        assert self.process.stdout is not None
         for raw in self.process.stdout:
             self.seen.append(json.loads(raw))
             if holds(self.seen[-1]):
@@ -90,8 +87,6 @@ class Host:
 
     def end(self) -> int:
         """Close the input and return the exit code."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.close()
         self.seen += [json.loads(line) for line in self.process.stdout]
         return self.process.wait(timeout=30)
@@ -117,15 +112,9 @@ def hosting_with(
     """Start qcode with exactly these arguments; `<url>` in them is the address of the model."""
     work = workspace(base)
     with FakeServer(protocol, script) as server:
-        command = [sys.executable, "-m", "qcode", *(one.replace("<url>", server.base_url) for one in arguments)]
-        with (
-            (base / "stderr").open("wb") as errors,
-            subprocess.Popen(
-                command, cwd=work, env=environment(base), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-            ) as process,
-        ):
+        given = [one.replace("<url>", server.base_url) for one in arguments]
+        with (base / "stderr").open("wb") as errors, Forked(given, work, environment(base), errors) as process:
             try:
                 yield Host(process, server)
             finally:
                 server.release()
-                process.kill()

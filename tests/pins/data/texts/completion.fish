@@ -4,6 +4,7 @@ complete -c qcode -n __fish_use_subcommand -a batch
 complete -c qcode -n __fish_use_subcommand -a config
 complete -c qcode -n __fish_use_subcommand -a doctor
 complete -c qcode -n __fish_use_subcommand -a hooks
+complete -c qcode -n __fish_use_subcommand -a import
 complete -c qcode -n __fish_use_subcommand -a login
 complete -c qcode -n __fish_use_subcommand -a logout
 complete -c qcode -n __fish_use_subcommand -a mcp
@@ -131,10 +132,17 @@ complete -c qcode -n '__fish_seen_subcommand_from hooks' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from hooks' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from hooks' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from hooks' -l json
+complete -c qcode -f -n '__fish_seen_subcommand_from import; and not __fish_seen_subcommand_from claude codex gemini qwen opencode' -a 'claude codex gemini qwen opencode'
+complete -c qcode -n '__fish_seen_subcommand_from import' -l write
+complete -c qcode -n '__fish_seen_subcommand_from import' -s C -r
+complete -c qcode -n '__fish_seen_subcommand_from import' -l cwd -r
+complete -c qcode -n '__fish_seen_subcommand_from import' -l trust
+complete -c qcode -n '__fish_seen_subcommand_from import' -l settings -r
+complete -c qcode -n '__fish_seen_subcommand_from import' -l json
 complete -c qcode -f -n '__fish_seen_subcommand_from login; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
 complete -c qcode -n '__fish_seen_subcommand_from login' -l no-check
 complete -c qcode -f -n '__fish_seen_subcommand_from logout; and not __fish_seen_subcommand_from anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure' -a 'anthropic openai gemini openai-responses ollama lmstudio llamacpp vllm sglang openrouter deepseek mistral groq xai together qwen kimi glm azure'
-complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove serve' -a 'list show approve add remove serve'
+complete -c qcode -f -n '__fish_seen_subcommand_from mcp; and not __fish_seen_subcommand_from list show approve add remove login logout serve' -a 'list show approve add remove login logout serve'
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l mcp-config -r
@@ -155,6 +163,9 @@ complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-session-persistence
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l env -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l header -r
 complete -c qcode -n '__fish_seen_subcommand_from mcp' -l transport -x -a 'http sse'
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l no-browser
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l client-id -r
+complete -c qcode -n '__fish_seen_subcommand_from mcp' -l callback-port -r
 complete -c qcode -f -n '__fish_seen_subcommand_from models; and not __fish_seen_subcommand_from forget' -a 'forget'
 complete -c qcode -n '__fish_seen_subcommand_from models' -l all
 complete -c qcode -n '__fish_seen_subcommand_from models' -s C -r
@@ -217,84 +228,84 @@ complete -c qcode -f -n '__fish_seen_subcommand_from trust; and not __fish_seen_
 complete -c qcode -n '__fish_seen_subcommand_from uninstall' -s y
 complete -c qcode -n '__fish_seen_subcommand_from uninstall' -l yes
 complete -c qcode -n '__fish_seen_subcommand_from update' -l check
-complete -c qcode -f -n '__fish_seen_subcommand_from help; and not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment' -a 'acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s p
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l print
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l prompt
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s f -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s o -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l output-format -x -a 'text json stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-stdin
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-partial-messages
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l input-format -x -a 'text stream-json'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l json-schema -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l replay-user-messages
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s v
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l verbose
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s m -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l base-url -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fallback-model -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l reasoning-effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l effort -x -a 'none minimal low medium high max'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l append-system-prompt -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l append-system-prompt-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-output-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-continuations -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-escalation
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-turns -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-tool-calls -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-budget-usd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l timeout -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l wait-for-limit
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-mode -x -a 'plan default accept-edits auto bypass'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowed-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowedTools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-prompt-tool -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-tools
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l yolo
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allow-dangerously-skip-permissions
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l exit-tools -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l add-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l trust
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s c
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l continue
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l resume
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fork-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l session-id -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session-persistence
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s C -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l cwd -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l settings -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l setting-sources -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l mcp-config -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-mcp-config
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-hooks
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-skills
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l theme -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug-log -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l record -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l completion -x -a 'bash zsh fish'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l login
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l version
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s h
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l help
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l thinking -x -a 'adaptive enabled disabled'
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-thinking-tokens -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l betas -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug-file -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-hook-events
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l plugin-dir -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l plugin-dir-no-mcp -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l task-budget -r
-complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l thinking-display -r
+complete -c qcode -f -n '__fish_seen_subcommand_from help; and not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment' -a 'acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s p
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l print
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l prompt
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s f -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s o -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l output-format -x -a 'text json stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-stdin
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-partial-messages
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l input-format -x -a 'text stream-json'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l json-schema -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l replay-user-messages
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s v
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l verbose
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s m -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l base-url -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fallback-model -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l reasoning-effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l effort -x -a 'none minimal low medium high max'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l append-system-prompt -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l append-system-prompt-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-output-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-continuations -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-escalation
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-turns -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-tool-calls -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l timeout -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l wait-for-limit
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-mode -x -a 'plan default accept-edits auto bypass'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowed-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l disallowedTools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-prompt-tool -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-tools
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l yolo
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allow-dangerously-skip-permissions
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l exit-tools -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l add-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l trust
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s c
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l continue
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l resume
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l fork-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l session-id -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-session-persistence
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s C -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l cwd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l settings -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l setting-sources -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l mcp-config -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l strict-mcp-config
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-hooks
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l no-skills
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l theme -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug-log -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l record -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l completion -x -a 'bash zsh fish'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l login
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l version
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s h
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l thinking -x -a 'adaptive enabled disabled'
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-thinking-tokens -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l betas -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l debug-file -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l include-hook-events
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l plugin-dir -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l plugin-dir-no-mcp -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l task-budget -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l thinking-display -r

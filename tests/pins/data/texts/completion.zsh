@@ -78,6 +78,19 @@ _qcode() {
           esac ;;
       esac
       ;;
+    import)
+      case $prev in
+        -C|--cwd|--settings) ;;
+        *)
+          case $cur in
+            -*) found="--write -C --cwd --trust --settings --json" ;;
+            *)
+              case $prev in
+                import) found="claude codex gemini qwen opencode" ;;
+              esac ;;
+          esac ;;
+      esac
+      ;;
     login)
       case $prev in
         *)
@@ -106,13 +119,13 @@ _qcode() {
       case $prev in
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --transport) found="http sse" ;;
-        -C|--cwd|--mcp-config|-m|--model|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--max-turns|--max-tool-calls|--max-budget-usd|--settings|--env|--header) ;;
+        -C|--cwd|--mcp-config|-m|--model|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--max-turns|--max-tool-calls|--max-budget-usd|--settings|--env|--header|--client-id|--callback-port) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport" ;;
+            -*) found="-C --cwd --mcp-config --trust -m --model --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --max-turns --max-tool-calls --max-budget-usd --settings --no-session --no-session-persistence --env --header --transport --no-browser --client-id --callback-port" ;;
             *)
               case $prev in
-                mcp) found="list show approve add remove serve" ;;
+                mcp) found="list show approve add remove login logout serve" ;;
               esac ;;
           esac ;;
       esac
@@ -242,7 +255,7 @@ _qcode() {
             -*) found="" ;;
             *)
               case $prev in
-                help) found="acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
+                help) found="acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
               esac ;;
           esac ;;
       esac
@@ -265,7 +278,7 @@ _qcode() {
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }

@@ -1,0 +1,149 @@
+"""The logins of tool servers (OAuth), stored as API keys are: the tokens, and everything needed to refresh them.
+
+A login belongs to exactly one server of one configuration and one address: with another address it is not found. All
+functions block, except `locked`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qcode.agent.keys.keys import LOGIN_PREFIX
+from qcode.agent.mcp.spec import ServerSpec, digest
+from qcode.protocol.errors import KeyStoreError
+from qcode.safety.secret import Secret
+from qcode.text.clean import single_spaced
+from qcode.text.json import JsonObject, parse_object, text_in
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.keys.store import KeyStore, StoredKey
+
+_MAX_LOGIN = 32 * 1024
+_LOCK_S = 30.0
+_AGAIN_S = 0.05
+_SECRETS = ("access_token", "refresh_token", "client_secret", "registration_access_token")
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A login. `client` is the registration, `tokens` the last response of the token endpoint, empty after a refusal.
+
+    `server` and `resource` are the metadata of the authorization server and of the tool server, `expires_at` is in
+    seconds of the epoch, None if unknown. `scope` are permissions that the server demanded after the login.
+    """
+
+    url: str
+    client: JsonObject = field(default_factory=dict)
+    tokens: JsonObject = field(default_factory=dict)
+    expires_at: float | None = None
+    server: JsonObject = field(default_factory=dict)
+    resource: JsonObject = field(default_factory=dict)
+    port: int = 0
+    scope: str = ""
+
+    @property
+    def token(self) -> str:
+        return text_in(self.tokens.get("access_token"))
+
+    @property
+    def issuer(self) -> str:
+        return text_in(self.server.get("issuer"))
+
+    def secrets(self) -> tuple[Secret, ...]:
+        """Return the values to redact everywhere."""
+        found = (text_in(row.get(name)) for row in (self.tokens, self.client) for name in _SECRETS)
+        return tuple(Secret(value) for value in found if value)
+
+
+class Credentials:
+    """The stored login of one server at one address."""
+
+    def __init__(self, spec: ServerSpec, url: str, store: KeyStore) -> None:
+        self.url = url
+        self._store = store
+        self.name = f"{LOGIN_PREFIX}{spec.name}:{digest([spec.key, url])[:16]}"
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a login, without reading it; raise `KeyStoreError`."""
+        return self.name in self._store.places()
+
+    def load(self) -> Login | None:
+        """Return the login as stored now, also by another process; raise `KeyStoreError` or `KeyringError`."""
+        found = self._store.get(self.name, is_fresh=True)
+        row = parse_object(found.reveal()) if found is not None else None
+        if row is None or row.get("url") != self.url:
+            return None
+        client, tokens, server, resource = (row.get(name) for name in ("client", "tokens", "server", "resource"))
+        expires_at, port = row.get("expires_at"), row.get("port")
+        login = Login(
+            self.url,
+            client if isinstance(client, dict) else {},
+            tokens if isinstance(tokens, dict) else {},
+            expires_at if isinstance(expires_at, int | float) else None,
+            server if isinstance(server, dict) else {},
+            resource if isinstance(resource, dict) else {},
+            port if isinstance(port, int) else 0,
+            text_in(row.get("scope")),
+        )
+        self.note(login)
+        return login
+
+    def save(self, login: Login) -> StoredKey:
+        """Store a login; raise `KeyStoreError`, also for one that is too large to be real."""
+        self.note(login)
+        row = {
+            "url": login.url,
+            "client": login.client,
+            "tokens": login.tokens,
+            "expires_at": login.expires_at,
+            "server": login.server,
+            "resource": login.resource,
+            "port": login.port,
+            "scope": login.scope,
+        }
+        text = json.dumps(row, separators=(",", ":"))
+        if len(text) > _MAX_LOGIN:
+            raise KeyStoreError(f"the tokens of {single_spaced(self.url, 80)} take more than {_MAX_LOGIN:,} characters")
+        return self._store.put(self.name, Secret(text))
+
+    def remove(self) -> bool:
+        """Delete the login; return whether there was one. Raise `KeyringError` if it is still in the keyring."""
+        return bool(self._store.remove(self.name))
+
+    def note(self, login: Login) -> None:
+        """Redact the secrets of a login everywhere from now on."""
+        from qcode.agent.crash import keep_out
+
+        for secret in login.secrets():
+            self._store.note(secret)
+            keep_out(secret)
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """Hold the lock of all logins against other processes; raise `TimeoutError` or `OSError`."""
+        folder: Path = self._store.file.folder
+        handle = os.open(folder / ".logins.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        deadline = time.monotonic() + _LOCK_S
+        try:
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise TimeoutError from None
+                    await asyncio.sleep(_AGAIN_S)
+            yield
+        finally:
+            os.close(handle)

@@ -1,0 +1,330 @@
+"""A login at a tool server (OAuth): the address for the user, the answer of the browser, and the end of a login.
+
+The browser answers on a port of this machine that is open for this login only, or the user pastes the address that it
+shows. The caller shows the address, and opens it. Apart from `oauth`, which every connection needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from qcode.agent.mcp.credentials import Credentials, Login
+from qcode.agent.mcp.spec import ServerError
+from qcode.config.settings import McpServer
+from qcode.protocol.errors import KeyringError, KeyStoreError
+from qcode.protocol.tools import Refused
+from qcode.text.clean import single_spaced
+from qcode.text.json import JsonObject, text_in
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.shared.auth import AuthorizationCodeResult
+
+    from qcode.agent.keys.store import StoredKey
+
+PATIENCE_S = 300.0
+"""Seconds that the user has for the browser."""
+
+MAX_PASTES = 3
+_MAX_HEAD = 16 * 1024
+_PROBE_S = 20.0
+_VERSION = "2025-11-25"
+
+Show: TypeAlias = Callable[[str], Awaitable[None]]
+"""Shows an address to the user, and opens it."""
+
+Paste: TypeAlias = Callable[[], Awaitable[str]]
+"""Returns the address that the user pasted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A registration that the user made: its ID and secret, and the port of its redirect address; 0: any."""
+
+    id: str = ""
+    secret: str = ""
+    port: int = 0
+
+
+def takes_login(config: McpServer) -> bool:
+    """Return whether a server can have a login: it has an address, and no `Authorization` header of the user."""
+    return config.url is not None and all(name.lower() != "authorization" for name in config.headers)
+
+
+def browser_problem(env: Mapping[str, str]) -> str:
+    """Return why no browser can be opened here, empty if one can."""
+    import sys
+
+    if env.get("BROWSER"):
+        return ""
+    if env.get("SSH_CONNECTION") or env.get("SSH_TTY"):
+        return "this is a remote session"
+    if sys.platform != "darwin" and not (env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")):
+        return "there is no screen"
+    return ""
+
+
+def open_browser(address: str) -> None:
+    """Open an address of a login; it blocks for a moment."""
+    import webbrowser
+
+    webbrowser.open(address)
+
+
+async def sign_in(
+    config: McpServer, credentials: Credentials, show: Show, paste: Paste | None = None, client: Client | None = None
+) -> tuple[Login, StoredKey]:
+    """Make a login at a server and store it; raise `ServerError`. `config` has its variables filled in.
+
+    With `paste` the user pastes the address to which the browser was sent; otherwise the browser answers here.
+    """
+    from qcode.agent.mcp.oauth import ServerAuth, reach_of
+
+    assert config.url is not None
+    client = client or Client(config.client_id or "")
+    before = await _stored(credentials)
+    async with _Callback.opened(client.port or before.port, is_fixed=bool(client.port or client.id)) as callback:
+        try:
+            auth = ServerAuth(credentials, redirect=callback.address, client_metadata_url=config.client_metadata_url)
+        except ValueError:
+            raise ServerError("client_metadata_url must be an https address with a path") from None
+        reach = await reach_of(config.url)
+        if reach != "loopback" and urlsplit(config.url).scheme != "https":
+            raise ServerError("it does not use https, and a token must not be sent in the clear")
+        # A registration counts for its own redirect address only.
+        known = before.client if before.port == callback.port and not client.id else _registration(client, callback)
+        auth.use(Login(config.url, known, scope=before.scope))
+        exchange = _Exchange(show, paste, callback)
+        auth.context.redirect_handler = exchange.begin
+        auth.context.callback_handler = exchange.result
+        login = await auth.authorize(await _challenge(config), reach)
+        login = replace(login, port=callback.port)
+    status = (await _probe(config, login.token)).status_code
+    if status in (401, 403):
+        raise ServerError(f"the login worked, but the server refuses its token ({status})")
+    try:
+        return login, await asyncio.to_thread(credentials.save, login)
+    except (KeyStoreError, KeyringError) as error:
+        raise ServerError(f"the login cannot be stored: {error}") from None
+
+
+async def _stored(credentials: Credentials) -> Login:
+    with suppress(KeyStoreError, KeyringError):  # a login that cannot be read is replaced
+        return await asyncio.to_thread(credentials.load) or Login(credentials.url)
+    return Login(credentials.url)
+
+
+def _registration(client: Client, callback: _Callback) -> JsonObject:
+    if not client.id:
+        return {}
+    found: JsonObject = {"client_id": client.id, "redirect_uris": [callback.address]}
+    return found | ({"client_secret": client.secret} if client.secret else {"token_endpoint_auth_method": "none"})
+
+
+async def _challenge(config: McpServer) -> httpx2.Response:
+    """Return the response that asks for a login; a server may ask only later, so that another counts as one."""
+    import httpx2
+
+    response = await _probe(config, "")
+    if response.status_code == 401:
+        return response
+    return httpx2.Response(401, request=response.request)
+
+
+async def _probe(config: McpServer, token: str) -> httpx2.Response:
+    """Return the response to the first request of a connection, without its body."""
+    import httpx2
+
+    from qcode.agent.mcp.session import explain
+    from qcode.agent.mcp.transports import Log, http_client
+
+    assert config.url is not None
+    about = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        **({"Authorization": f"Bearer {token}"} if token else {}),
+    }
+    try:
+        async with asyncio.timeout(_PROBE_S), http_client(config, Log()) as client:
+            async with client.stream("POST", config.url, json=message, headers=headers) as response:
+                found = httpx2.Response(response.status_code, headers=response.headers, request=response.request)
+            if found.status_code not in (404, 405):
+                return found
+            async with client.stream("GET", config.url, headers=headers) as response:  # the older transport
+                return httpx2.Response(response.status_code, headers=response.headers, request=response.request)
+    except TimeoutError:
+        raise ServerError(f"it did not answer within {_PROBE_S:g} s") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        raise ServerError(explain(error)) from None
+
+
+class _Exchange:
+    """One round through the browser. The state is compared here, because the package would show it in its error."""
+
+    def __init__(self, show: Show, paste: Paste | None, callback: _Callback) -> None:
+        self._show = show
+        self._paste = paste
+        self._callback = callback
+        self._state = ""
+
+    async def begin(self, address: str) -> None:
+        """Show the address of the authorization server to the user."""
+        parts = address.split("?")
+        # The endpoint itself may have a query.
+        address = f"{parts[0]}?{'&'.join(part for part in parts[1:] if part)}"
+        self._state = parse_qs(urlsplit(address).query).get("state", [""])[0]
+        await self._show(address)
+
+    async def result(self) -> AuthorizationCodeResult:
+        """Return what the authorization server answered; raise `ServerError`."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if self._paste is None:
+                    return self._checked(await self._callback.query)
+                return await self._pasted(self._paste)
+        except TimeoutError:
+            raise ServerError(f"no answer of the browser within {PATIENCE_S / 60:g} minutes; try again") from None
+
+    async def _pasted(self, paste: Paste) -> AuthorizationCodeResult:
+        for left in reversed(range(MAX_PASTES)):
+            typed = (await paste()).strip()
+            query = parse_qs(urlsplit(typed).query) if "?" in typed else {}
+            if "code" in query or "error" in query:
+                return self._checked({name: values[0] for name, values in query.items()})
+            if not left:
+                break
+        raise ServerError("that is not the address to which the browser was sent: it has no code; try again")
+
+    def _checked(self, query: Mapping[str, str]) -> AuthorizationCodeResult:
+        from mcp.shared.auth import AuthorizationCodeResult
+
+        state = query.get("state", "")
+        if not (self._state and hmac.compare_digest(state.encode(), self._state.encode())):
+            raise ServerError("the answer does not belong to this login (its state differs); try again")
+        if "error" in query:
+            about = single_spaced(f"{query['error']} {query.get('error_description', '')}", 200)
+            raise ServerError(f"the authorization server refused: {about}")
+        return AuthorizationCodeResult(code=query.get("code", ""), state=state, iss=query.get("iss"))
+
+
+class _Callback:
+    """A port of this machine that takes one answer of the browser. `query` is a future of its parameters."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.query: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+
+    @property
+    def address(self) -> str:
+        return f"http://localhost:{self.port}/callback"
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, port: int, *, is_fixed: bool) -> AsyncIterator[_Callback]:
+        """Listen on `port`, or on another one if that is taken and not `is_fixed`; raise `ServerError`."""
+        try:
+            listening = _listening(port)
+        except OSError as error:
+            if is_fixed and port:
+                raise ServerError(
+                    f"port {port} cannot be used ({error.strerror}); choose with --callback-port"
+                ) from None
+            listening = _listening(0)
+        callback = cls(listening[0].getsockname()[1])
+        servers = [await asyncio.start_server(callback._answer, sock=one, limit=_MAX_HEAD) for one in listening]
+        try:
+            yield callback
+        finally:
+            for server in servers:
+                server.close()
+            callback.query.cancel()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(10):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            method, _, rest = head.partition(" ")
+            parts = urlsplit(rest.split(" ", 1)[0])
+            if parts.path != "/callback" or method != "GET":
+                status, text = "404 Not Found", "There is nothing here."
+            elif self.query.done():
+                status, text = "410 Gone", "This login has ended."
+            else:
+                self.query.set_result({name: values[0] for name, values in parse_qs(parts.query).items()})
+                status, text = "200 OK", "qcode has got the answer. You can close this page and return to the terminal."
+            body = text.encode()
+            fields = f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close"
+            writer.write(f"HTTP/1.1 {status}\r\n{fields}\r\nReferrer-Policy: no-referrer\r\n\r\n".encode() + body)
+            await writer.drain()
+        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        finally:
+            writer.close()
+
+
+def _listening(port: int) -> list[socket.socket]:
+    """Return sockets on this machine only: `localhost` may mean either address. Raise `OSError`."""
+    first = _bound(socket.AF_INET, "127.0.0.1", port)
+    with suppress(OSError):  # no IPv6, or the port is taken there
+        return [first, _bound(socket.AF_INET6, "::1", first.getsockname()[1])]
+    return [first]
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    found = socket.socket(family)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of the last login may linger
+        found.bind((host, port))
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+async def sign_out(credentials: Credentials) -> str:
+    """Revoke the tokens where the authorization server offers that, and delete the login.
+
+    Return why they were not revoked, empty if they were or there is nothing to revoke; raise `KeyStoreError` or
+    `KeyringError` if the login is still stored.
+    """
+    login = await _stored(credentials)
+    problem = await _revoked(credentials, login) if login.tokens else ""
+    await asyncio.to_thread(credentials.remove)
+    return problem
+
+
+async def _revoked(credentials: Credentials, login: Login) -> str:
+    """Revoke the tokens of a login (RFC 7009); return why not."""
+    from mcp.client.auth import OAuthFlowError
+
+    from qcode.agent.mcp.oauth import ServerAuth, reach_of, send
+
+    url = text_in(login.server.get("revocation_endpoint"))
+    if not url:
+        return "its authorization server does not offer it"
+    auth = ServerAuth(credentials)
+    auth.use(login)
+    try:
+        reach = await reach_of(login.url)
+        for kind in ("refresh_token", "access_token"):
+            token = text_in(login.tokens.get(kind))
+            form = {"token": token, "token_type_hint": kind, "client_id": text_in(login.client.get("client_id"))}
+            if not token:
+                continue
+            fields = {"Content-Type": "application/x-www-form-urlencoded"}
+            form, fields = auth.context.prepare_token_auth(form, fields)
+            status = (await send(reach, "POST", url, fields, urlencode(form).encode())).status_code
+            if status != 200:
+                return f"the authorization server answered {status}"
+    except (Refused, ServerError, OAuthFlowError) as error:
+        return single_spaced(str(error), 200)
+    return ""

@@ -1,0 +1,388 @@
+"""The authorization of a tool server over HTTP (OAuth 2.1): sends its token, refreshes it, and makes a new login.
+
+A subclass of the provider of the `mcp` package, which discovers, registers and exchanges codes. Here: tokens keep their
+expiry and the server that issued them, a refusal refreshes once before it counts, one process refreshes at a time, and
+metadata without S256, without https or at private addresses is refused. Apart from `login`, because every connection
+with a login needs it; it imports the `mcp` package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+import time
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import (
+    create_client_registration_request,
+    extract_field_from_www_auth,
+    extract_scope_from_www_auth,
+    get_client_metadata_scopes,
+    union_scopes,
+)
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+
+from qcode.agent.mcp.credentials import Credentials, Login
+from qcode.agent.mcp.spec import ServerError
+from qcode.protocol.errors import KeyringError, KeyStoreError
+from qcode.protocol.tools import Refused
+from qcode.safety.addresses import is_global, read_url
+from qcode.text.clean import single_spaced
+from qcode.tools.web import Fetch, RequestTarget
+
+Reach: TypeAlias = Literal["public", "private", "loopback"]
+
+MAX_REDIRECTS = 3
+_LEEWAY_S = 30.0
+_MAX_SAID = 300
+_RESOURCE_VERSION = "2025-11-25"
+_NO_METADATA_SERVER = re.compile(r"169\.254\..*|168\.63\.129\.16|fe80:.*|fd00:ec2::.*", re.IGNORECASE)
+_BASIC: Literal["client_secret_basic"] = "client_secret_basic"
+_POST: Literal["client_secret_post"] = "client_secret_post"
+_KEPT = ("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint")
+
+
+class AddressGate:
+    """Which addresses requests for a login may go to: those of the internet over https.
+
+    A server on this machine or in a private network may name others there; cloud metadata is never reached.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    def target(self, url: str) -> RequestTarget | str:
+        found = read_url(url)
+        if isinstance(found, str):
+            return found
+        if found.scheme != "https" and not found.is_loopback:
+            return "the address does not use https"
+        return RequestTarget(found.scheme, found.host, found.port)
+
+    def refusal(self, url: str) -> str:
+        return ""
+
+    def accepts(self, target: RequestTarget, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        if is_global(parsed):
+            return True
+        if _NO_METADATA_SERVER.fullmatch(str(parsed)) or parsed.is_unspecified or parsed.is_multicast:
+            return False
+        return self._reach == "loopback" or (self._reach == "private" and not parsed.is_loopback)
+
+
+async def reach_of(url: str) -> Reach:
+    """Return where a server is; raise `ServerError` if its name is not found."""
+    parts = urlsplit(url)
+    try:
+        rows = await asyncio.to_thread(socket.getaddrinfo, parts.hostname, parts.port, type=socket.SOCK_STREAM)
+        found = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in rows]
+    except (OSError, ValueError) as error:
+        raise ServerError(f"the name {parts.hostname} was not found ({error})") from None
+    if any(address.is_loopback for address in found):
+        return "loopback"
+    return "public" if all(map(is_global, found)) else "private"
+
+
+class _Unstored:
+    """The storage that the provider expects; a login is stored as a whole instead."""
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        return None
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        return None
+
+
+class ServerAuth(OAuthClientProvider):
+    """Adds the token of a server to its requests. `problem` is why the server refuses them, empty if it does not.
+
+    It never asks the user: `authorize`, which does, is called for a login only.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        redirect: str = "http://localhost/callback",
+        client_metadata_url: str | None = None,
+    ) -> None:
+        about = OAuthClientMetadata.model_validate(
+            {
+                "redirect_uris": [redirect],
+                "client_name": "qcode",
+                "token_endpoint_auth_method": "none",
+                "application_type": "native",
+            }
+        )
+        super().__init__(credentials.url, about, _Unstored(), client_metadata_url=client_metadata_url)
+        self.problem = ""
+        self._credentials = credentials
+        self._login = Login(credentials.url)
+        self._is_loaded = False
+        self._renewing = asyncio.Lock()
+        self._reach: Reach | None = None
+        self._challenged: str | None = None
+        # The resource is named in every request (RFC 8707).
+        self.context.protocol_version = _RESOURCE_VERSION
+
+    # Requests of a connection
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with the token; after a 401 once more with a refreshed one."""
+        if not self._is_loaded:
+            await self._load()
+        sent = self._login.token
+        if sent and self._is_expired():
+            sent = await self._renewed(sent) or sent
+        response = yield _with_token(request, sent)
+        if response.status_code == 401 and (token := await self._renewed(sent)):
+            response = yield _with_token(request, token)
+        if response.status_code == 401:
+            self.problem = self.problem or "it needs a login"
+        elif response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope":
+            await self._demand(extract_scope_from_www_auth(response) or "")
+        else:
+            self.problem = ""
+
+    def _is_expired(self) -> bool:
+        return self._login.expires_at is not None and time.time() > self._login.expires_at - _LEEWAY_S
+
+    async def _load(self) -> None:
+        """Take the login as it is stored now."""
+        try:
+            login = await asyncio.to_thread(self._credentials.load)
+        except (KeyStoreError, KeyringError) as error:
+            self.problem = f"its login cannot be read: the keyring or file {error}"
+            return
+        self._is_loaded = True
+        self.use(login or Login(self._credentials.url))
+
+    def use(self, login: Login) -> None:
+        """Continue with this login."""
+        self._login, context = login, self.context
+        try:
+            context.client_info = OAuthClientInformationFull.model_validate(login.client) if login.client else None
+            context.current_tokens = OAuthToken.model_validate(login.tokens) if login.tokens else None
+            context.oauth_metadata = OAuthMetadata.model_validate(login.server) if login.server else None
+            resource = ProtectedResourceMetadata.model_validate(login.resource) if login.resource else None
+            context.protected_resource_metadata = resource
+        except ValueError:  # written by another version, or by hand
+            self._login = Login(self._credentials.url)
+            context.client_info = context.current_tokens = context.oauth_metadata = None
+
+    async def _renewed(self, sent: str) -> str:
+        """Return a token that replaces `sent`, empty without one: from another process, or from a refresh."""
+        async with self._renewing:
+            if self._login.token != sent:
+                return self._login.token
+            try:
+                async with self._credentials.locked():
+                    await self._load()
+                    if self._login.token != sent:
+                        return self._login.token
+                    return await self._refreshed()
+            except (TimeoutError, OSError, KeyStoreError):
+                return ""
+
+    async def _refreshed(self) -> str:
+        if not self.context.can_refresh_token() or self.context.oauth_metadata is None:
+            return ""
+        try:
+            response = await self._send(await self._refresh_token())
+        except (Refused, ServerError, OAuthFlowError) as error:
+            self.problem = f"its login cannot be refreshed: {single_spaced(str(error), _MAX_SAID)}"
+            return ""
+        if response.status_code in (400, 401):  # expired or revoked
+            await self._store(replace(self._login, tokens={}, expires_at=None))
+            return ""
+        try:
+            tokens = OAuthToken.model_validate_json(response.content) if response.status_code == 200 else None
+        except ValueError:
+            tokens = None
+        if tokens is None:
+            self.problem = f"its login cannot be refreshed: the authorization server answered {response.status_code}"
+            return ""
+        before, row = self._login.tokens, tokens.model_dump(mode="json", exclude_none=True)
+        # A response may leave out what stays the same (RFC 6749, section 6).
+        row = {**{name: before[name] for name in ("refresh_token", "scope") if name in before}, **row}
+        expires_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
+        await self._store(replace(self._login, tokens=row, expires_at=expires_at))
+        return tokens.access_token
+
+    async def _store(self, login: Login) -> None:
+        self.use(login)
+        with suppress(KeyStoreError):  # it holds for this process
+            await asyncio.to_thread(self._credentials.save, login)
+
+    async def _demand(self, scope: str) -> None:
+        """Remember the permissions that the server demands, for the next login."""
+        wanted = union_scopes(self._login.scope, single_spaced(scope, _MAX_SAID)) or ""
+        self.problem = f"it demands further permissions ({wanted or 'not named'})"
+        if wanted != self._login.scope:
+            await self._store(replace(self._login, scope=wanted))
+
+    # A login
+
+    async def authorize(self, challenge: httpx2.Response, reach: Reach) -> Login:
+        """Make a login after this response of the server, and return it; raise `ServerError`."""
+        self._reach = reach
+        self._challenged = extract_scope_from_www_auth(challenge)
+        self._is_loaded = self._initialized = True
+        self.context.clear_tokens()
+        self.context.oauth_metadata = self.context.protected_resource_metadata = None
+        flow = self._auth_flow(challenge.request)
+        response = challenge
+        try:
+            await anext(flow)  # the request of the challenge, which is not sent again
+            while (outgoing := await flow.asend(response)) is not challenge.request:
+                response = await self._send(self._checked(outgoing))
+        except (OAuthFlowError, Refused) as error:
+            raise ServerError(f"the login failed: {single_spaced(str(error), _MAX_SAID)}") from None
+        except ValueError:
+            raise ServerError("the login failed: the authorization server sent something invalid") from None
+        finally:
+            await flow.aclose()
+        return self._made()
+
+    def _made(self) -> Login:
+        context = self.context
+        client, tokens, metadata = context.client_info, context.current_tokens, context.oauth_metadata
+        if client is None or tokens is None or metadata is None:
+            raise ServerError("the login failed: it ended without a token")
+        resource = context.protected_resource_metadata
+        return Login(
+            self._credentials.url,
+            client.model_dump(mode="json", exclude_none=True),
+            tokens.model_dump(mode="json", exclude_none=True),
+            context.token_expiry_time,
+            {name: value for name, value in metadata.model_dump(mode="json").items() if name in _KEPT and value},
+            {
+                "resource": str(resource.resource),
+                "authorization_servers": [str(resource.authorization_servers[0])],
+            }
+            if resource is not None
+            else {},
+        )
+
+    def _checked(self, outgoing: httpx2.Request) -> httpx2.Request:
+        """Return a request of the login to send; raise `ServerError` or `OAuthFlowError` if it must not be."""
+        if outgoing.method != "POST":
+            return outgoing
+        metadata = self._usable_metadata()
+        if self.context.client_info is not None:
+            return outgoing
+        if metadata.registration_endpoint is None:
+            raise ServerError(
+                "its authorization server does not register programs by itself: register qcode there with the "
+                f"redirect address {self.context.client_metadata.redirect_uris[0]}, and pass the ID that it gives "  # type: ignore[index]
+                "with --client-id and --callback-port"
+            )
+        self._choose_scope()
+        methods = metadata.token_endpoint_auth_methods_supported
+        if methods and "none" not in methods:
+            self.context.client_metadata.token_endpoint_auth_method = _POST if _POST in methods else _BASIC
+        return create_client_registration_request(metadata, self.context.client_metadata, "")
+
+    def _usable_metadata(self) -> OAuthMetadata:
+        """Return the metadata of the authorization server; raise `OAuthFlowError` for one that is not safe."""
+        metadata = self.context.oauth_metadata
+        if metadata is None:
+            raise OAuthFlowError("no authorization server was found: neither it nor the tool server has metadata")
+        if "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise OAuthFlowError("its authorization server does not support PKCE with S256, which is required")
+        gate = AddressGate(self._reach or "public")
+        for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"):
+            url = getattr(metadata, name)
+            problem = gate.target(str(url)) if url is not None else ""
+            if isinstance(problem, str) and problem:
+                raise OAuthFlowError(f"the {name} of its authorization server is refused: {problem}")
+        return metadata
+
+    def _choose_scope(self) -> None:
+        """Ask for the permissions of the challenge, otherwise for those that the server lists, and for demanded ones.
+
+        The provider would otherwise ask for everything that the authorization server knows.
+        """
+        context = self.context
+        scope = get_client_metadata_scopes(
+            self._challenged,
+            context.protected_resource_metadata,
+            context.oauth_metadata if self._challenged is not None or self._lists_scopes() else None,
+            context.client_metadata.grant_types,
+        )
+        context.client_metadata.scope = union_scopes(scope, self._login.scope or None)
+
+    def _lists_scopes(self) -> bool:
+        resource = self.context.protected_resource_metadata
+        return resource is not None and resource.scopes_supported is not None
+
+    async def _perform_authorization_code_grant(self) -> tuple[str, str]:
+        metadata, client = self._usable_metadata(), self.context.client_info
+        self._choose_scope()
+        if client is not None and client.client_secret and client.token_endpoint_auth_method is None:
+            methods = metadata.token_endpoint_auth_methods_supported or [_BASIC]
+            client.token_endpoint_auth_method = _BASIC if _BASIC in methods else _POST
+        return await super()._perform_authorization_code_grant()
+
+    # Requests to other parties
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request of a login or refresh; raise `Refused` for an address that must not be reached.
+
+        A redirect is followed for GET within its origin only.
+        """
+        if self._reach is None:
+            self._reach = await reach_of(self._credentials.url)
+        url = str(request.url)
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await send(self._reach, request.method, url, dict(request.headers), request.content)
+            location = urljoin(url, response.headers.get("location", ""))
+            is_within = urlsplit(location)[:2] == urlsplit(url)[:2]
+            if request.method != "GET" or not 300 <= response.status_code < 400 or not is_within or location == url:
+                break
+            url = location
+        return response
+
+
+async def send(reach: Reach, method: str, url: str, headers: dict[str, str], content: bytes = b"") -> httpx2.Response:
+    """Send a request of a login to a checked address; raise `Refused`."""
+    gate = AddressGate(reach)
+    target = gate.target(url)
+    if isinstance(target, str):
+        raise Refused(f"{url} is refused: {target}")
+    kept = {name: value for name, value in headers.items() if name.lower() not in ("host", "content-length")}
+    page = await Fetch(gate).visit(
+        url, target, headers={**kept, "Accept": "application/json"}, content=content if method == "POST" else None
+    )
+    answered = {"content-type": page.kind, **({"location": page.location} if page.location else {})}
+    return httpx2.Response(page.status, headers=answered, content=page.data, request=httpx2.Request(method, url))
+
+
+def _with_token(request: httpx2.Request, token: str) -> httpx2.Request:
+    if token:
+        request.headers["Authorization"] = f"Bearer {token}"
+    return request
