@@ -11,7 +11,7 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         case "auth":
             from qcode.cli.subcommands.auth import run_auth as run
         case "batch":
-            from qcode.cli.subcommands.batch import run_batch as run
+            from qcode.cli.subcommands.batch.batch import run_batch as run
         case "config":
             from qcode.cli.subcommands.config import run_config as run
         case "doctor":

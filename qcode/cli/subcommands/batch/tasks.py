@@ -109,7 +109,7 @@ def _task(row: Json, number: int, folder: Path) -> Task:
 class SharedLimits:
     """The rate limits that several jobs share: once one is refused, all wait before their next request.
 
-    Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.cluster`).
+    Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.batch.cluster`).
     """
 
     def __init__(self) -> None:
