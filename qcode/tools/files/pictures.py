@@ -85,7 +85,7 @@ def _scaled(data: bytes, media_type: str, shown: str) -> EncodedImage:
 
 
 _PILLOW_FAILS = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
-"""What Pillow raises for broken images: `IndexError` for a PNG without pixels, for example."""
+"""The errors of Pillow for broken images: `IndexError` for a PNG without pixels, for example."""
 
 _PNG_START = 8
 _PNG_FRAME = 12
