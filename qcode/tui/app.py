@@ -424,7 +424,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Show the messages of a resumed conversation, and the notices of the start."""
         transcript, conversation = self.parts.transcript, self.agent.conversation
         if conversation.messages:
-            from qcode.tui.presenter import show_resumed
+            from qcode.tui.transcript.replay import show_resumed
 
             self.view.replay()
             show_resumed(conversation, transcript)

@@ -209,10 +209,13 @@ class WelcomeEntry(Entry):
     def source(self) -> str:
         return "\n".join(self._texts)
 
-    def collapse(self) -> None:
-        """Show only the first two lines, joined: the conversation has begun."""
+    def collapse(self) -> bool:
+        """Show only the first two lines, joined, because the conversation has begun; return whether that is new."""
+        if self._is_collapsed:
+            return False
         self._is_collapsed = True
         self.touch()
+        return True
 
     def lay_out(self, width: int) -> list[Line]:
         if self._is_collapsed:
