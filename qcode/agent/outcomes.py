@@ -74,6 +74,9 @@ _LIMIT_SUBTYPES: Mapping[Limit | None, str] = {
     Limit.COST: "error_max_budget_usd",
     Limit.TIME: "error_timeout",
 }
+_UNMET_SCHEMA = "error_max_structured_output_retries"
+SUBTYPES = ("success", *_SUBTYPES.values(), *dict.fromkeys(_LIMIT_SUBTYPES.values()), _UNMET_SCHEMA)
+"""Every `subtype` of a result."""
 
 
 def exit_code(ended: TurnEnded) -> ExitCode:
@@ -97,7 +100,7 @@ def subtype(ended: TurnEnded) -> str:
     if ended.outcome is Outcome.MAX_TURN_REQUESTS:
         return _LIMIT_SUBTYPES[ended.limit]
     if ended.error is not None and ended.error.kind == ErrorKind.STRUCTURED_OUTPUT:
-        return "error_max_structured_output_retries"
+        return _UNMET_SCHEMA
     return _SUBTYPES.get(ended.outcome, "success")
 
 
