@@ -34,7 +34,7 @@ from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
-from qcode.tools.processes import passed_on
+from qcode.tools.workspace import passed_on
 from qcode.values import dataclass
 
 if TYPE_CHECKING:

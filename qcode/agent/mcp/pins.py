@@ -195,3 +195,18 @@ def _read(rows: JsonObject) -> Iterator[tuple[str, Pin]]:
 
 def _rows(pins: Mapping[str, Pin]) -> JsonObject:
     return {name: {"hash": pin.hash, "text": pin.text} for name, pin in pins.items()}
+
+
+def why_asked(spec: ServerSpec, pins: Pins) -> str:
+    """Return why an approval to start a server is needed."""
+    if not spec.is_from_project:
+        return f"Files that your tool server {spec.name} runs have changed since its last start."
+    if not pins.was_approved(spec):
+        was = "never approved"
+    elif pins.is_approved(spec) and pins.files(spec) is None:
+        was = "approved by a version of qcode that did not check the files it runs"
+    elif pins.is_approved(spec):
+        was = "approved before, but files that it runs have changed"
+    else:
+        was = "a different server with this name was approved before"
+    return f"This project wants to start the tool server {spec.name} ({was})."
