@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from qcode.agent.sandbox import SessionSandbox
 from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
-from qcode.protocol.approvals import Choice
+from qcode.protocol.approvals import Choice, TurnOptions
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import Block, Text
 from qcode.protocol.model import ModelFacts
@@ -44,6 +44,7 @@ from qcode.tools.workspace import PathJudge, Scratch, Workspace
 if TYPE_CHECKING:
     from qcode.agent.context.nested import NestedInstructions
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.mcp.typed import TypedNames
     from qcode.agent.skills.tool import SkillTool
     from qcode.protocol.messages import Message
     from qcode.tools.web_search import SearchService, WebSearch
@@ -118,6 +119,7 @@ class Toolbox:
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.servers: Servers | None = None
+        self._typed: TypedNames | None = None
         if servers is not None:
             self.use_servers(servers)
         self._settings = settings
@@ -209,7 +211,29 @@ class Toolbox:
         """Return warnings since the last call: files restored after commands, and events of tool servers."""
         put_back = () if self._sandbox is None else self._sandbox.take_warnings()
         notices = () if self.servers is None else self.servers.take_notices()
-        return (*put_back, *(notice.text for notice in notices))
+        not_attached = () if self._typed is None else self._typed.take_complaints()
+        return (*put_back, *(notice.text for notice in notices), *not_attached)
+
+    async def expanded(
+        self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
+    ) -> tuple[str, tuple[Block, ...], TurnOptions]:
+        """Return a prompt with what the user typed of tool servers in it; raise `InputError`."""
+        if self._typed is None:
+            return prompt, attached, options
+        return await self._typed.expanded(prompt, attached, options)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a tool server is read for a prompt."""
+        return self._typed is not None and self._typed.is_reading
+
+    def cancel_reading(self) -> None:
+        if self._typed is not None:
+            self._typed.cancel()
+
+    def names_resource(self, word: str) -> bool:
+        """Return whether an `@word` names a resource of a tool server."""
+        return self._typed is not None and self._typed.names_resource(word)
 
     def use_folders(self, added: tuple[Path, ...], root: Path) -> None:
         """Let the tools work in these folders besides their own; `root` is the project's."""
@@ -221,7 +245,10 @@ class Toolbox:
 
     def use_servers(self, servers: Servers) -> None:
         """Offer the tools of these servers; there were none so far."""
+        from qcode.agent.mcp.typed import TypedNames
+
         self.servers = servers
+        self._typed = TypedNames(servers, lambda: self.workspace.scratch)
         self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
 
     def trust_folder(self) -> None:

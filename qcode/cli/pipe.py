@@ -167,7 +167,7 @@ def _begin(
     prompt, attached = _asked(context, typed, turn.foreign)
     if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
         turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
-    return _Begun(_opened(context, attached, tell, hooks), prompt, turn)
+    return _Begun(_opened(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
 
 
 def _opened(
@@ -207,7 +207,7 @@ def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -
         agent.release()
         raise
     agent.conversation.attach(attached)
-    return _Begun(agent, prompt, turn)
+    return _Begun(agent, prompt, replace(turn, typed=typed))
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:

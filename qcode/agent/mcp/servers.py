@@ -19,7 +19,7 @@ from qcode.agent.mcp.connection import RunningRequest, ServerConnection
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
 from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
-from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of, why_asked
+from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, why_asked
 from qcode.agent.mcp.session import MAX_REASON, Listing
 from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, login_words, must_go
 from qcode.agent.mcp.tools import (
@@ -90,6 +90,7 @@ class _Server:
     state: ServerState
     problem: str = ""
     tools: tuple[CheckedTool, ...] = ()
+    listing: Listing = Listing()
     changes: tuple[ToolChange, ...] = ()
     is_refused: bool = False
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
@@ -98,6 +99,14 @@ class _Server:
     task: asyncio.Task[None] | None = None
     signing_in: asyncio.Task[None] | None = None
     can_sign_in: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyServer:
+    """A server that runs: its lists, and its connection for further requests."""
+
+    listing: Listing
+    connection: ServerConnection
 
 
 class Servers:
@@ -136,6 +145,19 @@ class Servers:
     def statuses(self) -> tuple[ServerStatus, ...]:
         """Return every server, in the order of the configuration."""
         return tuple(self._status(server) for server in self._servers.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all servers."""
+        return tuple(self._servers)
+
+    def ready(self) -> dict[str, ReadyServer]:
+        """Return the servers that run, by name."""
+        return {
+            name: ReadyServer(server.listing, server.connection)
+            for name, server in self._servers.items()
+            if server.state == "ready" and server.connection is not None
+        }
 
     def approvals(self) -> tuple[ServerApproval, ...]:
         return tuple(self._approval(server) for server in self._servers.values() if _waits(server))
@@ -453,7 +475,7 @@ class Servers:
 
     async def _sign_in(self, server: _Server) -> None:
         """Open the browser for a login, which the user agreed to, and start the server with it."""
-        from qcode.agent.mcp.login import open_browser, sign_in
+        from qcode.agent.mcp.login import open_browser, sign_in  # loads with the first login
 
         spec = server.spec
 
@@ -479,7 +501,7 @@ class Servers:
 
     def _take_listing(self, server: _Server, listing: Listing) -> None:
         spec = server.spec
-        server.tools = offered(spec.name, listing.tools, spec.config.tools)
+        server.tools, server.listing = offered(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:
             self._notice("warning", f"{spec.name}: {problem}")
         before, known = server.changes, None if spec.is_of_client else self._pins.tools(spec)
@@ -543,14 +565,7 @@ class Servers:
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "sign-in":
-            return ServerApproval(
-                key_of(spec, "sign in"),
-                spec.name,
-                f"The tool server {spec.name} refuses requests: {server.problem.partition(':')[0]}. Sign in with your "
-                "browser?",
-                f"address:  {visible(spec.what)}",
-                is_login=True,
-            )
+            return login_question(spec, server.problem.partition(":")[0])
         if server.state == "waiting":
             return ServerApproval(
                 key_of(spec, "run", files=server.files),
