@@ -25,7 +25,7 @@ COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
 SLASH = {f"/{name}" for command in COMMANDS for name in command.names}
 OWN_COMMANDS = {"/review", "/git:commit", "/release-notes"}
-PATHS = {"/x", "/name"}
+PATHS = {"/x", "/name", "/server:prompt"}
 
 
 @pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.name)
