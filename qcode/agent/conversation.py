@@ -58,16 +58,8 @@ from qcode.protocol.approvals import (
     Spans,
     TurnOptions,
 )
-from qcode.protocol.errors import ErrorInfo, ProviderError
-from qcode.protocol.events import (
-    Notice,
-    ReplyFinished,
-    Signal,
-    SteeringAdded,
-    ToolFinished,
-    TurnEnded,
-    TurnEvent,
-)
+from qcode.protocol.errors import ErrorInfo, InputError, ProviderError
+from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
@@ -214,9 +206,10 @@ class Conversation:
         if told is None:
             return
         try:
+            prompt, attached, options = await self._toolbox.expanded(prompt, attached, options)
             borrowed = self._clients.borrow(options.model, self.client)
-        except ValueError as refusal:
-            for event in refused_turn(prompt, str(refusal)):
+        except (ValueError, InputError) as refusal:
+            for event in refused_turn(prompt, refusal):
                 yield self.observe(event)
             return
         opening: tuple[TurnEvent, ...] = ()
@@ -356,6 +349,7 @@ class Conversation:
         """Cancel the running turn; the output shown so far is kept. No request is sent after this."""
         if self.hooks is not None:
             self.hooks.cancel()
+        self._toolbox.cancel_reading()
         if self._driver is not None:
             if self._agents is not None:
                 self._agents.halt()
@@ -417,8 +411,10 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs, or its hooks do."""
-        return self._driver is not None or (self.hooks is not None and self.hooks.is_prompting)
+        """Whether a turn runs, or its hooks do, or what its prompt names is read."""
+        return (
+            self._driver is not None or self._toolbox.is_reading or (self.hooks is not None and self.hooks.is_prompting)
+        )
 
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
         """Switch to another session. In a copy of this one, approvals still apply."""
@@ -489,7 +485,8 @@ class Conversation:
     async def _run_judged(self, call: ToolCall, judged: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
         if judged.name == AGENT and self._toolbox.agent is not None:
             return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
-        show = self._driver.show if self._driver is not None and self._context.is_attended else None
+        can_ask = self._context.is_attended or self._context.servers_can_ask
+        show = self._driver.show if self._driver is not None and can_ask else None
         ask = None if show is None else partial(self._calls.ask_for_server, show, call)
         with self.background.running(call.call_id, judged.name) as moved:
             return await self._calls.run(self.policy, judged, output, self.client.model.name, moved, ask)
@@ -535,7 +532,8 @@ class Conversation:
             return (), ()
         from qcode.agent.context.attachments import mentions
 
-        return mentions(typed, self._context.folder, foreign, lambda path: why_not_read(self.policy, path))
+        why_not, is_other = partial(why_not_read, self.policy), self._toolbox.names_resource
+        return mentions(typed, self._context.folder, foreign, why_not, is_other)
 
     def _sub_agents(self, tool: SubagentTool) -> Agents:
         """Return the sub-agents of the running turn."""

@@ -30,7 +30,7 @@ from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import RESTRICTED, SHELL_UNKNOWN, Verdict
 from qcode.text.json import Json, JsonObject, parse_object
-from qcode.tools.processes import passed_on
+from qcode.tools.workspace import passed_on
 from qcode.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
@@ -152,6 +152,11 @@ class Permissions:
     def trust_folder(self) -> None:
         """Let rules and modes hold from the next call on: the user trusts the folder."""
         self._base = self._base.with_trust()
+        self._compose()
+
+    def use_folders(self, added: tuple[Path, ...]) -> None:
+        """Treat these folders like the root, and no others, from the next call on."""
+        self._base = replace(self._base, added=added)
         self._compose()
 
     def make_readable(self, folder: Path) -> None:

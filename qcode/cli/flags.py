@@ -264,6 +264,13 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-h, --help", "shown", "print this text"),
     ),
     "Flags of Claude Code": (
+        Flag(
+            "--permission-prompts WHO",
+            "choice",
+            "{choices}: none denies what would ask, host is the default",
+            field="",
+            choices=("host", "none"),
+        ),
         Flag("--thinking KIND", "choice", "{choices}: disabled is effort none", field="", choices=_THINKING),
         Flag(
             "--max-thinking-tokens N",
@@ -348,8 +355,10 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
     "permissions": Subcommand(
-        {"list": (), "check": ("shell", "read", "write", "fetch")},
+        {"list": (), "check": ("shell", "read", "write", "fetch"), "hook": ()},
         (
+            Flag("--for PROGRAM", "choice", choices=("claude", "codex", "gemini", "qwen")),
+            Flag("--print", "on"),
             *_shared("--cwd", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir", "--settings"),
             Flag("--jsonl", "on"),
             *_shared("--trust", "--yolo"),
@@ -434,6 +443,8 @@ Usage:
   qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
                                   (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
                                   --add-dir and the flags of Permissions; runs nothing
+  qcode permissions hook --for claude|codex|gemini|qwen [--print]     the same verdicts for another program, as its hook
+                                  before each call; --print, or a terminal on stdin: the settings to add there
   qcode update [--check]          how this copy was installed and is updated; only --check uses the network
   qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
   qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key

@@ -89,6 +89,10 @@ def _begin_lines(options: Options) -> _Begun:
             is_attended=options.permission_prompt_tool is not None,
             program_servers=link.connections(host.server_names(options)),
             program_agents=kinds,
+            program_skills=host.skills,
+            plan_instructions=host.plan_instructions,
+            servers_can_ask=True,
+            has_patches=False,
         )
 
     hooks, complaints = link.hooks(host.hooks)
@@ -159,7 +163,7 @@ def _begin(
         if may_have_skills(context):
             return _begin_skill(context, typed, tell)
     prompt, attached = _asked(context, typed, turn.foreign)
-    return _Begun(_opened(context, attached, tell, hooks), prompt, turn)
+    return _Begun(_opened(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
 
 
 def _opened(
@@ -199,7 +203,7 @@ def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -
         agent.release()
         raise
     agent.conversation.attach(attached)
-    return _Begun(agent, prompt, turn)
+    return _Begun(agent, prompt, replace(turn, typed=typed))
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:

@@ -274,8 +274,9 @@ class TurnOptions:
     start and end, that came from a file of the project and not from the user: `@path` in them attaches only files that
     the model may read without asking. `shown` is the prompt as the front end shows it, if it differs.
     `is_append_only`: the front end cannot take back text that it showed, so a reply with text never starts over.
-    `finds_files`: `@path` in the prompt attaches a file. `check` checks the answer, and the limits apply, in place of
-    those of the run.
+    `finds_files`: `@path` in the prompt attaches a file. `typed` is the end of the prompt that the user typed, if that
+    is not all of it: only there `/server:prompt` and `@server:uri` name something of a tool server. `check` checks the
+    answer, and the limits apply, in place of those of the run.
     """
 
     model: str = ""
@@ -284,6 +285,7 @@ class TurnOptions:
     shown: str = ""
     is_append_only: bool = False
     finds_files: bool = True
+    typed: str | None = None
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None

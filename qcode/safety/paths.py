@@ -13,6 +13,7 @@ import stat
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from qcode.safety import protected_paths
@@ -26,8 +27,12 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = re.compile(r"[\x1b\x80-\x9f]")
 _KEY_START = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
 _HEAD = 128
+_identity = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_mtime_ns", "st_ctime_ns")
 _known_without_key: set[tuple[int, ...]] = set()
-"""Identities of files that do not start like a key. A ctime cannot be set back, so a changed file has another one."""
+"""Identities of files with one hard link that do not start like a key.
+
+A ctime cannot be set back, so a changed file has another identity.
+"""
 _MAX_KNOWN = 10_000
 _CTIME_GRAIN_NS = 20_000_000
 """A file that changed this shortly before it was read may change again without a new ctime."""
@@ -153,15 +158,14 @@ class PathJudge:
             descriptor = os.open(folder.target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return names
-        is_ordinary, special = protected_paths.is_ordinary_name, self._special_names
-        ordinary = [name for name in names if is_ordinary(name) and name.casefold() not in special]
-        known = _known_without_key
+        ordinary = list(filter(protected_paths.is_ordinary_name, names))
+        if not self._special_names.isdisjoint("\n".join(ordinary).casefold().split("\n")):
+            ordinary = [name for name in ordinary if name.casefold() not in self._special_names]
         try:
-            readable = {
-                name
-                for name, info in _statuses(ordinary, descriptor)
-                if (info.st_nlink == 1 and _identity(info) in known) or _is_readable(name, info, descriptor)
-            }
+            found, infos = _statuses(ordinary, descriptor)
+            if found == names and _known_without_key.issuperset(map(_identity, infos)):
+                return []
+            readable = {name for name, info in zip(found, infos, strict=True) if _is_readable(name, info, descriptor)}
         finally:
             os.close(descriptor)
         return [name for name in names if name not in readable]
@@ -297,23 +301,27 @@ def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = Non
     if stat.S_ISREG(opened.st_mode) and opened.st_ctime_ns < begun_ns - _CTIME_GRAIN_NS:
         if len(_known_without_key) >= _MAX_KNOWN:
             _known_without_key.clear()
-        _known_without_key.add(_identity(opened))
+        if opened.st_nlink == 1:
+            _known_without_key.add(_identity(opened))
     return False
 
 
-def _statuses(names: list[str], folder: int) -> list[tuple[str, os.stat_result]]:
-    """Return the names that exist in an open folder, each with its status."""
+def _statuses(names: list[str], folder: int) -> tuple[list[str], list[os.stat_result]]:
+    """Return the names that exist in an open folder, and the status of each."""
     try:
-        return [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in names]
+        return names, [os.stat(name, dir_fd=folder, follow_symlinks=False) for name in names]
     except OSError:
         if len(names) == 1:
-            return []
+            return [], []
         half = len(names) // 2
-        return _statuses(names[:half], folder) + _statuses(names[half:], folder)
+        (first, infos), (second, more) = _statuses(names[:half], folder), _statuses(names[half:], folder)
+        return first + second, infos + more
 
 
 def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
     """Return whether an ordinary name is surely as readable as its open folder."""
+    if _identity(info) in _known_without_key:
+        return True
     if stat.S_ISREG(info.st_mode):
         return info.st_nlink == 1 and not _starts_like_a_key(name, info, folder)
     return stat.S_ISDIR(info.st_mode)
@@ -322,10 +330,6 @@ def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
 def forget_files() -> None:
     """Forget which files contain no private key, so that each is read again."""
     _known_without_key.clear()
-
-
-def _identity(info: os.stat_result) -> tuple[int, ...]:
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def _pick(place: protected_paths.Located, access: Access) -> Verdict:

@@ -1,7 +1,7 @@
 """Runs programs for tools: in a separate process group, with a filtered environment, and ended as a whole.
 
 `run_program` ends a program and everything that it started: at its time limit, when cancelled, and at its exit.
-`passed_on` is the part of qcode's environment that a command gets; `find_program` searches PATH. `SideProcess` runs one
+`find_program` searches PATH. `SideProcess` runs one
 of qcode's own small programs (`scanner`, `pages`, `pdf_program`) on input that may take forever to process: unlike a
 thread, a process can be killed.
 """
@@ -13,7 +13,6 @@ import contextlib
 import errno
 import gc
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
-from qcode.tools.workspace import Workspace
+from qcode.tools.workspace import USUAL_PATH, Workspace, passed_on
 from qcode.values import ValueT, dataclass
 
 _TERM_GRACE_S = 0.1
@@ -353,46 +352,9 @@ def _pump(
         is_drained.set()
 
 
-_PASSED_VARIABLES = frozenset(
-    {
-        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME", "COLUMNS", "LINES",
-        "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
-        "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
-        "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
-        "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI",
-    }
-)  # fmt: skip
-_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
-_LOCALE = re.compile(r"LC_[A-Z]+")
-_USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-_FIXED_VARIABLES = {
-    "TERM": "dumb",
-    "PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-}
-
-
-def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of `environment` for a shell command: an allowlist, pagers off, absolute folders on PATH.
-
-    A proxy with a password is omitted.
-    """
-    passed = {
-        name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
-    }
-    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
-    parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
-    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or _USUAL_PATH}
-
-
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:
     """Return the absolute path of a program in a system folder, or on PATH outside the workspace, or None."""
-    usual = _USUAL_PATH.split(":")
+    usual = USUAL_PATH.split(":")
     for folder in (*passed_on(environment)["PATH"].split(":"), *usual):
         path = Path(folder) / name
         is_program = path.is_file() and os.access(path, os.X_OK)
@@ -410,7 +372,7 @@ def required_program(name: str, environment: Mapping[str, str], workspace: Works
     return found
 
 
-MINIMAL_ENVIRONMENT = {"PATH": _USUAL_PATH, "LANG": "C.UTF-8"}
+MINIMAL_ENVIRONMENT = {"PATH": USUAL_PATH, "LANG": "C.UTF-8"}
 """The environment of qcode's own helper programs."""
 
 

@@ -21,9 +21,9 @@ from qcode.text.json import JsonObject
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import Collector, Live
-from qcode.tools.processes import ProcessExit, TimeLimit, passed_on, required_program, run_program
+from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
 from qcode.tools.tool import Preview, ToolContext, failed, off_loop
-from qcode.tools.workspace import Workspace
+from qcode.tools.workspace import Workspace, passed_on
 from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600

@@ -2,13 +2,15 @@
 
 A `Workspace` resolves a path from the model to a place inside, remembers what the model has read, and writes files.
 The policy decides whether the user must approve; a refusal here is final. `SeenFiles` detects that a file was changed
-from outside since the model saw it, and shows the difference. Read `disk` next.
+from outside since the model saw it, and shows the difference. `passed_on` is the environment of commands. Read `disk`
+next.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -16,7 +18,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from copy import copy
@@ -125,7 +127,7 @@ class Workspace:
         scratch: Path | None = None,
     ) -> None:
         self.root = Path(os.path.realpath(root))
-        self.added = tuple(Path(os.path.realpath(folder)) for folder in added_dirs)
+        self.use_folders(added_dirs)
         self.recorder = UNRECORDED
         self.has_file_texts = False
         self.buffers: Buffers | None = None
@@ -161,6 +163,10 @@ class Workspace:
         other._judge = judge
         other._seen = SeenFiles()
         return other
+
+    def use_folders(self, added: Iterable[Path]) -> None:
+        """Let the tools work in these folders besides the root, and in no others."""
+        self.added = tuple(Path(os.path.realpath(folder)) for folder in added)
 
     def show_folder(self, folder: Path) -> None:
         """Let the model read the files of a folder outside the workspace, as far as the judge allows it."""
@@ -513,3 +519,40 @@ def _release(folder: Path, descriptor: int | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if descriptor is not None:
         os.close(descriptor)
+
+
+_PASSED_VARIABLES = frozenset(
+    {
+        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME", "COLUMNS", "LINES",
+        "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
+        "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
+        "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
+        "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI",
+    }
+)  # fmt: skip
+_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
+_LOCALE = re.compile(r"LC_[A-Z]+")
+USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+_FIXED_VARIABLES = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of `environment` for a shell command: an allowlist, pagers off, absolute folders on PATH.
+
+    A proxy with a password is omitted.
+    """
+    passed = {
+        name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
+    }
+    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
+    parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
+    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or USUAL_PATH}

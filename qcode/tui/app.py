@@ -260,6 +260,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             lambda text: argument_hint(text, self.commands),
             finder.files,
             finder.pictures,
+            finder.resources,
         )
 
     def get_driver_class(self) -> type[Driver]:

@@ -283,7 +283,9 @@ class LinearApp:
             return
         name, argument = typed
         command = find(name.lower(), self.context.commands)
-        if command is None:
+        if command is None and ":" in name and self.agent.servers is not None:
+            await self._turn(text)  # a prompt of a tool server, which may start only now
+        elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
         else:
             command.run(self.context, argument)

@@ -117,6 +117,7 @@ class AppView:
         self.servers: ServerWatch = servers
         self.transcript: Transcript = widgets.transcript
         self.prompt: Prompt = widgets.prompt
+        self.attachments = attachments
         self.turns: Turns = turns
         self._app = app
         self._widgets = widgets

@@ -117,7 +117,10 @@ def test_file_also_named_by_the_user_is_judged_as_the_users(tmp_path: Path) -> N
     blocks, complaints = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 7),), why_not_read=lambda path: "never")
     assert (len(blocks), complaints) == (1, ())
     blocks, complaints = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 13),), why_not_read=lambda path: "never")
-    assert (blocks, complaints) == ((), ("not attached: @a.txt, mentioned in a file of the project: never",))
+    assert (blocks, complaints) == (
+        (),
+        ("not attached: @a.txt, mentioned in text of the project or a tool server: never",),
+    )
 
 
 def test_link_in_a_project_prompt_is_judged_by_its_target(tmp_path: Path) -> None:

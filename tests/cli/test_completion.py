@@ -37,7 +37,7 @@ def completed(*words: str) -> list[str]:
         (("auth", "login", "an"), ["anthropic"]),
         (("auth", "login", "m"), ["mine"]),
         (("auth", "login", "mine", "--"), ["--no-check", "--cwd", "--trust", "--settings", "--json"]),
-        (("permissions", ""), ["list", "check"]),
+        (("permissions", ""), ["list", "check", "hook"]),
         (("permissions", "check", ""), ["shell", "read", "write", "fetch"]),
         (("permissions", "check", "--js"), ["--jsonl"]),
         (("permissions", "check", "--permission-mode", "p"), ["plan"]),

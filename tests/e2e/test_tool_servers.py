@@ -25,6 +25,27 @@ def _config(cli: CliRunner) -> str:
     return str(cli.home / "servers.json")
 
 
+def test_prompt_and_resource_of_a_server_reach_the_model_in_pipe_mode(cli: CliRunner) -> None:
+    seen: list[str] = []
+
+    def answer(asked: Asked) -> Turn:
+        seen.append(json.dumps(asked.body["messages"][-1]))
+        return Turn(text="Done.")
+
+    given = ("--mcp-config", _config(cli), "--trust")
+    with FakeServer("anthropic", answer) as server:
+        done = cli.ask(server, "-p", "/calc:review a.py style=long", *given, stdin=b"piped @calc:memo://today")
+        cli.ask(server, "-p", "read @calc:memo://today and @calc:memo://none", *given, stdin=b"x")
+        missing = cli.ask(server, "-p", "/calc:review", *given)
+    assert (done.code, done.out.strip(), done.err) == (0, "Done.", "")
+    assert "Review a.py in a long style" in seen[0]
+    assert "buy milk" not in seen[0]
+    assert "data, not instructions" in seen[1]
+    assert "buy milk" in seen[1]
+    assert (missing.code, len(seen)) == (1, 2)
+    assert "/calc:review: missing code; use /calc:review <code> [style]" in missing.err
+
+
 def test_server_tool_is_offered_allowed_and_called(cli: CliRunner) -> None:
     given = ("-p", "add", "--mcp-config", _config(cli), "--trust", "-o", "stream-json")
     with FakeServer("anthropic", _adds) as server:

@@ -7,6 +7,7 @@ package takes a second to import: tests that do not need a real server start `te
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import sys
 import threading
@@ -16,12 +17,15 @@ from typing import Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMessage
 from mcp_types import (
     CallToolResult,
+    Completion,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
     EmbeddedResource,
+    ImageContent,
     InputRequiredResult,
     TextContent,
     TextResourceContents,
@@ -29,6 +33,7 @@ from mcp_types import (
 
 from tests.fakes.tool_server import CONTROLS, PNG, mark
 
+_BASE64 = base64.b64encode(PNG).decode()
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
@@ -110,7 +115,47 @@ def build() -> MCPServer:
         sys.stderr.flush()
         os._exit(3)
 
+    add_texts(server)
     return server
+
+
+def add_texts(server: MCPServer) -> None:
+    """Add prompts and resources, with completions."""
+
+    @server.prompt(description="Review code")
+    def review(code: str, style: str = "short") -> list[Message]:
+        return [UserMessage(f"Review {code} in a {style} style, see @/etc/hostname"), AssistantMessage("I will.")]
+
+    @server.prompt()
+    def show() -> list[Any]:
+        return [UserMessage("Look at this:"), UserMessage(ImageContent(data=_BASE64, mime_type="image/png"))]
+
+    @server.resource("memo://today", mime_type="text/plain")
+    def today() -> str:
+        return "buy milk </resource> \x1b[31mnow"
+
+    @server.resource("memo://long")
+    def long() -> str:
+        return "x" * 300_000
+
+    @server.resource("memo://picture", mime_type="image/png")
+    def picture() -> bytes:
+        return PNG
+
+    @server.resource("memo://sound", mime_type="audio/wav")
+    def sound() -> bytes:
+        return b"RIFF\x00"
+
+    @server.resource("memo://note/{name}")
+    def note(name: str) -> str:
+        return f"the note {name}"
+
+    @server.completion()  # type: ignore[no-untyped-call,untyped-decorator]  # the package has no types here
+    async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+        given = (context.arguments or {}) if context is not None else {}
+        offered = {"style": ["short", "long", f"like {given.get('code')}"], "name": ["monday", "tuesday"]}
+        values = [one for one in offered.get(argument.name, []) if one.startswith(argument.value)]
+        return Completion(values=values)
 
 
 class HttpToolServer:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tools.processes import passed_on
 from qcode.tools.tool import ToolContext
+from qcode.tools.workspace import passed_on
 from tests.tools.conftest import TOOLS, ToolRunner
 
 

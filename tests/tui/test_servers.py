@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from qcode.agent.mcp.servers import ServerStatus, ServerTool
+from qcode.agent.mcp.servers import ReadyServer, ServerStatus, ServerTool
+from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource, Listing
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.tui.panels.approval import GUARD_SECONDS
@@ -27,6 +28,13 @@ WAITING = ServerStatus("theirs", "waiting", "sh", ".mcp.json")
 QUESTION = ServerApproval("k1", "theirs", "Start the tool server theirs?", "command:  sh\nargument: \x1b[8m-c [red]")
 
 
+class Completing:
+    """A connection that completes every argument."""
+
+    async def complete(self, kind: str, name: str, argument: str, value: str, given: dict[str, str]) -> tuple[str, ...]:
+        return (f"{argument}-1", f"{argument}-2")
+
+
 class ScriptedServers:
     """Scripted servers that record their calls."""
 
@@ -37,9 +45,13 @@ class ScriptedServers:
         self.restarts: list[str] = []
         self.notices: tuple[Notice, ...] = ()
         self.changed: Callable[[], None] = lambda: None
+        self.listing = Listing()
 
     def statuses(self) -> tuple[ServerStatus, ...]:
         return self._statuses
+
+    def ready(self) -> dict[str, ReadyServer]:
+        return {"docs": ReadyServer(self.listing, Completing())} if self.listing != Listing() else {}  # type: ignore[arg-type]  # the app only completes
 
     def approvals(self) -> tuple[ServerApproval, ...]:
         return self.asks
@@ -202,3 +214,47 @@ def test_server_approval_looks_as_recorded(snap_compare: Callable[..., bool]) ->
 
     assert snap_compare(app, run_before=wait)
     assert app.parts.approval.request == QUESTION
+
+
+LISTING = Listing(
+    prompts=(ListedPrompt("review", "Review [red]code", (ListedArgument("code", is_required=True),)),),
+    resources=(ListedResource("memo://today"), ListedResource("memo://{name}", is_template=True)),
+)
+
+
+def test_prompts_of_a_server_join_the_menu_when_it_lists_them() -> None:
+    servers = ScriptedServers(READY)
+
+    async def test(run: Running) -> None:
+        prompt, menu = run.app.parts.prompt, run.app.parts.menu
+        await run.pilot.press(*"/docs")
+        assert not menu.is_open
+        await run.pilot.press("backspace")
+        servers.listing = LISTING
+        await run.pilot.press("s")
+        assert [(row.label, row.hint) for row in menu.choices] == [("/docs:review", "<code>")]
+        assert menu.choices[0].help == "Review [red]code (prompt of docs)"
+        await run.pilot.press("tab", "enter")
+        assert prompt.text == "/docs:review code="
+        await run.until(lambda: [row.label for row in menu.choices] == ["code=code-1", "code=code-2"])
+        assert run.conversation.prompts == []
+        await run.pilot.press(*"code-2", "enter")
+        await run.until(lambda: run.conversation.prompts == ["/docs:review code=code-2"])
+
+    drive(test, servers=servers)
+
+
+def test_resources_of_a_server_are_completed_in_a_mention() -> None:
+    servers = ScriptedServers(READY)
+    servers.listing = LISTING
+
+    async def test(run: Running) -> None:
+        prompt, menu = run.app.parts.prompt, run.app.parts.menu
+        await run.pilot.press(*"see @do", "tab")
+        assert prompt.text == "see @docs:"
+        assert [row.label for row in menu.choices][:2] == ["docs:memo://today", "docs:memo://"]
+        await run.pilot.press("down", "tab")
+        assert prompt.text == "see @docs:memo://"
+        await run.until(lambda: "docs:memo://name-2" in [row.label for row in menu.choices])
+
+    drive(test, servers=servers)

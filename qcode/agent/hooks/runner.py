@@ -27,7 +27,7 @@ from qcode.agent.hooks.events import (
 from qcode.agent.hooks.matcher import MatcherError, exact_names, matches
 from qcode.protocol.events import HookEnded, HookStarted
 from qcode.text.clean import one_line, visible
-from qcode.tools.processes import passed_on
+from qcode.tools.workspace import passed_on
 from qcode.values import dataclass
 
 MAX_CONCURRENT = 8

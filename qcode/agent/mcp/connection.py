@@ -34,7 +34,7 @@ from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
-from qcode.tools.processes import passed_on
+from qcode.tools.workspace import passed_on
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -203,6 +203,23 @@ class ServerConnection:
 
         result: Any = await self.request(send, self._spec.config.timeout_s, running)
         return cast("ReadResourceResult", result)
+
+    async def complete(self, kind: str, name: str, argument: str, value: str, given: dict[str, str]) -> tuple[str, ...]:
+        """Return the values that the server offers for an argument of a prompt or template; raise `ServerError`.
+
+        `kind` is "prompt" or "template", `given` are the other arguments. Empty if it offers no completions.
+        """
+        import mcp_types as types
+
+        async def send(session: ClientSession, answers: Answers) -> object:
+            if session.server_capabilities is None or session.server_capabilities.completions is None:
+                return None
+            is_prompt = kind == "prompt"
+            ref = types.PromptReference(name=name) if is_prompt else types.ResourceTemplateReference(uri=name)
+            return await session.complete(ref, {"name": argument, "value": value}, given or None)
+
+        result: Any = await self.request(send, self._spec.config.timeout_s, RunningRequest())
+        return tuple(result.completion.values) if result is not None else ()
 
     async def request(self, send: Send, timeout_s: float, running: RunningRequest) -> object:
         """Send a request, again with answers while the server requires input; raise `ServerError`.

@@ -21,7 +21,7 @@ from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.transports import program_path
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
-from qcode.tools.processes import passed_on
+from qcode.tools.workspace import passed_on
 from qcode.values import dataclass
 
 if TYPE_CHECKING:

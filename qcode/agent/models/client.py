@@ -23,7 +23,7 @@ from qcode.engine.caps import OutputSettings, room_for_prompt
 from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError, QcodeError, UsageError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, InputError, ProviderError, QcodeError, UsageError
 from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.model import ModelFacts, ModelRequest, RetrySettings
 from qcode.protocol.provider import Provider
@@ -336,9 +336,9 @@ class Clients:
             self._recording.close()
 
 
-def refused_turn(prompt: str, why: str) -> tuple[TurnEvent, ...]:
-    """Return the events of a turn that cannot begin because its model is not available."""
-    error = ErrorInfo(ErrorKind.UNKNOWN_MODEL, why)
+def refused_turn(prompt: str, why: Exception) -> tuple[TurnEvent, ...]:
+    """Return the events of a turn that cannot begin: its model is not available, or its prompt cannot be read."""
+    error = ErrorInfo(ErrorKind.BAD_REQUEST if isinstance(why, InputError) else ErrorKind.UNKNOWN_MODEL, str(why))
     ended = TurnEnded(Outcome.ERROR, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
     return TurnStarted(prompt), ended
 

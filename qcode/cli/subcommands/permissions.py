@@ -1,32 +1,38 @@
-"""`qcode permissions`: the rules in force and their origins; with `check`, the verdict on a call.
+"""`qcode permissions`: the rules in force and their origins; with `check`, the verdict on a call; `hook` for others.
 
 Calls are judged as in a session, and never run. With `--jsonl` there is an answer to each line, and an invalid line
-does not end the stream.
+does not end the stream. `hook` answers an event of another program, and never allows a call that it cannot read.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import run_context
 from qcode.cli.terminal import put, working_folder
+from qcode.protocol.errors import QcodeError
 from qcode.safety.policy import Policy
-from qcode.safety.sandbox.detection import find_sandbox
-from qcode.safety.sandbox.index import WorkspaceIndex
 from qcode.safety.verdict import SandboxSupport, Verdict
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
+if TYPE_CHECKING:
+    from qcode.agent.hooks.permission_hook import HookUser
+
 _USE = (
-    "use: qcode permissions [list], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines on stdin)"
+    "use: qcode permissions [list], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines on stdin),"
+    " or hook --for claude|codex|gemini|qwen [--print]"
 )
 
 
@@ -34,6 +40,10 @@ def run_permissions(rest: Sequence[str]) -> int:
     """Print the answer and return 0, for every verdict; raise `CommandLineError` or `QcodeError`."""
     options, words, given = parse_subcommand("permissions", rest, _USE)
     has_lines = "jsonl" in given
+    if words == ["hook"] and not has_lines and "for" in given:
+        return _hook(options, given["for"], only_prints="print" in given or os.isatty(0))
+    if "for" in given or "print" in given:
+        raise CommandLineError(f"--for and --print only work with hook, which needs --for; {_USE}")
     if words in ([], ["list"]):
         if has_lines:
             raise CommandLineError(f"--jsonl only works with check; {_USE}")
@@ -68,6 +78,46 @@ def _check(options: Options, asked: Sequence[str]) -> int:
     return 0
 
 
+def _hook(options: Options, user: HookUser, *, only_prints: bool) -> int:
+    """Print the settings for a program, or read its event and print the answer. The exit code is 0 for every answer.
+
+    A program takes exit code 2 for a denial, and decides by its own rules after any other.
+    """
+    from qcode.agent.hooks.permission_hook import (
+        MAX_EVENT,
+        UnreadableEventError,
+        answer,
+        judge_event,
+        read_event,
+        settings_of,
+    )
+
+    if only_prints:
+        place, settings = settings_of(user, _command_line(user))
+        sys.stderr.write(f"Add this to {place}, beside what is there:\n")
+        put(f"{settings}\n")
+        return 0
+    try:
+        event = read_event(user, sys.stdin.buffer.read(MAX_EVENT + 1))
+        if event is None:
+            put("{}\n")
+            return 0
+        policy = permissions_of(_context(replace(options, cwd=event.folder))).policy
+        # No sandbox of qcode surrounds the command, so only the core of the table may run.
+        policy = replace(policy, probes=replace(policy.probes, sandbox=SandboxSupport))
+        decision, reason = judge_event(policy, event)
+    except (UnreadableEventError, QcodeError) as problem:
+        decision, reason = "ask", str(problem)
+    put(f"{answer(user, decision, reason)}\n")
+    return 0
+
+
+def _command_line(user: HookUser) -> str:
+    """Return the command of the hook, with the path of this program: another program may have another PATH."""
+    program = shutil.which(sys.argv[0]) or shutil.which("qcode") or "qcode"
+    return f"{shlex.quote(os.path.abspath(program) if '/' in program else program)} permissions hook --for {user}"  # noqa: PTH100  # text
+
+
 def _context(options: Options) -> RunContext:
     """Return the context of a session with these options."""
     return run_context(options, working_folder(options.cwd), is_attended=False)
@@ -75,6 +125,9 @@ def _context(options: Options) -> RunContext:
 
 def judge_of(context: RunContext) -> PermissionCheck:
     """Return the judge of a session, with the sandbox of this machine, which is detected for the first command."""
+    from qcode.safety.sandbox.detection import find_sandbox  # a hook needs neither, and must answer at once
+    from qcode.safety.sandbox.index import WorkspaceIndex
+
     policy = permissions_of(context).policy
     has_mode = context.settings.origin("permissions.mode").kind != "default"
     wanted = context.settings.tools.sandbox

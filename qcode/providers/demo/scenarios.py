@@ -120,6 +120,13 @@ _COMMANDS = {
     "Cargo.toml": ("cargo build", "cargo test", "cargo clippy"),
     "go.mod": ("go build ./...", "go test ./...", "go vet ./..."),
 }
+_TEST_COMMANDS = {
+    "package.json": "npm test",
+    "Cargo.toml": "cargo test",
+    "go.mod": "go test ./...",
+    "pyproject.toml": "python -m pytest",
+}
+_TEST_FILE = re.compile(r"tests?/|test_\w+\.py|\w+_test\.py|conftest\.py")
 _ENTRY = re.compile(r"  (\S.*?)(?:  [\d,.]+\S*)?")
 _HEADING = "## Layout"
 _MAX_SHOWN = 20
@@ -174,6 +181,16 @@ def _commands(manifest: str, text: str) -> Iterator[str]:
         yield from (f"npm run {name}" for name in (scripts if isinstance(scripts, dict) else {}))
     else:
         yield from _COMMANDS.get(manifest, ())
+
+
+def test_command(names: Sequence[str], makefile: str) -> str:
+    """Return the command that runs the tests of a folder with these files, empty if there seem to be none."""
+    if "test" in _TARGET.findall(makefile):
+        return "make test"
+    for manifest, command in _TEST_COMMANDS.items():
+        if manifest in names:
+            return command
+    return "python -m pytest" if any(_TEST_FILE.fullmatch(name) for name in names) else ""
 
 
 _INSTRUCTIONS = re.compile(r"\b(?:AGENTS|CLAUDE|GEMINI|QWEN)\.md\b")
@@ -237,6 +254,10 @@ def play_plan(scene: Scene) -> Script:
 
 
 _COMMAND = re.compile(r"^\W*+(?:(?:please|can you|could you)\s+)?(?:run|execute)\s+(?!into\b)(.+)$", re.I | re.M)
+_TESTS = re.compile(
+    r"\b(?:run|rerun|execute|repeat)\s+(?:(?:all|my|our|the|these|its|unit|of)\s+)*+tests?\b(?![./-]\w)", re.IGNORECASE
+)
+"""A request such as "run all the tests", but not "run test.sh"."""
 _NOT_THERE = re.compile(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
 _HUGE_PARTS = 3
 
@@ -335,6 +356,24 @@ def _play_shell(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
     return failed(scene.last) or say(f"Output of the command:\n\n{fenced(scene.last.result.content)}\n")
+
+
+def _play_tests(scene: Scene) -> Script:
+    """List the folder, read a Makefile, and run the tests as the project does."""
+    if scene.last is None:
+        return call(scene, "I will look for the tests first.", "ls")
+    if scene.last.call.name == "shell":
+        return failed(scene.last) or say(f"The tests passed:\n\n{fenced(scene.last.result.content)}\n")
+    if scene.steps[0].result.is_error:
+        return failed(scene.steps[0])
+    names = names_in(scene.steps[0].result.content)
+    if "Makefile" in names and scene.last.call.name == "ls":
+        return call(scene, "I will look for a target in the `Makefile`.", "read", path="Makefile")
+    makefile = text_read(scene.last.result.content) if scene.last.call.name == "read" else ""
+    command = test_command(names, makefile)
+    if not command:
+        return say("I found no tests here. I look for a manifest, such as pyproject.toml, or files named test_*.py.\n")
+    return call(scene, f"I will run them with `{command}`.", "shell", command=command)
 
 
 def _play_failure(scene: Scene) -> Script:
@@ -463,6 +502,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         _words(r"\brate.?limit|\b429\b|too many requests"),
         _play_rate_limit,
         is_rate_limited=True,
+    ),
+    Scenario(
+        "run the tests",
+        "A test run",
+        "finds the tests of your project and runs them with your approval",
+        _TESTS,
+        _play_tests,
     ),
     Scenario(
         "run ls",

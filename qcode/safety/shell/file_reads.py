@@ -189,7 +189,7 @@ def _matching(folder: str, part: str) -> list[str]:
         names = os.listdir(folder or "/")  # noqa: PTH208  # names
     except OSError:
         return []
-    return [name for name in fnmatch.filter(names, part) if not name.startswith(".")]
+    return [name for name in fnmatch.filter(names, part) if name[0] != "."]
 
 
 def _split(path: str) -> _Group:

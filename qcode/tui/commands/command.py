@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from qcode.agent.settings import Setting
-from qcode.protocol.approvals import ApprovalMode, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
+from qcode.text.clean import one_line
 from qcode.text.match import nearest
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import MenuItem
@@ -20,6 +22,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
+    from qcode.agent.mcp.typed import ServerPrompt
     from qcode.tui.panels.aside import AsideTalk
     from qcode.tui.panels.jobs import JobWatch
     from qcode.tui.preferences import ModelUse
@@ -95,14 +98,25 @@ class View(Protocol):
 class CommandContext:
     """The capabilities of a command: the agent with its services, and the front end.
 
-    `commands` are those of this front end. `app` is None in the linear mode.
+    `own_commands` are those of this front end without the prompts of tool servers. `app` is None in the linear mode.
     """
 
     agent: Agent
-    commands: tuple[Command, ...]
+    own_commands: tuple[Command, ...]
     model_use: ModelUse
     view: View
     app: AppView | None = None
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """All commands: also the prompts of the tool servers that run now."""
+        if self.agent.servers is None:
+            return self.own_commands
+        from qcode.agent.mcp.typed import prompts_of
+
+        taken = typed_names(self.own_commands)
+        prompts = (one for one in prompts_of(self.agent.servers) if one.handle not in taken)
+        return (*self.own_commands, *map(_as_command, prompts))
 
     @property
     def screen(self) -> AppView:
@@ -172,6 +186,54 @@ def act(context: CommandContext, command: Command, argument: str) -> None:
     with context.screen.failures.guarded():
         command.run(context, argument)
         context.screen.session_name.refresh()
+
+
+_PROMPT_PREFIX = "prompt:"
+
+
+def _as_command(prompt: ServerPrompt) -> Command:
+    """Return the command that sends a prompt of a tool server."""
+    return Command(
+        f"{_PROMPT_PREFIX}{prompt.handle}",
+        f"/{prompt.handle}",
+        f"{prompt.description or prompt.prompt.name} (prompt of {prompt.server})",
+        partial(_send_prompt, prompt=prompt),
+        (prompt.handle,),
+        prompt.hint,
+        partial(_prompt_choices, prompt=prompt),
+    )
+
+
+def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt) -> None:
+    """Send the prompt, which is read when its turn begins; if arguments are missing, let the user add them."""
+    from qcode.agent.mcp.typed import arguments_of, missing_arguments
+    from qcode.protocol.errors import InputError
+
+    typed, problem, start = f"/{prompt.handle} {argument}".rstrip(), "", ""
+    try:
+        missing = missing_arguments(prompt.prompt, arguments_of(prompt.prompt, argument))
+    except InputError as refusal:
+        problem, start = f"/{prompt.handle}: {refusal}.", typed
+    else:
+        if missing:
+            names = ", ".join(one_line(one.name) for one in missing)
+            problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
+            start = f"{typed} {one_line(missing[0].name)}="
+    if not problem:
+        context.view.send(typed, typed, NO_OPTIONS)
+        return
+    context.view.say("warning", problem)
+    if context.app is not None:
+        context.app.prompt.put_back(start)
+
+
+def _prompt_choices(context: CommandContext, *, prompt: ServerPrompt) -> Sequence[str]:
+    """Return completions of the server for the arguments that are being typed."""
+    head = f"/{prompt.handle} "
+    if context.app is None or not context.app.prompt.text.lower().startswith(head):
+        return ()
+    completion = context.app.attachments.servers
+    return completion.arguments(prompt, context.app.prompt.text[len(head) :]) if completion is not None else ()
 
 
 def find(name: str, commands: Sequence[Command]) -> Command | None:

@@ -13,13 +13,12 @@ from qcode.agent.context.file_index import FileMatches
 from qcode.agent.context.pictures import Picture, picture_of
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
-from qcode.tui.prompt.menu import recent_paths
+from qcode.text.clean import one_line
+from qcode.tui.prompt.menu import MenuItem, mention_of, recent_paths
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-
-if TYPE_CHECKING:
-    pass
+    from qcode.agent.mcp.completion import ServerCompletion
 
 
 class AttachmentFinder:
@@ -39,6 +38,7 @@ class AttachmentFinder:
         self._say = say
         self._changed = changed
         self._recent: tuple[str, ...] = ()
+        self._servers: ServerCompletion | None = None
         self._warned_about = ""
 
     def files(self, query: str, is_begun: bool) -> FileMatches:
@@ -51,6 +51,24 @@ class AttachmentFinder:
             self._recent = recent_paths(self._agent.conversation.messages)
             finder.refresh(self._changed)
         return finder.find(query, self._recent)
+
+    @property
+    def servers(self) -> ServerCompletion | None:
+        """The completions of tool servers; trust in the folder may add servers later."""
+        if self._servers is None and self._agent.servers is not None:
+            from qcode.agent.mcp.completion import ServerCompletion
+
+            self._servers = ServerCompletion(self._agent.servers, self._changed)
+        return self._servers
+
+    def resources(self, query: str) -> tuple[MenuItem, ...]:
+        """Return the rows for the resources of tool servers that match a mention."""
+        completion = self.servers
+        found = completion.resources(query) if completion is not None else ()
+        return tuple(
+            MenuItem(mention_of(row.text, is_open=not row.is_complete), one_line(row.text), is_complete=row.is_complete)
+            for row in found
+        )
 
     def pictures(self, paths: tuple[str, ...]) -> tuple[Picture, ...]:
         """Return the images at pasted paths, or nothing if one is not an image: the paste is then plain text."""

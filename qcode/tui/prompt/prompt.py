@@ -47,12 +47,14 @@ class Sources:
     hint      the argument of the command that the text names, shown dimmed after it; or empty
     files     the files that match a mention; True at its first character, which rescans the folder
     pictures  the images at pasted paths; empty unless all are images
+    resources the resources of tool servers that match a mention
     """
 
     commands: Callable[[str], tuple[MenuItem, ...]]
     hint: Callable[[str], str]
     files: Callable[[str, bool], FileMatches]
     pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
+    resources: Callable[[str], tuple[MenuItem, ...]] = lambda query: ()
 
 
 class Prompt(EditingArea):
@@ -413,7 +415,8 @@ class Prompt(EditingArea):
             self._is_mention = True
             self._range = (row, mention.start), (row, mention.end)
             found = self._sources.files(mention.query, is_begun)
-            self._menu.offer(file_choices(found.matches), is_first_chosen=True, keeps_chosen=is_news)
+            rows = (*self._sources.resources(mention.query), *file_choices(found.matches))
+            self._menu.offer(rows, is_first_chosen=True, keeps_chosen=is_news)
             return
         self._range, self._is_mention = ((0, 0), self.document.end), False
         typed_argument = self.text.partition(" ")[2].strip()

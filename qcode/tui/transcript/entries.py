@@ -220,8 +220,10 @@ class WelcomeEntry(Entry):
     def lay_out(self, width: int) -> list[Line]:
         if self._is_collapsed:
             facts = [text[len(label[0]) :] if (label := _LABEL.match(text)) else text for text in self._texts[1:2]]
-            spans = [(self._texts[0], ink("welcome-title")), *((f" · {fact}", ink("welcome")) for fact in facts)]
-            return wrap(spans, width)[:1]
+            title = crop(self._texts[0], width)
+            rest = crop("".join(f" · {fact}" for fact in facts), width - cell_len(title))
+            spans = [(title, ink("welcome-title")), *([(rest, ink("welcome"))] if rest else [])]
+            return [Line(tuple(spans))]
         spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]
         return [row for text, paint in spans for row in _hanging(text, paint, width)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,13 @@ from tests.fakes.turns import Script
 CLIENTS = Path(__file__).parent / "clients"
 ROOT = Path(__file__).parents[3]
 MODEL = "openai/some-model"
+FAKE_SERVER = {"command": sys.executable, "args": ["-m", "tests.fakes.tool_server"], "env": {"PYTHONPATH": str(ROOT)}}
+
+
+def make_skill(base: Path, name: str) -> None:
+    folder = base / "qcode" / "skills" / name
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\nThe text of {name}.\n")
 
 
 def environment(base: Path) -> dict[str, str]:
@@ -84,6 +92,30 @@ class Host:
 
     def result(self) -> dict[str, Any]:
         return self.until(lambda line: line["type"] == "result")
+
+    def serve(self, until: Callable[[dict[str, Any]], bool], server: str = "calc") -> dict[str, Any]:
+        """Answer the messages to a server inside the host until a line of which `until` is true."""
+        add = {"name": "add", "description": "Add.", "inputSchema": {"type": "object", "properties": {}}}
+        results = {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": {"name": server, "version": "1"},
+            },
+            "tools/list": {"tools": [add]},
+            "tools/call": {"content": [{"type": "text", "text": "sum 5"}]},
+        }
+        while not until(line := self.until(lambda line: line["type"] == "control_request" or until(line))):
+            message = line["request"]["message"]
+            assert line["request"]["server_name"] == server
+            if "id" not in message:
+                self.answer(line, mcp_response={"jsonrpc": "2.0", "result": {}})
+            elif (result := results.get(message["method"])) is not None:
+                self.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "result": result})
+            else:
+                error = {"code": -32601, "message": "no such method"}
+                self.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return line
 
     def end(self) -> int:
         """Close the input and return the exit code."""

@@ -48,6 +48,9 @@ def test_prompt_in_the_table_plays_its_scenario(scenario: Scenario) -> None:
         ("Fix the bug in src/app.py", "An edit"),
         ("could you run `git status`?", "A shell command"),
         ("Please execute pytest -x", "A shell command"),
+        ("run test.sh", "A shell command"),
+        ("run the tests please", "A test run"),
+        ("Can you run all my unit tests?", "A test run"),
         ("Give me a long answer about parsers", "A reply truncated once"),
         ("write a really long story", "A reply truncated twice"),
         ("read a file that does not exist", "A failing tool"),
@@ -169,6 +172,33 @@ def test_init_describes_the_contents_of_the_folder() -> None:
     assert "- `src/`\n- `Makefile`\n- `my notes.txt`\n" in content
     assert "a.py" not in content
     assert "X" not in content
+
+
+@pytest.mark.parametrize(
+    ("names", "command"),
+    [
+        (["Cargo.toml", "src/"], "cargo test"),
+        (["package.json"], "npm test"),
+        (["go.mod"], "go test ./..."),
+        (["pyproject.toml", "tests/"], "python -m pytest"),
+        (["calc.py", "test_calc.py"], "python -m pytest"),
+    ],
+)
+def test_tests_are_run_as_the_project_does(names: list[str], command: str) -> None:
+    listing = "/work/project/\n" + "".join(f"  {name}  12\n" for name in names)
+    assert _after("run the tests").call.name == "ls"
+    assert _arguments(_after("run the tests", listing).call) == {"command": command}
+    assert "2 passed" in _after("run the tests", listing, "2 passed").text
+
+
+def test_target_of_the_makefile_runs_the_tests() -> None:
+    assert _arguments(_after("run the tests", LISTING).call) == {"path": "Makefile"}
+    assert _arguments(_after("run the tests", LISTING, MAKEFILE).call) == {"command": "make test"}
+    assert "no tests" in _after("run the tests", LISTING, "     1\tall: build\n").text
+
+
+def test_folder_without_tests_is_reported() -> None:
+    assert "no tests" in _after("run the tests", "/work/project/\n  notes.txt  3\n").text
 
 
 def test_init_keeps_existing_text_and_adds_missing_sections() -> None:

@@ -85,7 +85,9 @@ def test_project_command_attaches_no_file_that_the_model_may_not_read(prompt: st
     assert f"{MARK}-" not in told
     assert "<file" not in told
     assert "<folder" not in told
-    assert any("mentioned in a file of the project" in text for text in warnings) == (prompt != "{{args}}")
+    assert any("mentioned in text of the project or a tool server" in text for text in warnings) == (
+        prompt != "{{args}}"
+    )
 
 
 def test_project_command_attaches_files_of_the_workspace(ground: Ground) -> None:
@@ -124,7 +126,7 @@ def test_pipe_mode_refuses_forbidden_files_of_a_project_command(prompt: str, tmp
     assert done.code == 0
     assert "see @" in told
     assert f"{MARK}-" not in told
-    assert "mentioned in a file of the project" in done.err
+    assert "mentioned in text of the project or a tool server" in done.err
 
 
 AGENTS = (

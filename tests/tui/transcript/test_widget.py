@@ -333,6 +333,9 @@ def test_welcome_collapses_to_one_row_with_the_first_message() -> None:
         await settle(app, pilot)
         assert app.view()[0] == "qcode 1.0 · demo/demo"
         assert "a tip" not in shown.plain_text()
+        await pilot.resize_terminal(18, 10)
+        await settle(app, pilot)
+        assert app.view()[0] == "qcode 1.0 · demo…"
 
     play(scene)
 

@@ -145,14 +145,15 @@ _qcode() {
       ;;
     permissions)
       case $prev in
+        --for) found="claude codex gemini qwen" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         -C|--cwd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--add-dir|--settings) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --trust --yolo --dangerously-skip-permissions" ;;
+            -*) found="--for --print -C --cwd --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --add-dir --settings --jsonl --trust --yolo --dangerously-skip-permissions" ;;
             *)
               case $prev in
-                permissions) found="list check" ;;
+                permissions) found="list check hook" ;;
                 check) found="shell read write fetch" ;;
               esac ;;
           esac ;;
@@ -269,11 +270,12 @@ _qcode() {
         --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --completion) found="bash zsh fish" ;;
+        --permission-prompts) found="host none" ;;
         --thinking) found="adaptive enabled disabled" ;;
         -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|--session-id|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema --replay-user-messages -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --session-id --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-hooks --no-skills --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema --replay-user-messages -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --session-id --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-hooks --no-skills --theme --debug-log --record --completion --login --version -h --help --permission-prompts --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
           esac ;;
       esac
       ;;

@@ -170,8 +170,10 @@ complete -c qcode -n '__fish_seen_subcommand_from models' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from models' -l trust
 complete -c qcode -n '__fish_seen_subcommand_from models' -l settings -r
 complete -c qcode -n '__fish_seen_subcommand_from models' -l json
-complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and not __fish_seen_subcommand_from list check' -a 'list check'
+complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and not __fish_seen_subcommand_from list check hook' -a 'list check hook'
 complete -c qcode -f -n '__fish_seen_subcommand_from permissions; and __fish_seen_subcommand_from check; and not __fish_seen_subcommand_from shell read write fetch' -a 'shell read write fetch'
+complete -c qcode -n '__fish_seen_subcommand_from permissions' -l for -x -a 'claude codex gemini qwen'
+complete -c qcode -n '__fish_seen_subcommand_from permissions' -l print
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from permissions' -l permission-mode -x -a 'plan default accept-edits auto bypass'
@@ -295,6 +297,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l version
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -s h
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l help
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-prompts -x -a 'host none'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l thinking -x -a 'adaptive enabled disabled'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-thinking-tokens -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l betas -r

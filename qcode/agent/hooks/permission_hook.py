@@ -1,0 +1,225 @@
+"""qcode's judge as a hook of other programs: their events, their answers and their settings.
+
+`_FORMS` has what their documentation and sources say. An event of another kind gets an empty object: the
+program decides. An event that cannot be read raises, and is never allowed. Loads apart, only for `qcode permissions
+hook`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from qcode.agent.permissions import verdict_on
+from qcode.protocol.tools import ToolSpec
+from qcode.safety.policy import Policy
+from qcode.safety.verdict import Verdict
+from qcode.text.clean import visible
+from qcode.text.diff import PatchError, patch_paths
+from qcode.text.json import DuplicateKeyError, Json, JsonObject, parse_arguments
+from qcode.values import dataclass
+
+HookUser: TypeAlias = Literal["claude", "codex", "gemini", "qwen"]
+_Use: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch"]
+Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
+"""Empty: the program decides by its own rules and modes."""
+_ORDER: tuple[Decision, ...] = ("allow", "", "ask", "deny")
+
+MAX_EVENT = 32 * 1024 * 1024
+TIMEOUT_S = 30
+_SEARCHES: Mapping[str, _Use] = dict.fromkeys(
+    ("list_directory", "glob", "grep_search", "search_file_content"), "search"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The form of one program: its event, the tools that are judged, its settings file, and its unit of time."""
+
+    event: str
+    tools: Mapping[str, _Use]
+    settings: str
+    matcher: str
+    milliseconds: bool = False
+
+
+_CLAUDE_TOOLS: Mapping[str, _Use] = {
+    "Bash": "shell", "Read": "read", "Write": "write", "Edit": "write", "MultiEdit": "write", "NotebookEdit": "write",
+    "LS": "search", "Glob": "search", "Grep": "search", "WebFetch": "fetch",
+}  # fmt: skip
+_CODEX_TOOLS: Mapping[str, _Use] = {"Bash": "shell", "apply_patch": "patch"}
+_GEMINI_TOOLS: Mapping[str, _Use] = {
+    "run_shell_command": "shell", "read_file": "read", "write_file": "write", "replace": "write", **_SEARCHES,
+}  # fmt: skip
+_QWEN_TOOLS: Mapping[str, _Use] = {
+    "run_shell_command": "shell", "read_file": "read", "write_file": "write", "edit": "write", "web_fetch": "fetch",
+    **_SEARCHES,
+}  # fmt: skip
+# Claude Code: https://code.claude.com/docs/en/hooks (`permissionDecision` allow, deny, ask; timeout in seconds).
+# Codex: https://developers.openai.com/codex/hooks and codex-rs/hooks/src/engine/output_parser.rs. It takes a denial
+# with a reason; otherwise it reports "PreToolUse hook returned unsupported permissionDecision:allow" and continues. Its
+# `cwd` is that of the turn (core/src/hook_runtime.rs), not the folder in which a command runs.
+# Gemini CLI: docs/hooks/reference.md of google-gemini/gemini-cli (`decision` deny with `reason`, only JSON on stdout,
+# timeout in milliseconds), `ask` with `systemMessage` since pull request 21146. `allow` keeps its own question.
+# qwen-code: docs/users/features/hooks.md of QwenLM/qwen-code (answers as for Claude Code, timeout in milliseconds).
+_FORMS: Mapping[HookUser, _Form] = {
+    "claude": _Form("PreToolUse", _CLAUDE_TOOLS, "~/.claude/settings.json", "|".join(_CLAUDE_TOOLS)),
+    "codex": _Form("PreToolUse", _CODEX_TOOLS, "~/.codex/hooks.json", f"^({'|'.join(_CODEX_TOOLS)})$"),
+    "gemini": _Form(
+        "BeforeTool", _GEMINI_TOOLS, "~/.gemini/settings.json", f"^({'|'.join(_GEMINI_TOOLS)})$", milliseconds=True
+    ),
+    "qwen": _Form(
+        "PreToolUse", _QWEN_TOOLS, "~/.qwen/settings.json", f"^({'|'.join(_QWEN_TOOLS)})$", milliseconds=True
+    ),
+}
+HOOK_USERS: tuple[HookUser, ...] = ("claude", "codex", "gemini", "qwen")
+
+_BYPASSED = frozenset({"bypassPermissions", "yolo"})
+_PATHS = ("file_path", "absolute_path", "notebook_path", "path", "dir_path")
+_FOLDERS = ("directory", "dir_path")
+_HARMLESS_FIELDS = frozenset({"command", "description", "timeout", "run_in_background", "is_background", *_FOLDERS})
+
+
+class UnreadableEventError(ValueError):
+    """An event is not understood, so the call it is about is not allowed. The text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """A call of another program. `calls` are the commands, files and addresses that it stands for.
+
+    `folder` is the working folder. `only_narrows`: the call may do more than they say, so it is never allowed.
+    `is_bypassed`: the program asks nothing by itself.
+    """
+
+    folder: str
+    calls: tuple[tuple[_Use | Literal["mcp"], str], ...]
+    only_narrows: bool = False
+    is_bypassed: bool = False
+
+
+def settings_of(user: HookUser, command: str) -> tuple[str, str]:
+    """Return the settings file of a program, and the text to add to it so that it runs `command` as a hook."""
+    form = _FORMS[user]
+    timeout = TIMEOUT_S * 1000 if form.milliseconds else TIMEOUT_S
+    hook: JsonObject = {"type": "command", "command": command, "timeout": timeout}
+    group: JsonObject = {"matcher": form.matcher, "hooks": [hook]}
+    return form.settings, json.dumps({"hooks": {form.event: [group]}}, indent=2)
+
+
+def read_event(user: HookUser, data: bytes) -> HookEvent | None:
+    """Return the call that an event is about, None if it is about none that is judged.
+
+    Raise `UnreadableEventError` for anything that is not such an event.
+    """
+    values = _object(data)
+    form = _FORMS[user]
+    if values.get("hook_event_name") != form.event:
+        return None
+    name, given, folder = values.get("tool_name"), values.get("tool_input"), values.get("cwd")
+    if not isinstance(name, str) or not isinstance(given, dict):
+        raise UnreadableEventError("the event names no tool and its input")
+    if not isinstance(folder, str) or not folder.startswith("/"):
+        raise UnreadableEventError("the event names no working folder")
+    use = form.tools.get(name)
+    event = HookEvent(folder, (), only_narrows=user == "codex", is_bypassed=values.get("permission_mode") in _BYPASSED)
+    if name.startswith("mcp__"):
+        return replace(event, calls=(("mcp", name.removeprefix("mcp__")),))
+    if use is None:
+        return None
+    if use == "shell":
+        return _shell(event, given)
+    if use == "patch":
+        return replace(event, calls=tuple(("write", path) for path in _patched(_text(given, "command", "input"))))
+    if use == "fetch":
+        return replace(event, calls=(("fetch", _text(given, "url")),))
+    if use == "search":
+        path = _text(given, *_PATHS) if any(given.get(key) is not None for key in _PATHS) else "."
+        return replace(event, calls=(("read", path),), only_narrows=True)
+    return replace(event, calls=((use, _text(given, *_PATHS)),))
+
+
+def _object(data: bytes) -> JsonObject:
+    if len(data) > MAX_EVENT:
+        raise UnreadableEventError("the event is too long")
+    try:
+        text = data.decode("utf-8")
+        values = parse_arguments(text)
+        json.dumps(values, ensure_ascii=False).encode("utf-8")  # a lone surrogate cannot be judged
+    except DuplicateKeyError as found:
+        raise UnreadableEventError(str(found)) from None
+    except (ValueError, RecursionError):
+        raise UnreadableEventError("the event is not valid text") from None
+    if values is None:
+        raise UnreadableEventError("the event is not a JSON object")
+    return values
+
+
+def _shell(event: HookEvent, given: JsonObject) -> HookEvent:
+    command = _text(given, "command")
+    folder = next((given[key] for key in _FOLDERS if given.get(key)), None)
+    if folder is not None:
+        if not isinstance(folder, str):
+            raise UnreadableEventError("the folder of the command is not text")
+        # On a separate line: `cd x && a || b` would not be `a || b` in x.
+        command = f"cd -- {shlex.quote(folder)}\n{command}"
+    is_plain = given.keys() <= _HARMLESS_FIELDS
+    return replace(event, calls=(("shell", command),), only_narrows=event.only_narrows or not is_plain)
+
+
+def _text(given: JsonObject, *names: str) -> str:
+    found = next((given[name] for name in names if given.get(name) is not None), None)
+    if not isinstance(found, str) or not found:
+        raise UnreadableEventError(f"the input has no {names[0]}")
+    return found
+
+
+def _patched(text: str) -> tuple[str, ...]:
+    try:
+        return patch_paths(text)
+    except PatchError as problem:
+        raise UnreadableEventError(str(problem)) from None
+
+
+def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
+    """Return the decision on a call and the reason. Runs nothing; may block.
+
+    `policy` must have no sandbox: nothing of qcode surrounds a command of another program.
+    """
+    policy = policy.with_mode("bypass" if event.is_bypassed else "default")
+    verdicts = [
+        policy.judge(ToolSpec(value, "", {}), {}) if kind == "mcp" else verdict_on(policy, kind, value)  # type: ignore[arg-type]  # `read_event` returns only these kinds
+        for kind, value in event.calls
+    ]
+    decisions = [(_decision(verdict, event), verdict.reason) for verdict in verdicts]
+    return max(decisions, key=lambda one: _ORDER.index(one[0]))
+
+
+def _decision(verdict: Verdict, event: HookEvent) -> Decision:
+    # The program has its own modes, and asks before it uses a server or an address for the first time.
+    is_own = verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch")
+    if verdict.verdict == "deny":
+        return "deny"
+    if verdict.verdict == "ask":
+        return "" if is_own else "ask"
+    return "" if is_own or event.only_narrows else "allow"
+
+
+def answer(user: HookUser, decision: Decision, reason: str) -> str:
+    """Return the answer of the hook in the form of a program, as one line of JSON."""
+    told = f"qcode: {visible(reason)}"
+    values: dict[str, Json] = {}
+    if user == "gemini" and decision:
+        values = {"decision": decision, "reason": told}
+        values |= {"systemMessage": told} if decision == "ask" else {}
+    elif decision and (user != "codex" or decision == "deny"):
+        special: JsonObject = {
+            "hookEventName": _FORMS[user].event,
+            "permissionDecision": decision,
+            "permissionDecisionReason": told,
+        }
+        values = {"hookSpecificOutput": special}
+    return json.dumps(values)

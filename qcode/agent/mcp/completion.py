@@ -1,0 +1,135 @@
+"""Completions for `@server:uri` and for the arguments of `/server:prompt`: the lists of servers, and their answers.
+
+A server is asked in the background (`completion/complete`), and its answer is kept; `changed` is called when it has
+come. Apart from `typed`, because only the app completes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from qcode.agent.mcp.session import ListedResource
+from qcode.agent.mcp.spec import ServerError
+from qcode.agent.mcp.typed import ServerPrompt, arguments_of
+from qcode.protocol.errors import InputError
+from qcode.text.clean import clean, single_spaced
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.servers import Servers
+
+MAX_ROWS = 50
+_MAX_KEPT = 500
+_ASK_S = 5.0
+_HOLE = re.compile(r"\{[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRow:
+    """A completion of a mention: the text behind `@`, what it is, and whether it is complete."""
+
+    text: str
+    help: str
+    is_complete: bool = True
+
+
+class ServerCompletion:
+    """The completions of a session. `changed` is called on the loop when an answer has come."""
+
+    def __init__(self, servers: Servers, changed: Callable[[], None]) -> None:
+        self._servers = servers
+        self._changed = changed
+        self._answers: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._asking: asyncio.Task[None] | None = None
+
+    def resources(self, query: str) -> tuple[ResourceRow, ...]:
+        """Return the rows for what is typed behind `@`; empty unless it begins the name of a server."""
+        server, has_uri, typed = query.partition(":")
+        ready = self._servers.ready()
+        if not has_uri:
+            found = [name for name, one in ready.items() if one.listing.resources and name.startswith(query)]
+            return tuple(ResourceRow(f"{name}:", "resources of this tool server", False) for name in found if query)
+        if server not in ready:
+            return ()
+        wanted = typed.lower()
+        listed = [one for one in ready[server].listing.resources if not one.is_template]
+        hits = [one for one in listed if wanted in one.uri.lower() or wanted in one.name.lower()]
+        hits.sort(key=lambda one: not one.uri.lower().startswith(wanted))
+        rows = [ResourceRow(f"{server}:{one.uri}", _about(one)) for one in hits]
+        for template in ready[server].listing.resources:
+            if template.is_template:
+                rows += self._of_template(server, template, typed)
+        return tuple(rows[:MAX_ROWS])
+
+    def _of_template(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
+        """Return the template up to its next hole, or the values that the server offers for it."""
+        pieces = [(hole.start(), hole.end(), hole.group()[1:-1]) for hole in _HOLE.finditer(template.uri)]
+        if not pieces:
+            return []
+        start, end, name = pieces[0]
+        prefix = template.uri[:start]
+        if not typed.startswith(prefix):
+            is_begun = prefix.lower().startswith(typed.lower())
+            return [ResourceRow(f"{server}:{prefix}", f"{_about(template)} {template.uri}", False)] if is_begun else []
+        if len(pieces) > 1 or not name.isidentifier():
+            return []
+        rest = template.uri[end:]
+        values = self._values((server, "template", template.uri, name, typed[len(prefix) :]), {})
+        return [ResourceRow(f"{server}:{prefix}{value}{rest}", _about(template)) for value in values]
+
+    def arguments(self, prompt: ServerPrompt, typed: str) -> tuple[str, ...]:
+        """Return completions of the arguments typed so far: the whole text with a value for the last of them."""
+        names = [one.name for one in prompt.prompt.arguments]
+        head, _, last = typed.rpartition(" ")
+        name, has_value, value = last.partition("=")
+        try:
+            before = arguments_of(prompt.prompt, head)
+        except InputError:
+            return ()
+        free = [one for one in names if one not in before]
+        if not has_value:
+            if not free:
+                return ()
+            name, value = free[0], last
+        if name not in names:
+            return ()
+        start = f"{head} " if head else ""
+        written = f"{name}=" if has_value else ""
+        values = self._values((prompt.server, "prompt", prompt.prompt.name, name, value), before)
+        return tuple(f"{start}{written}{_quoted(one)}" for one in values)
+
+    def _values(self, key: tuple[str, ...], before: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the answer to a request if it is known; otherwise ask."""
+        known = (*key, *(f"{name}={value}" for name, value in sorted(before.items())))
+        if known not in self._answers:
+            if self._asking is not None:
+                self._asking.cancel()
+            self._asking = asyncio.get_running_loop().create_task(self._ask(known, key, dict(before)))
+        return self._answers.get(known, ())
+
+    async def _ask(self, known: tuple[str, ...], key: tuple[str, ...], before: dict[str, str]) -> None:
+        server, kind, name, argument, value = key
+        ready = self._servers.ready().get(server)
+        found: tuple[str, ...] = ()
+        if ready is not None:
+            try:
+                async with asyncio.timeout(_ASK_S):
+                    found = await ready.connection.complete(kind, name, argument, value, before)
+            except (ServerError, TimeoutError):
+                found = ()
+        if len(self._answers) > _MAX_KEPT:
+            self._answers.clear()
+        self._answers[known] = tuple(single_spaced(clean(one), 200) for one in found[:MAX_ROWS])
+        if self._answers[known]:
+            self._changed()
+
+
+def _about(one: ListedResource) -> str:
+    return single_spaced(clean(one.name or one.description), 60)
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if re.search(r"\s", value) and '"' not in value else value

@@ -1,0 +1,258 @@
+"""Prompts and resources of tool servers in the text that a user typed: `/server:prompt a b`, and `@server:uri`.
+
+Nothing is read unless the user names it. The text of a server is foreign: no `@path` in it counts as the user's, and a
+resource is marked as data. Completions are in `completion`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from qcode.agent.context.attachments import mentioned_words, resource_text
+from qcode.agent.mcp.connection import RunningRequest
+from qcode.agent.mcp.session import ListedArgument, ListedPrompt
+from qcode.agent.mcp.spec import ServerError
+from qcode.agent.mcp.tools import ContentReader
+from qcode.protocol.approvals import Spans, TurnOptions
+from qcode.protocol.errors import InputError
+from qcode.protocol.messages import Block
+from qcode.text.clean import clean, single_spaced, visible
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.mcp.servers import Servers
+
+MAX_TEXT = 256 * 1024
+"""The maximum number of characters of a prompt or resource."""
+
+MAX_RESOURCES = 20
+_READ_S = 30.0
+_ODD = re.compile(r"[^A-Za-z0-9_:-]")
+_COMMAND = re.compile(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
+_FOREIGN_NAME = "mcp__"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPrompt:
+    """A prompt of a server. `handle` is what is typed after the slash."""
+
+    server: str
+    prompt: ListedPrompt
+
+    @property
+    def handle(self) -> str:
+        return f"{self.server}:{_ODD.sub('_', self.prompt.name)}".lower()
+
+    @property
+    def hint(self) -> str:
+        """Return the arguments: `<code> [language]`."""
+        shown = (f"<{one.name}>" if one.is_required else f"[{one.name}]" for one in self.prompt.arguments)
+        return single_spaced(clean(" ".join(shown)), 80)
+
+    @property
+    def description(self) -> str:
+        return single_spaced(clean(self.prompt.description), 200)
+
+
+def prompts_of(servers: Servers | None) -> tuple[ServerPrompt, ...]:
+    """Return the prompts of the servers that run; of two with the same handle the first."""
+    if servers is None:
+        return ()
+    found: dict[str, ServerPrompt] = {}
+    for name, ready in servers.ready().items():
+        for prompt in ready.listing.prompts:
+            one = ServerPrompt(name, prompt)
+            found.setdefault(one.handle, one)
+    return tuple(found.values())
+
+
+def missing_arguments(prompt: ListedPrompt, given: Mapping[str, str]) -> tuple[ListedArgument, ...]:
+    """Return the required arguments without a value."""
+    return tuple(one for one in prompt.arguments if one.is_required and not given.get(one.name))
+
+
+def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
+    """Return the arguments in a typed text: `name=value`, other words in order; the last one takes the rest.
+
+    Words are split as a shell does. Raise `InputError` if there are more words than arguments.
+    """
+    names = [one.name for one in prompt.arguments]
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a lone quote, as in: it's
+        words = text.split()
+    given: dict[str, str] = {}
+    plain: list[str] = []
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if has_value and name in names:
+            given[name] = value
+        else:
+            plain.append(word)
+    free = [name for name in names if name not in given]
+    if plain and not free:
+        takes = ", ".join(names) or "none"
+        raise InputError(f'too many arguments: "{single_spaced(plain[0], 40)}" (its arguments: {takes})')
+    rows = plain[: len(free) - 1] + ([" ".join(plain[len(free) - 1 :])] if len(plain) >= len(free) else [])
+    return given | dict(zip(free, rows, strict=False))
+
+
+Expanded: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
+"""A prompt, the blocks attached to it, and the options of its turn."""
+
+
+class TypedNames:
+    """Finds and reads what a user typed about servers. `folder` keeps binary data; `cancel` ends the reading."""
+
+    def __init__(self, servers: Servers, folder: Callable[[], Path]) -> None:
+        self._servers = servers
+        self._folder = folder
+        self._reading: asyncio.Task[Expanded] | None = None
+        self._complaints: list[str] = []
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reading is not None
+
+    def cancel(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def names_resource(self, word: str) -> bool:
+        """Return whether an `@word` names a resource of a server."""
+        server, _, uri = word.partition(":")
+        return bool(uri) and server in self._servers.names
+
+    def take_complaints(self) -> tuple[str, ...]:
+        """Return a line for each resource that was not attached since the last call."""
+        found, self._complaints = tuple(self._complaints), []
+        return found
+
+    async def expanded(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
+        """Return a prompt with what its typed end names of servers; raise `InputError`."""
+        typed = prompt if options.typed is None else options.typed
+        if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
+            return prompt, attached, options
+        self._reading = asyncio.ensure_future(self._expanded(prompt, typed, attached, options))
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise InputError("cancelled while a tool server was read") from None
+        finally:
+            self._reading = None
+
+    async def _expanded(self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
+        start = len(prompt) - len(typed)
+        found = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
+        if found is not None:
+            text, images = found
+            shown, foreign = options.shown or prompt, ((start, start + len(text)),)
+            return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown=shown)
+        blocks = await self._resources(typed, tuple((first - start, last - start) for first, last in options.foreign))
+        return prompt, (*attached, *blocks), options
+
+    async def _prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:
+        """Return the text and images of the prompt that is typed, None if no server has it."""
+        match = _COMMAND.fullmatch(typed)
+        if match is None:
+            return None
+        name, rest = match[1].lower(), (match[2] or "").strip()
+        if name.startswith(_FOREIGN_NAME):
+            name = name.removeprefix(_FOREIGN_NAME).replace("__", ":", 1)
+        server = next((one for one in self._servers.names if name.startswith(f"{one.lower()}:")), None)
+        if server is None:
+            return None
+        await self._servers.wait_until_started()
+        ready = self._servers.ready().get(server)
+        if ready is None:
+            raise InputError(f"/{name}: the tool server {server} is not running; /mcp shows why")
+        known = prompts_of(self._servers)
+        found = next((one for one in known if one.handle == name), None)
+        if found is None:
+            handles = ", ".join(f"/{one.handle}" for one in known if one.server == server)
+            raise InputError(f"/{name}: {server} has no such prompt{f' (it has {handles})' if handles else ''}")
+        given = arguments_of(found.prompt, rest)
+        missing = ", ".join(one.name for one in missing_arguments(found.prompt, given))
+        if missing:
+            raise InputError(f"/{name}: missing {missing}; use /{found.handle} {found.hint}")
+        return await self._read_prompt(ready.connection.get_prompt(found.prompt.name, given, RunningRequest()), name)
+
+    async def _read_prompt(self, asked: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
+        """Return the messages of a prompt as one text, and their images."""
+        try:
+            async with asyncio.timeout(_READ_S):
+                result = await asked
+        except TimeoutError:
+            raise InputError(f"/{name}: no answer within {_READ_S:g} s") from None
+        except ServerError as error:
+            raise InputError(f"/{name}: {visible(str(error))}") from None
+        reader, texts = ContentReader(self._folder), list[str]()
+        for message in result.messages:
+            before = len(reader.texts)
+            await asyncio.to_thread(reader.take_all, [message.content])
+            said = clean("\n".join(reader.texts[before:]))
+            texts.append(f"[assistant]\n{said}" if message.role == "assistant" else said)
+        text = "\n\n".join(texts).strip()
+        if len(text) > MAX_TEXT:
+            raise InputError(f"/{name}: its text has {len(text):,} characters, more than {MAX_TEXT:,}")
+        if not text and not reader.images:
+            raise InputError(f"/{name}: the server sent an empty prompt")
+        return text, tuple(reader.images)
+
+    async def _resources(self, typed: str, foreign: Spans) -> list[Block]:
+        """Return the resources that the user mentions; those that are not attached become complaints."""
+        blocks: list[Block] = []
+        if not any(self.names_resource(word) for word, _, _ in mentioned_words(typed)):
+            return blocks
+        await self._servers.wait_until_started()
+        wanted = list(dict.fromkeys(self._mentioned(typed, foreign)))
+        if len(wanted) > MAX_RESOURCES:
+            self._complaints.append(f"not attached: more than {MAX_RESOURCES} resources")
+        for server, uri in wanted[:MAX_RESOURCES]:
+            try:
+                blocks += await self._resource(server, uri)
+            except InputError as error:
+                self._complaints.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
+        return blocks
+
+    def _mentioned(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
+        for word, start, end in mentioned_words(typed):
+            is_foreign = any(first < end and start < last for first, last in foreign)
+            if is_foreign or not self.names_resource(word):
+                continue
+            server, _, uri = word.partition(":")
+            ready = self._servers.ready().get(server)
+            listed = {one.uri for one in ready.listing.resources} if ready is not None else set()
+            # A comma after a mention belongs to the sentence, unless the server lists exactly this.
+            yield server, uri if uri in listed else uri.rstrip(".,;:!?)\"'")
+
+    async def _resource(self, server: str, uri: str) -> list[Block]:
+        """Return a resource as a block, and its images behind it."""
+        ready = self._servers.ready().get(server)
+        if ready is None:
+            raise InputError("the server is not running; /mcp shows why")
+        try:
+            async with asyncio.timeout(_READ_S):
+                result = await ready.connection.read_resource(uri, RunningRequest())
+        except TimeoutError:
+            raise InputError(f"no answer within {_READ_S:g} s") from None
+        except ServerError as error:
+            raise InputError(visible(str(error))) from None
+        reader = ContentReader(self._folder)
+        for found in result.contents:
+            await asyncio.to_thread(reader.take_resource, found)
+        several = len(result.contents) > 1
+        rows = reader.texts if several else [text.partition("\n")[2] or text for text in reader.texts]
+        text = clean("\n".join(rows))
+        if len(text) > MAX_TEXT:
+            text = f"{text[:MAX_TEXT]}\n[cut: only the first {MAX_TEXT:,} of {len(text):,} characters are attached]"
+        return [resource_text(f"{server}:{uri}", text), *reader.images]
