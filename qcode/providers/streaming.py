@@ -87,18 +87,13 @@ class Decoder(Protocol):
 
 
 def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
-    """Decode one event of the stream; data other than a JSON object is skipped and logged.
-
-    Raise `ProviderError` (CONNECTION) for an object that is damaged before the end of the reply: it may have held text.
-    """
+    """Decode one event of the stream; data that is not a JSON object is skipped and logged."""
     if event.data.startswith("[DONE]"):
         decoder.end()
         return []
     try:
         sent: Json = json.loads(event.data)
     except (ValueError, RecursionError):
-        if event.data.lstrip().startswith("{") and event.event != "error" and not decoder.is_complete:
-            raise ProviderError(ErrorKind.CONNECTION, "the server sent a damaged event") from None
         _log.info("skipped an event that is not JSON: %.200r", event.data)
         sent = None
     if event.event == "error" and not (isinstance(sent, dict) and sent.get("error")):
