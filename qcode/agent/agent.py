@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.asides import Asides
+    from qcode.agent.models.client import ModelClient
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
     from qcode.agent.offered_tools import OfferedTool
@@ -403,6 +404,10 @@ class Agent:
         assert self.toolbox.servers is not None
         return self.toolbox.servers.replace_named(specs)
 
+    def connect_model(self, name: str) -> ModelClient:
+        """Return a client for `Conversation.set_model`; it blocks if the key is in the keyring. Raise `ValueError`."""
+        return self._clients.named(name)
+
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""
         self.provider.warm_up()
@@ -431,8 +436,13 @@ class Agent:
             await self._turns.close()
         await self.conversation.close()
 
-    def release(self) -> None:
-        """Release all files, for a process that exits now; safe to call twice."""
+    def release(self, end_reason: str = "") -> None:
+        """Release all files, for a process that exits now; safe to call twice.
+
+        With `end_reason`, the hooks of the end run before; no loop may run any more.
+        """
+        if end_reason and self.conversation.hooks is not None:
+            self.conversation.hooks.end_now(end_reason)
         self.conversation.release()
 
 

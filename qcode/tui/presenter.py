@@ -335,8 +335,8 @@ class Presenter:
         self._card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
         plan = plan_of(call)
-        content = outcome.content if outcome.shown is None else outcome.shown
-        has_output = not outcome.diff and not plan and call.call_id not in self._streamed
+        content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
+        has_output = not ((outcome.diff and not outcome.problems) or plan or call.call_id in self._streamed)
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
         summary = outcome.summary if has_run else ""

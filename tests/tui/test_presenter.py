@@ -225,6 +225,19 @@ def test_unstreamed_output_comes_with_the_result_and_a_diff_replaces_it() -> Non
     assert ("update", "c1", {"diff": "@@ -1 +1 @@"}) in shown.calls
 
 
+def test_problems_of_an_edit_are_shown_below_its_diff() -> None:
+    edit = call()
+    outcome = ToolOutcome(
+        "for the model", summary="+1, 1 new problem", diff="@@ -1 +1 @@", problems="a.py:1:1: error: x"
+    )
+    shown = present(ToolStarted(edit), ToolFinished(edit, outcome, "done"))
+    assert shown.calls[-1] == (
+        "update",
+        "c1",
+        {"output": "a.py:1:1: error: x", "diff": "@@ -1 +1 @@", "summary": "+1, 1 new problem"},
+    )
+
+
 def test_rejected_call_that_never_started_has_a_card_with_its_reason() -> None:
     write = call("write", '{"path": "big.py"}', "c9")
     shown = present(
