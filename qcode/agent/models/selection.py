@@ -126,7 +126,8 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
 
 
-def _is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
+def is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
+    """Return whether a request to this provider can be sent: there is a credential, or none is needed."""
     return bool(keys.credential_of(spec)) or not needs_key(spec, settings, keys.env)
 
 
@@ -237,7 +238,7 @@ def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
         chosen = named(name, settings, "chosen in the app")
     except QcodeError:
         return None
-    return chosen if _is_usable(chosen.spec, settings, keys) else None
+    return chosen if is_usable(chosen.spec, settings, keys) else None
 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
