@@ -143,7 +143,7 @@ def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
     for figure in re.findall(r"\d{2,3},\d{3}", readme):
         assert figure in proofs["guide/safety.md"]
     protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
-    assert (len(protocols), len(PROVIDERS) - 1) == (5, 20), "README: five wire protocols, 20 known providers"
+    assert (len(protocols), len(PROVIDERS) - 1) == (5, 22), "README: five wire protocols, 22 known providers"
 
 
 def test_config_schema_is_up_to_date() -> None:
