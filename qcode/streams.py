@@ -91,6 +91,10 @@ class Pipe:
             loop.remove_writer(self._descriptor)
 
 
+MAX_AHEAD_BYTES = 64 * 1024 * 1024
+"""Bytes of lines that may wait to be handled before no more is read, so that a writer who floods has to wait too."""
+REQUEST_COST = 16 * 1024
+"""Bytes that an open request counts besides its line: for its task and its answer."""
 MAX_LINE_BYTES = 48 * 1024 * 1024
 """Enough for several images of the maximum size, or for more text than any context window holds."""
 
@@ -115,7 +119,8 @@ class StdinReader:
     """A thread that reads lines. `line` gets each without its newline, None for one that is too long; `end` comes last.
 
     Both are called in the loop that runs when this is created. `end` gets the reason if reading fails, otherwise "".
-    `begun` is input that was read before.
+    `begun` is input that was read before. A line counts as handled when `line` returns, unless its size is given to
+    `hold`, and later to `release`. While lines of more than `MAX_AHEAD_BYTES` wait, nothing more is read.
     """
 
     def __init__(
@@ -132,6 +137,8 @@ class StdinReader:
         self._line = line
         self._end = end
         self._longest = longest
+        self._ahead = 0
+        self._room = threading.Condition()
         self._loop = asyncio.get_running_loop()
         # The thread is never joined: it may block in a read forever.
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
@@ -168,5 +175,27 @@ class StdinReader:
         if rest or is_skipping:
             self._hand_over(None if is_skipping else bytes(rest))
 
+    def hold(self, size: int) -> None:
+        """Count bytes as not yet handled."""
+        with self._room:
+            self._ahead += size
+
+    def release(self, size: int) -> None:
+        """Count bytes as handled that were held."""
+        with self._room:
+            self._ahead -= size
+            self._room.notify()
+
     def _hand_over(self, line: bytes | None) -> None:
-        self._loop.call_soon_threadsafe(self._line, line)
+        size = len(line or b"")
+        with self._room:
+            # One line is always handed over, however long it is.
+            self._room.wait_for(lambda: not self._ahead or self._ahead + size <= MAX_AHEAD_BYTES)
+            self._ahead += size
+        self._loop.call_soon_threadsafe(self._take, line, size)
+
+    def _take(self, line: bytes | None, size: int) -> None:
+        try:
+            self._line(line)
+        finally:
+            self.release(size)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from math import isfinite
 from typing import BinaryIO, TypeAlias
 
-from qcode.streams import OutputLostError, Pipe, StdinReader
+from qcode.streams import REQUEST_COST, OutputLostError, Pipe, StdinReader
 from qcode.text.json import Json, JsonObject, sendable
 from qcode.values import dataclass
 
@@ -95,7 +95,8 @@ class Wire:
         self._tasks: dict[asyncio.Task[None], RequestId] = {}
         self._asked: dict[RequestId, asyncio.Future[JsonObject]] = {}
         self._next_id = 0
-        StdinReader(descriptor, line=self._take, end=lambda _: self.end())
+        self._held = 0
+        self._reader = StdinReader(descriptor, line=self._take, end=lambda _: self.end())
 
     # Output
 
@@ -151,6 +152,8 @@ class Wire:
         if is_written:
             return
         self._backlog += len(data)
+        self._held += len(data)
+        self._reader.hold(len(data))
         if self._backlog > MAX_BACKLOG_BYTES:
             self._drained.clear()
         if self._draining is None or self._draining.done():
@@ -162,6 +165,8 @@ class Wire:
         except OutputLostError:
             self.end()
         self._backlog = 0
+        self._reader.release(self._held)
+        self._held = 0
         self._drained.set()
 
     # Input
@@ -180,11 +185,12 @@ class Wire:
             self._refuse(None, WireError(PARSE_ERROR, "the line is not JSON in UTF-8"))
             return
         if isinstance(message, dict):
-            self._read(_with_whole_characters(message, line))
+            self._read(_with_whole_characters(message, line), REQUEST_COST + len(line))
         else:
             self._refuse(None, WireError(INVALID_REQUEST, "a message is one JSON object; batches are not supported"))
 
-    def _read(self, message: JsonObject) -> None:
+    def _read(self, message: JsonObject, cost: int) -> None:
+        """Take a message; a request holds `cost` bytes of input until it is answered."""
         method, request_id = message.get("method"), message.get("id")
         is_id = request_id is None or _is_id(request_id)
         if "method" not in message and ("result" in message or "error" in message):
@@ -204,6 +210,8 @@ class Wire:
         incoming = Incoming(method, params or {}, known_id, is_notification)
         task = asyncio.get_running_loop().create_task(self._serve(incoming))
         self._tasks[task] = known_id
+        self._reader.hold(cost)
+        task.add_done_callback(lambda done: self._reader.release(cost))
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _answered(self, asked_id: int, message: JsonObject) -> None:

@@ -17,6 +17,8 @@ from qcode.agent.options import Options, RunContext
 from qcode.protocol.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from qcode.agent.context.clipboard import Clip
     from qcode.agent.context.file_index import FileIndex
     from qcode.agent.context.memory import Memory
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.events import Hook
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.asides import Asides
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
@@ -100,6 +103,7 @@ class Agent:
         self._hooks = hooks
         self._store = parts.store
         self._clients = parts.clients
+        self._parts = parts
 
     @classmethod
     def begin(
@@ -376,6 +380,28 @@ class Agent:
         from qcode.tools.buffers import Buffers
 
         self.toolbox.workspace.buffers = Buffers(source)
+
+    def use_folders(self, added: Sequence[Path]) -> None:
+        """Treat these folders like the folder of the run, and no others besides it; raise `ValueError`."""
+        folders = tuple(added)
+        context = replace(self.context, added=folders)
+        if self.context.settings.hooks.has_any:
+            from qcode.agent.hooks.sources import configured_hooks
+
+            if len(configured_hooks(context).unused) > len(configured_hooks(self.context).unused):
+                raise ValueError("the model could change a file that one of your hooks runs")
+        self.context = context
+        self.permissions.use_folders(folders)
+        self.toolbox.use_folders(folders, context.root)
+        self.prompts.use_folders(folders)
+
+    def replace_servers(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Use these tool servers instead of those that the program named before, as `Servers.replace_named`."""
+        self._parts.hide_values(specs)
+        if self.toolbox.servers is None:
+            self.toolbox.use_servers(self._parts.open_servers(()))
+        assert self.toolbox.servers is not None
+        return self.toolbox.servers.replace_named(specs)
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""

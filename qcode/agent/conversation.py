@@ -485,7 +485,8 @@ class Conversation:
     async def _run_judged(self, call: ToolCall, judged: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
         if judged.name == AGENT and self._toolbox.agent is not None:
             return await self._sub_agents(self._toolbox.agent).run(call, judged.arguments)
-        show = self._driver.show if self._driver is not None and self._context.is_attended else None
+        can_ask = self._context.is_attended or self._context.servers_can_ask
+        show = self._driver.show if self._driver is not None and can_ask else None
         ask = None if show is None else partial(self._calls.ask_for_server, show, call)
         with self.background.running(call.call_id, judged.name) as moved:
             return await self._calls.run(self.policy, judged, output, self.client.model.name, moved, ask)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.events import Hook
     from qcode.agent.mcp.elicitation import Ask
     from qcode.agent.mcp.servers import Servers
+    from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.recording import Recording
     from qcode.agent.models.sampling import Sampling
     from qcode.agent.programs.own_tools import FunctionTool
@@ -164,6 +165,7 @@ class AgentParts:
             is_attended=context.is_attended,
             replacement=options.system_prompt,
             addition=options.append_system_prompt or "",
+            plan_instructions=context.plan_instructions,
         )
 
     def _may_import(self, path: Path) -> bool:
@@ -206,6 +208,7 @@ class AgentParts:
             own=own,
             nested=self.memory.nested,
             skill=skill,
+            has_patches=context.has_patches,
         )
 
     def _skills(self, kinds: tuple[SubagentKind, ...], sandbox: SessionSandbox) -> Skills | None:
@@ -252,10 +255,7 @@ class AgentParts:
         )
         if not (configured or files or in_project or context.client_servers or context.program_servers):
             return None
-        from qcode.agent.mcp.identity import ServerContext
-        from qcode.agent.mcp.pins import Pins
-        from qcode.agent.mcp.servers import Servers
-        from qcode.agent.mcp.spec import header_values, named_servers
+        from qcode.agent.mcp.spec import named_servers
 
         named = named_servers(
             replace(context.settings, mcp_servers=configured),
@@ -267,9 +267,18 @@ class AgentParts:
         )
         if not named.specs and not named.complaints:
             return None
-        self._secrets.update(value for value in header_values(named.specs, context.env) if value)
+        return self.open_servers(named.specs, named.complaints)
+
+    def open_servers(self, specs: Sequence[ServerSpec], complaints: Sequence[str] = ()) -> Servers:
+        """Return these tool servers, not started."""
+        from qcode.agent.mcp.identity import ServerContext
+        from qcode.agent.mcp.pins import Pins
+        from qcode.agent.mcp.servers import Servers
+
+        context = self.context
+        self.hide_values(specs)
         return Servers(
-            named.specs,
+            specs,
             Pins(context.paths.state_dir),
             ServerContext(
                 context.folder,
@@ -279,7 +288,7 @@ class AgentParts:
                 sample=self._sample,
             ),
             is_trusted=context.is_trusted,
-            complaints=named.complaints,
+            complaints=complaints,
             defer=context.settings.mcp.defer,
         )
 
@@ -294,6 +303,12 @@ class AgentParts:
             asides = Asides(self.conversation, self.context.options.budget_usd)
             self._sampling = Sampling(self.conversation, asides)
         return await self._sampling.sample(server, params, ask)
+
+    def hide_values(self, specs: Sequence[ServerSpec]) -> None:
+        """Treat the values that servers are sent as secrets."""
+        from qcode.agent.mcp.spec import header_values
+
+        self._secrets.update(value for value in header_values(specs, self.context.env) if value)
 
     def _prune(self, open_id: str) -> None:
         """Remove sessions that are older than the user wants to keep."""

@@ -313,6 +313,14 @@ class RunContext:
     """Tool servers that run inside the program."""
     program_agents: tuple[SubagentKind, ...] = ()
     """Kinds of sub-agents that the program defines, which replace others of the same name."""
+    program_skills: tuple[str, ...] | None = None
+    """The only skills that the program lets the model load, None for all."""
+    plan_instructions: str = ""
+    """Instructions of the program for plan mode, instead of a plan that names files and steps."""
+    servers_can_ask: bool = False
+    """Whether the program takes questions of tool servers also in an unattended run."""
+    has_patches: bool = True
+    """Whether models that were trained on patches edit files with them; the program may not know that tool."""
 
     @property
     def reads_project(self) -> bool:
@@ -377,7 +385,7 @@ class RunContext:
         only folders trusted earlier are. `on_wait` is called if the keyring takes long, `paths` come from `env`.
         """
         # A program that only names the options loads none of this.
-        from qcode.agent.context.project import find_project_root
+        from qcode.agent.context.project import added_folder, find_project_root
         from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
@@ -385,7 +393,7 @@ class RunContext:
         schema, options = _with_schema(_converted(options))
         folder = _folder(options.cwd)
         root = find_project_root(folder)
-        added = tuple(_added(Path(path)) for path in options.add_dir)
+        added = tuple(added_folder(path, "--add-dir ") for path in options.add_dir)
         _check_flags(options)
         exit_tools = read_exit_tools(options.exit_tools)
         paths = paths or ConfigPaths.from_env(env)
@@ -522,18 +530,6 @@ def _check_tool_names(flag: str, names: Sequence[str]) -> None:
     for name in names:
         if name not in known and SERVER_MARK not in name:
             raise UsageError(f'{flag}: there is no tool "{name}"; the nearest is {most_alike(name, known)}')
-
-
-def _added(path: Path) -> Path:
-    """Return the full path of an added folder."""
-    try:
-        real = path.expanduser().absolute()
-    except RuntimeError as error:
-        raise InputError(f"--add-dir {path}: {error}") from None
-    if not real.is_dir():
-        what = "is not a folder" if real.exists() else "does not exist"
-        raise InputError(f"--add-dir {path} {what}")
-    return real
 
 
 # The function names that every provider accepts.

@@ -154,6 +154,11 @@ class Permissions:
         self._base = self._base.with_trust()
         self._compose()
 
+    def use_folders(self, added: tuple[Path, ...]) -> None:
+        """Treat these folders like the root, and no others, from the next call on."""
+        self._base = replace(self._base, added=added)
+        self._compose()
+
     def make_readable(self, folder: Path) -> None:
         """Let the model read a folder without asking, from the next call on. Writing there still asks or is denied."""
         if folder not in self._base.read_only:

@@ -250,10 +250,13 @@ def recorded_usage(prompt: str, attempts: Sequence[AttemptRecord], model: str, p
     usage = Usage()
     for attempt in attempts:
         usage = usage + attempt.usage
-    kinds = [attempt.kind for attempt in attempts]
-    firsts, continued = kinds.count("first"), kinds.count("continuation")
+    kinds = Counter("retry" if attempt.is_retry else attempt.kind for attempt in attempts)
     calls = ApiCalls(
-        firsts, kinds.count("escalated"), continued, len(kinds) - firsts - continued - kinds.count("escalated")
+        kinds["first"],
+        kinds["escalated"],
+        kinds["continuation"],
+        repairs=kinds["nudge"] + kinds["resume"] + kinds["repair"],
+        retries=kinds["retry"],
     )
     discarded = sum(attempt.usage.output or 0 for attempt in attempts if attempt.is_discarded)
     return TurnUsage(prompt, model, usage, cost_of(usage, price), calls, discarded)

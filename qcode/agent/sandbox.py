@@ -112,6 +112,12 @@ class SessionSandbox:
             if folder not in self._scope.readable:
                 self._scope = replace(self._scope, readable=(*self._scope.readable, folder))
 
+    def use_folders(self, added: tuple[Path, ...]) -> None:
+        """Treat these folders like the root, and no others."""
+        with self._lock:
+            self._scope = replace(self._scope, added=added)
+            self._roots, self._index, self._view = self._scope.roots, None, None
+
     def masked_names(self) -> frozenset[str]:
         """Return the names of the files that read as empty at the level `read-only`."""
         if not self.support.masks:

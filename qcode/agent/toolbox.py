@@ -73,7 +73,8 @@ class Toolbox:
     `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
     service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
     the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the tools.
-    `nested` returns the instructions of folders that the calls touch.
+    `nested` returns the instructions of folders that the calls touch. Without `has_patches` every model replaces
+    passages.
     """
 
     def __init__(
@@ -96,8 +97,10 @@ class Toolbox:
         own: tuple[Tool, ...] = (),
         skill: SkillTool | None = None,
         nested: Callable[[], NestedInstructions] | None = None,
+        has_patches: bool = True,
     ) -> None:
         self._nested = nested
+        self._has_patches = has_patches
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
@@ -115,13 +118,10 @@ class Toolbox:
         self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
-        self.servers = servers
+        self.servers: Servers | None = None
         self._typed: TypedNames | None = None
         if servers is not None:
-            from qcode.agent.mcp.typed import TypedNames
-
-            self._typed = TypedNames(servers, lambda: self.workspace.scratch)
-            self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
+            self.use_servers(servers)
         self._settings = settings
         self.is_offered = is_offered
         self._env = env
@@ -132,7 +132,11 @@ class Toolbox:
 
         `window` is its context window: a large set of tools of servers is searched instead of sent.
         """
-        specs = (*registry.specs(model), *(tool.spec for tool in self._further), *self._one_way)
+        specs = (
+            *registry.specs(model if self._has_patches else ""),
+            *(tool.spec for tool in self._further),
+            *self._one_way,
+        )
         if self.servers is not None:
             taken = {spec.name for spec in specs}
             specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in taken))
@@ -230,6 +234,22 @@ class Toolbox:
     def names_resource(self, word: str) -> bool:
         """Return whether an `@word` names a resource of a tool server."""
         return self._typed is not None and self._typed.names_resource(word)
+
+    def use_folders(self, added: tuple[Path, ...], root: Path) -> None:
+        """Let the tools work in these folders besides their own; `root` is the project's."""
+        self.workspace.use_folders(added)
+        if self._sandbox is not None:
+            self._sandbox.use_folders(added)
+        if self.servers is not None:
+            self.servers.use_folders((root, *added))
+
+    def use_servers(self, servers: Servers) -> None:
+        """Offer the tools of these servers; there were none so far."""
+        from qcode.agent.mcp.typed import TypedNames
+
+        self.servers = servers
+        self._typed = TypedNames(servers, lambda: self.workspace.scratch)
+        self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
 
     def trust_folder(self) -> None:
         """Start the tool servers that were held back because the folder was not trusted."""

@@ -179,6 +179,8 @@ def _normal(given: dict[str, Any]) -> dict[str, Any]:
     """Return flags with the names of their choices; the mode `dontAsk` of Claude Code also sets `never_asks`."""
     if given.get("permission_mode") == _NEVER_ASKS:
         given["never_asks"] = True
+    if given.get("permission_prompts") == "none":
+        given.pop("permission_prompt_tool", None)
     for flag in FLAGS:
         if flag.aliases and flag.key in given:
             given[flag.key] = flag.aliases.get(given[flag.key], given[flag.key])

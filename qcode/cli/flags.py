@@ -264,6 +264,13 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("-h, --help", "shown", "print this text"),
     ),
     "Flags of Claude Code": (
+        Flag(
+            "--permission-prompts WHO",
+            "choice",
+            "{choices}: none denies what would ask, host is the default",
+            field="",
+            choices=("host", "none"),
+        ),
         Flag("--thinking KIND", "choice", "{choices}: disabled is effort none", field="", choices=_THINKING),
         Flag(
             "--max-thinking-tokens N",
@@ -326,6 +333,10 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "config": Subcommand({"path": (), "show": (), "schema": ()}, _OF_A_FOLDER),
     "doctor": Subcommand(flags=_OF_A_FOLDER),
     "hooks": Subcommand({"list": (), "test": ()}, (Flag("--tool TOOL", "text"), *_OF_A_FOLDER)),
+    "import": Subcommand(
+        dict.fromkeys(("claude", "codex", "gemini", "qwen", "opencode"), ()),
+        (Flag("--write", "on"), *_OF_A_FOLDER),
+    ),
     "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
     "mcp": Subcommand(
@@ -398,6 +409,8 @@ Usage:
   qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
   qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
                                   Gemini CLI: of this folder (--all: of all), or those in files and folders
+  qcode import [claude|codex|gemini|qwen|opencode] [--write]   tool servers, rules, commands, agents and prompts of
+                                  other programs as configuration of qcode; --write adds what is missing
   qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result a line;
                                   takes the flags of Model, Output limits, Limits and Permissions; --ray ADDRESS runs
                                   them on a Ray cluster
@@ -432,7 +445,7 @@ Usage:
   qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
   qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key
 
-auth, config, doctor, hooks, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
+auth, config, doctor, hooks, import, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
 come before a subcommand. Pipe mode is also used if stdin or stdout is not a terminal.
 
 """

@@ -89,6 +89,10 @@ def _begin_lines(options: Options) -> _Begun:
             is_attended=options.permission_prompt_tool is not None,
             program_servers=link.connections(host.server_names(options)),
             program_agents=kinds,
+            program_skills=host.skills,
+            plan_instructions=host.plan_instructions,
+            servers_can_ask=True,
+            has_patches=False,
         )
 
     hooks, complaints = link.hooks(host.hooks)

@@ -57,6 +57,31 @@ def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
     return _first_exact(iter([before + "".join(f"{row}{end}" for row in rows)]), wanted)
 
 
+def with_items(text: str, path: TomlPath, items: list[str]) -> str:
+    """Return `text` with texts added to a list, which is made if it is missing. Raise `ValueError` as `with_value`."""
+    found: Any = tomllib.loads(text)
+    for part in path:
+        found = found.get(part, {} if part != path[-1] else []) if isinstance(found, dict) else None
+    if not isinstance(found, list):
+        raise ValueError(f"{dotted(path)} cannot be set: it is not a list")
+    if not found:
+        return with_value(text, path, list(items))
+    wanted = _set(tomllib.loads(text), path, [*items, *found])
+    pair = find_places(text).pairs.get(path)
+    if pair is None:
+        raise ValueError("qcode cannot change this file without rewriting it; edit it by hand")
+    return _first_exact(_with_first_items(text, pair.value + 1, items), wanted)
+
+
+def _with_first_items(text: str, at: int, items: list[str]) -> Iterator[str]:
+    """Yield texts with items behind the `[` at `at` - 1: each on a separate line if the next item is."""
+    line = re.match(r"[ \t]*\r?\n([ \t]*)", text[at:])
+    if line is not None:
+        end = "\r\n" if "\r\n" in line[0] else "\n"
+        yield text[:at] + "".join(f"{end}{line[1]}{literal(item)}," for item in items) + text[at:]
+    yield text[:at] + "".join(f"{literal(item)}, " for item in items) + text[at:].lstrip(" \t")
+
+
 def without_table(text: str, path: TomlPath) -> str:
     """Return `text` without a table and the tables in it. Raise `ValueError` if that is not possible."""
     return _first_exact(
@@ -229,13 +254,13 @@ def _edit(file: Path, changed_text: Callable[[str], str]) -> None:
     if changed == text:
         return
     try:
-        _replace(file, changed)
+        replace_text(file, changed)
     except OSError as error:
         raise ConfigError(f"cannot write the file: {error.strerror}", file=file) from None
 
 
-def _replace(file: Path, text: str) -> None:
-    """Replace the file, or what it links to, by `text`; its permissions stay."""
+def replace_text(file: Path, text: str) -> None:
+    """Replace the file, or what it links to, by `text`; its permissions stay. Raise `OSError`."""
     target = file.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else state_file.PRIVATE
     state_file.replace(target, text.encode("utf-8"), mode=mode)

@@ -5,6 +5,7 @@ The constants are the defaults of `[output]` in the configuration, where their n
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
@@ -64,9 +65,13 @@ def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
     more than a tenth were longer than the default, and covers 95 % of the complete ones.
     """
     latest = lengths[-MAX_KEPT_LENGTHS:]
-    longer = sum(not 0 <= length <= CAPPED_DEFAULT_MAX_TOKENS for length in latest)
-    complete = sorted(length for length in latest if length >= 0)
-    if len(latest) < MIN_LENGTHS or longer * 10 <= len(latest) or not complete:
+    if len(latest) < MIN_LENGTHS:
+        return None
+    ordered = sorted(latest)
+    truncated = bisect_left(ordered, 0)
+    longer = truncated + len(latest) - bisect_right(ordered, CAPPED_DEFAULT_MAX_TOKENS)
+    complete = ordered[truncated:]
+    if longer * 10 <= len(latest) or not complete:
         return None
     tokens = min(MAX_LEARNED_FIRST_CAP, complete[-(-95 * len(complete) // 100) - 1])
     return FirstCap(tokens, longer, len(latest)) if tokens > CAPPED_DEFAULT_MAX_TOKENS else None

@@ -22,7 +22,7 @@ from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.messages import Block, Image, Text
-from qcode.streams import OutputLostError, StdinReader
+from qcode.streams import REQUEST_COST, OutputLostError, StdinReader
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.files.pictures import image_type
 from qcode.values import dataclass
@@ -30,11 +30,15 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
+MESSAGE_COST = 1_000
+"""Bytes that a message in the queue counts besides its line."""
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
 class _Interrupted:
     """A message that was interrupted before its turn began; it is never sent."""
+
+    size = 0
 
 
 async def run_exchange(
@@ -68,8 +72,10 @@ class Exchange:
         self._stopped = asyncio.Event()
         self._end: str | None = None
         self._run: Run | None = None
+        self._reader: StdinReader | None = None
         self._lines = 0
         self._has_result = False
+        self._finishing: set[asyncio.Task[None]] = set()
         self._interrupts = Interrupts(ask=self._ask, force=self._force, flush=self._flush)
 
     async def serve(self, descriptor: int, begun: bytes = b"") -> int:
@@ -84,7 +90,7 @@ class Exchange:
         code: int | None = None
         with self._interrupts.watching():
             await self._unless_stopped(self._begin())
-            StdinReader(descriptor, line=self._take, end=self._ended, begun=begun)
+            self._reader = StdinReader(descriptor, line=self._take, end=self._ended, begun=begun)
             while (given := await self._next()) is not None:
                 await self._unless_stopped(self._introduce())
                 code = await self._turn(given)
@@ -125,10 +131,29 @@ class Exchange:
             case ControlRequest():
                 self._control(given)
             case InvalidLine(reason=reason):
-                self._waiting.append(InvalidLine(f"line {self._lines} of standard input is invalid: {reason}"))
+                self._queue(InvalidLine(f"line {self._lines} of standard input is invalid: {reason}"))
             case UserMessage():
-                self._waiting.append(given)
+                self._queue(replace(given, size=len(line or b"")))
         self._moved.set()
+
+    def _queue(self, given: UserMessage | InvalidLine) -> None:
+        self.hold(given.size + MESSAGE_COST)
+        self._waiting.append(given)
+
+    def _unqueue(self, given: UserMessage | InvalidLine | _Interrupted) -> None:
+        """Count an input as handled that has left the queue."""
+        if not isinstance(given, _Interrupted):
+            self.release(given.size + MESSAGE_COST)
+
+    def hold(self, size: int) -> None:
+        """Count bytes of input as not yet handled: while there are too many, nothing more is read."""
+        if self._reader is not None:
+            self._reader.hold(size)
+
+    def release(self, size: int) -> None:
+        """Count bytes as handled that were held."""
+        if self._reader is not None:
+            self._reader.release(size)
 
     def _read(self, line: bytes) -> InputLine | None:
         """Parse a line; return None for one that is done with."""
@@ -143,6 +168,7 @@ class Exchange:
             if self._run is not None:
                 self._run.ask()
             elif self._waiting:
+                self._unqueue(self._waiting[0])
                 self._waiting[0] = _Interrupted()
         if control.request_id is None:
             return
@@ -150,10 +176,19 @@ class Exchange:
         if control.subtype != "interrupt":
             text = f'"{control.subtype[:80]}" is not supported; only interrupt is'
             response = {"subtype": "error", "request_id": control.request_id, "error": text}
-        # Write only what fits without blocking; the next write sends the rest, and reports a lost reader.
+        # Write only what fits without blocking; the next write reports a lost reader.
         with contextlib.suppress(OutputLostError):
             self._output.stderr.clear_status_now()
-            self._output.pipe.push(encode({"type": "control_response", "response": response}))
+            if not self._output.pipe.push(encode({"type": "control_response", "response": response})):
+                self.hold(REQUEST_COST)
+                self._finishing.add(task := asyncio.get_running_loop().create_task(self._finish_writing()))
+                task.add_done_callback(self._finishing.discard)
+
+    async def _finish_writing(self) -> None:
+        """Write the rest of a response once the reader takes it."""
+        with contextlib.suppress(OutputLostError):
+            await self._output.pipe.write(b"")
+        self.release(REQUEST_COST)
 
     # Turns
 
@@ -161,7 +196,9 @@ class Exchange:
         """Return the next message; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._waiting:
-                return self._waiting.popleft()
+                given = self._waiting.popleft()
+                self._unqueue(given)
+                return given
             if self._end is not None:
                 return None
             self._moved.clear()
@@ -238,12 +275,13 @@ class Exchange:
 class UserMessage:
     """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it.
 
-    `line` is the whole line, for fields that only a host sends.
+    `line` is the whole line, for fields that only a host sends; `size` is its length.
     """
 
     prompt: str
     attached: tuple[Block, ...] = ()
     line: JsonObject = field(default_factory=dict)
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +295,10 @@ class ControlRequest:
 
 @dataclass(frozen=True, slots=True)
 class InvalidLine:
-    """An invalid line."""
+    """An invalid line. It is not kept, so it counts as nothing."""
 
     reason: str
+    size: int = 0
 
 
 InputLine: TypeAlias = UserMessage | ControlRequest | InvalidLine

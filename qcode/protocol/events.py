@@ -76,13 +76,20 @@ class PartialRestored:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One request of a reply, stored with the message."""
+    """One request of a reply, stored with the message.
+
+    `is_retry`: it repeated or continued a request that had failed. `is_unanswered`: the host sent no reply, so it cost
+    nothing. `model` is `provider/model`, empty for the model of the session.
+    """
 
     kind: AttemptKind
     max_tokens: int
     stop: str
     usage: Usage
     is_discarded: bool = False
+    is_retry: bool = False
+    is_unanswered: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,8 @@ def text_to_continue(messages: tuple[Message, ...]) -> str:
 
 _UNSETTLED = 6
 """So many messages at the end are encoded for each request: cache marks, prefill and notes change how."""
+_SLICE = 250
+"""So many messages are encoded at a time."""
 _CONVERSATIONS = 4
 COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -179,12 +181,20 @@ class EncodedMessages:
         end = min(len(messages) - _UNSETTLED, len(messages) if limit is None else limit)
         if known > max(end, 0) or not all(map(operator.is_, settled.messages, messages)):
             settled, known = _Settled(variant), 0
-        at = next((at for at in range(end, known, -1) if _is_independent(messages[at - 1], messages[at])), known)
-        if at > known:
-            items = encode(messages[known:at], settled.call_ids)
+        at = _last_independent(messages, known, end)
+        begin = known
+        while begin < at:
+            # A resumed session may have 10,000 messages: never all of them are held as values.
+            upto = _last_independent(messages, begin, min(at, begin + _SLICE))
+            upto = at if upto == begin else upto
+            items = encode(messages[begin:upto], settled.call_ids)
             added = self._writer.item_separator.join(map(self._message, items))
             settled.written += (self._writer.item_separator if settled.written and added else "").encode()
             settled.written += added.encode()
+            self._current.clear()
+            self._texts.clear()
+            begin = upto
+        if at > known:
             settled.messages = tuple(messages[:at])
         if messages:
             self._conversations[id(messages[0])] = settled
@@ -245,6 +255,11 @@ class EncodedMessages:
             found = (value, self._writer.encode(value))
         self._texts[id(value)] = found
         return found[1]
+
+
+def _last_independent(messages: Sequence[Message], start: int, end: int) -> int:
+    """Return the last place after `start`, up to `end`, at which the encoding can be cut; `start` without one."""
+    return next((at for at in range(end, start, -1) if _is_independent(messages[at - 1], messages[at])), start)
 
 
 def _is_independent(before: Message, after: Message) -> bool:

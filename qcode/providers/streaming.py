@@ -378,7 +378,9 @@ class TextCallWatch:
 
     async def _sent(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
         """Send the request; if the host refuses the calls that came as text, send them as text."""
-        has_read = any(call.call_id in self._read for message in request.messages for call in message.calls)
+        has_read = bool(self._read) and any(
+            call.call_id in self._read for message in request.messages for call in message.calls
+        )
         if has_read and not self._writes_text:
             try:
                 async with aclosing(_generated(self._inner.stream(request))) as events:

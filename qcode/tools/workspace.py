@@ -125,7 +125,7 @@ class Workspace:
         scratch: Path | None = None,
     ) -> None:
         self.root = Path(os.path.realpath(root))
-        self.added = tuple(Path(os.path.realpath(folder)) for folder in added_dirs)
+        self.use_folders(added_dirs)
         self.recorder = UNRECORDED
         self.has_file_texts = False
         self.buffers: Buffers | None = None
@@ -161,6 +161,10 @@ class Workspace:
         other._judge = judge
         other._seen = SeenFiles()
         return other
+
+    def use_folders(self, added: Iterable[Path]) -> None:
+        """Let the tools work in these folders besides the root, and in no others."""
+        self.added = tuple(Path(os.path.realpath(folder)) for folder in added)
 
     def show_folder(self, folder: Path) -> None:
         """Let the model read the files of a folder outside the workspace, as far as the judge allows it."""

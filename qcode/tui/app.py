@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on, work
 from textual.app import App, AutopilotCallbackType, ComposeResult
@@ -33,7 +33,7 @@ from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp, TerminalTitle, survive_hangup
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
 from qcode.tui.terminal.textual_internals import (
-    guard_handlers,
+    guard_widgets,
     is_closing,
     is_mounted,
     refresh_ansi_colors,
@@ -157,7 +157,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     CSS_PATH = Path(__file__).with_name("app.tcss")
     TITLE = "qcode"
     ENABLE_COMMAND_PALETTE = False
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     def __init__(
         self, context: RunContext, selection: Selection, welcome: Welcome, options: AppOptions | None = None
@@ -173,7 +172,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
         driver.teach_alt_keys()
         driver.read_pastes_whole()
-        guard_handlers()
+        guard_widgets()
         is_stand_in = selection.spec.name == "demo" and context.settings.model is None
         status = Status(
             model=selection.name,
@@ -221,7 +220,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         agent, parts, clock = self.agent, self.parts, self.options.clock
         finder = AttachmentFinder(agent, say=lambda level, text: self.view.say(level, text), changed=self._note_files)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
-        self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce)
+        self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
         self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell)
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
         self.view = AppView(
@@ -426,7 +425,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Show the messages of a resumed conversation, and the notices of the start."""
         transcript, conversation = self.parts.transcript, self.agent.conversation
         if conversation.messages:
-            from qcode.tui.presenter import show_resumed
+            from qcode.tui.transcript.replay import show_resumed
 
             self.view.replay()
             show_resumed(conversation, transcript)
@@ -588,7 +587,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def survives(self, error: Exception) -> bool:
         can_show = self.is_ready and not is_closing(self) and "debug" not in self.features
-        return can_show and self.view.failures.survive(error)
+        return can_show and self.view.failures.survive(error, self.call_later)
 
     def report_crash(self, error: Exception) -> None:
         self.parts.prompt.keep_draft()

@@ -22,7 +22,7 @@ Report = Callable[[BaseException], str]
 
 
 _MAX_SURVIVED = 5
-"""Errors of message handlers in one second. More of them are one that happens again and again."""
+"""Errors of widgets in one second. More of them are one that happens again and again."""
 
 
 def report_failure(failure: BaseException, report: Report) -> str:
@@ -55,14 +55,17 @@ class Failures:
         """Report an error and show a notice."""
         self._say("error", f"Internal error: {self._report(failure)}. The session continues.")
 
-    def survive(self, failure: BaseException) -> bool:
-        """Report an error of a message handler; return False, without a report, if they follow without end."""
+    def survive(self, failure: BaseException, later: Callable[..., object]) -> bool:
+        """Report an error of a widget; return False, without a report, if they follow without end.
+
+        `later` calls a function once the widgets are at rest: a notice must not change them while they are painted.
+        """
         now = time.monotonic()
         self._survived = [moment for moment in self._survived if now - moment < 1.0]
         if len(self._survived) >= _MAX_SURVIVED:
             return False
         self._survived.append(now)
-        self.show(failure)
+        later(self.show, failure)
         return True
 
     async def guard(self, work: Coroutine[Any, Any, None]) -> None:

@@ -58,10 +58,11 @@ from qcode.tui.panels.choices import (
 from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
 from qcode.tui.panels.todos import changes, in_short, in_words, is_over, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
-from qcode.tui.presenter import Presenter, replay, show_resumed
+from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.status import mode_label
 from qcode.tui.terminal.driver import BELL
+from qcode.tui.transcript.replay import replay, show_resumed
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import Welcome
 
@@ -253,7 +254,7 @@ class LinearApp:
         for notice in self._notices:
             self.view.add_notice(notice.level, notice.text)
         if self.agent.conversation.messages:
-            replay(self.agent.conversation, self.view, self._clock)
+            replay(self.agent.conversation.stored, self.view, self._clock)
             show_resumed(self.agent.conversation, self.view)
         self.todos = todos_in(self.agent.conversation.messages)
         if not is_over(self.todos):

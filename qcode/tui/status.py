@@ -22,7 +22,7 @@ from qcode.tui.transcript.line import shorten
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from qcode.protocol.events import TurnEnded, UsageUpdated
     from qcode.protocol.usage import Usage
@@ -306,6 +306,12 @@ class StatusLine(Widget):
         """Add a finished turn to the totals."""
         self._turn = None
         self.add_beside(usage, cost)
+
+    def add_turns(self, turns: Iterable[tuple[Usage, Decimal | None]]) -> None:
+        """Add the turns of a resumed session to the totals; there may be thousands."""
+        for usage, cost in turns:
+            self._totals = self._totals.plus(_tokens(usage), cost)
+        self._show_totals()
 
     def add_beside(self, usage: Usage, cost: Decimal | None) -> None:
         """Add what was used beside the turns to the totals; a turn may be running."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from qcode.agent.outcomes import BROKE_OFF
 from qcode.protocol.approvals import Allow, Decision, Deny, Question, TurnApproval
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import ModelFellBack, TurnEnded, TurnEvent
+from qcode.protocol.events import ApprovalRequested, ModelFellBack, TurnEnded, TurnEvent
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import report_failure
 from qcode.tui.layout import Widgets
@@ -42,8 +42,10 @@ class Turns:
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         announce: Callable[[State], None],
+        survives: Callable[[Exception], bool],
     ) -> None:
         self._conversation = agent.conversation
+        self._survives = survives
         self._widgets = widgets
         self._spawn = spawn
         self._announce = announce
@@ -170,11 +172,7 @@ class Turns:
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
             async for event in events:
-                self._presenter.present(event)
-                self._widgets.todos.handle(event)
-                self._connectivity.handle(event)
-                if isinstance(event, ModelFellBack):
-                    self._widgets.status.change(model=f"{event.to_model} (fallback)")
+                self._show_event(event)
                 if isinstance(event, TurnEnded):
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.
@@ -183,6 +181,20 @@ class Turns:
             await close_events(events)
         self._presenter.abandon(BROKE_OFF)
         return Outcome.ERROR
+
+    def _show_event(self, event: TurnEvent) -> None:
+        """Show one event. The turn continues after an error here; a question that cannot be shown is answered no."""
+        try:
+            self._presenter.present(event)
+            self._widgets.todos.handle(event)
+            self._connectivity.handle(event)
+            if isinstance(event, ModelFellBack):
+                self._widgets.status.change(model=f"{event.to_model} (fallback)")
+        except Exception as failure:
+            if not self._survives(failure):
+                raise
+            if isinstance(event, ApprovalRequested) and event.approval.id not in self._widgets.approval.open_ids:
+                self._conversation.answer(event.approval.id, Deny("qcode could not show this question to the user."))
 
     def _send_queued(self, outcome: Outcome) -> None:
         """Send the queued prompts as the next turn.

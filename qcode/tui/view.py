@@ -35,7 +35,6 @@ from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.preferences import MODES, ModelUse, shown_effort
-from qcode.tui.presenter import replay, show_resumed
 from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
@@ -46,6 +45,7 @@ from qcode.tui.terminal.driver import TerminalApp, TerminalTitle
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.theme import AUTO, theme_note
 from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.replay import end_of, replay, show_earlier, show_resumed
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
 from qcode.tui.welcome import Welcome
@@ -272,7 +272,11 @@ class AppView:
     def replay(self) -> None:
         """Show the conversation as it was seen, and what it has used so far."""
         most = self._agent.context.settings.output.max_continuations
-        replay(self._agent.conversation, self._widgets.transcript, self._clock, max_continuations=most)
+        stored, transcript, clock = self._agent.conversation.stored, self._widgets.transcript, self._clock
+        end = end_of(stored)
+        replay(stored[end:], transcript, clock, max_continuations=most)
+        if end:
+            self.run_later(show_earlier(stored[:end], transcript, clock, max_continuations=most))
         self.run_later(self._show_usage())
 
     async def _show_usage(self) -> None:
@@ -280,8 +284,7 @@ class AppView:
         conversation, status = self._agent.conversation, self._widgets.status
         context = await asyncio.to_thread(conversation.context)
         status.forget_session()
-        for turn in conversation.usage():
-            status.add_turn(turn.usage, turn.cost)
+        status.add_turns((turn.usage, turn.cost) for turn in conversation.usage())
         status.change(model=conversation.model, context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:

@@ -20,7 +20,10 @@ from tests.fakes.turns import Asked, Turn
 from tests.providers.clients import provider_at
 
 TURNS, WINDOW = 75, 15
-PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
+PROTOCOLS = (
+    "openai",
+    *(pytest.param(name, marks=pytest.mark.broad) for name in ("openai-responses", "anthropic", "gemini")),
+)
 
 
 def scripted(asked: Asked) -> Turn:

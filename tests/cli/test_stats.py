@@ -72,6 +72,7 @@ def test_stats_sum_the_sessions_of_the_folder(home: Path, capfd: pytest.CaptureF
         "discarded_output_tokens": 8_000,
         "escalations": 1,
         "continuations": 1,
+        "retries": 0,
         "cost_usd": pytest.approx(3 * 0.005 + 28_100 * 25e-6),
         "requests_without_price": 2,
     }
@@ -97,7 +98,7 @@ def test_stats_print_an_aligned_table_with_a_total(home: Path, capfd: pytest.Cap
     header, *rows, total, note = capfd.readouterr().out.splitlines()
     assert header.split() == ["day", "model", "turns", "requests", "input", "cached", "output", "recovered", "cost"]
     assert total.split()[:4] == ["total", "2", "sessions", "3"]
-    assert note == "2 requests have no known price"
+    assert note == "2 requests of unknown price"
     ends = {len(line) for line in (header, *rows, total)}
     assert len(ends) == 1
 
@@ -115,3 +116,63 @@ def test_stats_of_a_folder_without_sessions_say_so(
     monkeypatch.chdir(tmp_path)
     assert main(["stats"]) == 0
     assert capfd.readouterr().out == "no sessions yet\n"
+
+
+def test_messages_of_a_fork_are_counted_once(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = stats(capfd)["total"]
+    store = SessionStore(home / "home" / "state", home / "work")
+    session, _ = store.fork(store.ids()[0], cwd=home / "work")
+    session.append(user("only in the copy"), is_own=True)
+    session.append(assistant(Text("done")), (attempt("first", 1_000),))
+    session.close()
+    assert isinstance(before, dict)
+    found = stats(capfd)
+    assert found["sessions"] == 3
+    assert found["total"] == {
+        **before,
+        "turns": before["turns"] + 1,
+        "requests": before["requests"] + 1,
+        "input_tokens": before["input_tokens"] + 1_000,
+        "output_tokens": before["output_tokens"] + 1_000,
+        "cost_usd": before["cost_usd"],
+        "requests_without_price": before["requests_without_price"] + 1,
+    }
+
+
+def test_imported_turns_are_counted_apart(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = stats(capfd)
+    store = SessionStore(home / "home" / "state", home / "work")
+    session = store.create(OPUS, home / "work", imported={"program": "codex", "session": "x", "messages": 4})
+    for _ in range(2):
+        session.append(user("asked elsewhere"), is_own=True)
+        session.append(assistant(Text("answered elsewhere")))
+    session.sync()
+    found = stats(capfd)
+    assert (found["imported_turns"], found["total"], found["sessions"]) == (2, before["total"], before["sessions"])
+    assert main(["stats"]) == 0
+    assert "2 turns of imported sessions not counted" in capfd.readouterr().out
+    write_turn(session, attempt("first", 10))
+    session.close()
+    found = stats(capfd)
+    assert found["sessions"] == 3
+    assert isinstance(found["total"], dict)
+    assert isinstance(before["total"], dict)
+    assert found["total"]["turns"] == before["total"]["turns"] + 1
+
+
+def test_retries_and_other_models_are_counted_as_what_they_are(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = stats(capfd)["total"]
+    store = SessionStore(home / "home" / "state", home / "work")
+    session = store.create("nobody/unknown", home / "work")
+    refused = AttemptRecord("first", 8_000, "error", Usage(), is_discarded=True, is_unanswered=True)
+    answered = AttemptRecord("continuation", 8_000, "end_turn", Usage(1_000, 10), is_retry=True, model=OPUS)
+    write_turn(session, refused, answered)
+    session.close()
+    total = stats(capfd)["total"]
+    assert isinstance(before, dict)
+    assert isinstance(total, dict)
+    changed = {name: total[name] - before[name] for name in total if total[name] != before[name]}
+    assert changed == {
+        "turns": 1, "requests": 2, "input_tokens": 1_000, "output_tokens": 10, "retries": 1,
+        "cost_usd": pytest.approx(0.00525),
+    }  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qcode.config.edit import change, is_changeable, read_typed, with_value, without_value
+from qcode.config.edit import change, is_changeable, read_typed, with_items, with_value, without_value
 from qcode.config.schema import KEYS, find_key
 from qcode.protocol.errors import ConfigError
 
@@ -169,3 +169,27 @@ def test_lists_and_tables_are_not_changed_line_by_line() -> None:
     assert names - hooks == {"fallback", "fallback_on", "skills.off", "skills.paths"} | rules
     assert {"hooks.PreToolUse", "hooks.Stop"} <= hooks
     assert not {"hooks.enabled", "hooks.claude"} & hooks
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", '[permissions]\ndeny = ["a"]\n'),
+        ("[permissions]\ndeny = []\n", '[permissions]\ndeny = ["a"]\n'),
+        ('[permissions]\ndeny = ["b"]  # why\n', '[permissions]\ndeny = ["a", "b"]  # why\n'),
+        (
+            '[permissions]\ndeny = [\n  # first\n  "b",  # why\n]\n',
+            '[permissions]\ndeny = [\n  "a",\n  # first\n  "b",  # why\n]\n',
+        ),
+        ('[permissions]\r\ndeny = [\r\n  "b",\r\n]\r\n', '[permissions]\r\ndeny = [\r\n  "a",\r\n  "b",\r\n]\r\n'),
+        ('permissions = { deny = ["b"] }\n', 'permissions = { deny = ["a", "b"] }\n'),
+    ],
+)
+def test_item_is_added_to_a_list_and_comments_stay(text: str, wanted: str) -> None:
+    assert with_items(text, ("permissions", "deny"), ["a"]) == wanted
+
+
+@pytest.mark.parametrize("text", ['permissions = "x"\n', "[permissions]\ndeny = 3\n"])
+def test_item_is_not_added_to_another_kind_of_value(text: str) -> None:
+    with pytest.raises(ValueError, match="not a list"):
+        with_items(text, ("permissions", "deny"), ["a"])

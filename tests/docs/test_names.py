@@ -21,7 +21,7 @@ FOREIGN: dict[str, set[str]] = {
     "ci.md": {"--build-arg", "--privileged"},
     "comparison.md": {"-s"},
     "mcp.md": {"--require"},
-    "migrating.md": {"--flag", "--resume-session-at", "--resume-drops-turn", "--session-mirror"},
+    "from-claude-code.md": {"--flag", "--resume-session-at", "--resume-drops-turn", "--session-mirror"},
     "permissions.md": {"--force"},
     "providers.md": {"--context-length", "--max-model-len", "--parallel"},
 }

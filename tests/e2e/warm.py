@@ -26,6 +26,7 @@ import termios
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, Self
 
 from tests.fakes.demo import hurry
 from tests.fakes.disk import skip_fsync
@@ -142,6 +143,43 @@ class Warm:
         if late.is_set():
             raise subprocess.TimeoutExpired(["qcode", *arguments], timeout, out, err)
         return code, out, err
+
+
+class Forked:
+    """A run whose standard input and output are pipes, as a `subprocess.Popen` has them.
+
+    It is killed at the end of a `with` block. `standard_error` is an open file, which stays the caller's.
+    """
+
+    def __init__(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], standard_error: IO[bytes]) -> None:
+        request = json.dumps({"arguments": arguments, "cwd": str(cwd), "env": dict(env)}) + "\n"
+        read_end, write_end = os.pipe()
+        ours, theirs = os.pipe()
+        self.pid = warm().start(request.encode(), [read_end, theirs, os.dup(standard_error.fileno())])
+        self.stdin: IO[bytes] = os.fdopen(write_end, "wb")
+        self.stdout: IO[bytes] = os.fdopen(ours, "rb")
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code. Raise `TimeoutError` if the run does not end in `timeout` seconds."""
+        if self.returncode is None:
+            self.returncode = warm().wait(self.pid, timeout)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        self.wait()
 
 
 @functools.cache

@@ -320,7 +320,7 @@ def _settings(examples: int) -> settings:
 
 
 TestByHand = Recovery.TestCase
-TestByHand.settings = _settings(100)
+TestByHand.settings = _settings(50)
 TestManyByHand = pytest.mark.broad(ManyByHand.TestCase)
 TestManyByHand.settings = _settings(400)
 TestOverOpenAI = OverOpenAI.TestCase

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,14 @@ from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import TextDelta
-from qcode.protocol.usage import Usage
+from qcode.protocol.usage import Usage as TokenUsage
 from qcode.safety.redaction import Redactor
+from tests.e2e.running import KEY, KEY_VARIABLES, CliRunner
+from tests.e2e.terminal import Terminal
+from tests.e2e.test_long_run import Usage
 from tests.fakes.conversation import open_conversation
+from tests.fakes.server import FakeServer
+from tests.fakes.turns import Turn
 from tests.perf.flood import Flood
 from tests.providers.clients import provider_at
 
@@ -41,19 +47,23 @@ def best_of(runs: int, work: Callable[[], Awaitable[None]]) -> float:
     return min(asyncio.run(timed()) for _ in range(runs))
 
 
-def resumed(base: Path, messages: int) -> tuple[float, int]:
-    """Return the least CPU time in seconds and peak memory in MB of a prompt in a session of so many messages."""
-    work, home = base / f"work-{messages}", base / f"home-{messages}"
-    work.mkdir()
-    session = SessionStore(home / "state", work).create("demo/demo", work)
+def write_session(work: Path, home: Path, messages: int, model: str = "demo/demo") -> None:
+    session = SessionStore(home / "state", work).create(model, work)
     for number in range(messages // 4):
         session.append(user(f"question {number} about the thing"))
         session.append(
             assistant(Text("I look at it now."), ToolCall(f"c{number}", "read", '{"path": "a.py"}')), ATTEMPT
         )
         session.append(Message("user", (ToolResult(f"c{number}", "read", "some lines of a file\n" * 8),)))
-        session.append(assistant(Text("It says something about it. " * 6)), ATTEMPT)
+        session.append(assistant(Text(f"Answer {number}. " + "It says something about it. " * 6)), ATTEMPT)
     session.close()
+
+
+def resumed(base: Path, messages: int) -> tuple[float, int]:
+    """Return the least CPU time in seconds and peak memory in MB of a prompt in a session of so many messages."""
+    work, home = base / f"work-{messages}", base / f"home-{messages}"
+    work.mkdir()
+    write_session(work, home, messages)
     command = [sys.executable, "-m", "qcode", "-c", "-p", "hi", "-m", "demo/demo"]
     figures = []
     for _ in range(4):
@@ -68,7 +78,7 @@ def resumed(base: Path, messages: int) -> tuple[float, int]:
     return min(figures)
 
 
-ATTEMPT = (AttemptRecord("first", 8_000, "end_turn", Usage(100, 20)),)
+ATTEMPT = (AttemptRecord("first", 8_000, "end_turn", TokenUsage(100, 20)),)
 
 
 def test_prompt_in_10000_messages_costs_at_most_twice_that_in_100(tmp_path: Path) -> None:
@@ -76,6 +86,54 @@ def test_prompt_in_10000_messages_costs_at_most_twice_that_in_100(tmp_path: Path
     sys.stdout.write(f"\n100 messages: {short:.2f} s of CPU; 10,000 messages: {long:.2f} s and {memory} MB")
     assert long <= 2.2 * short
     assert memory <= 90
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An app that resumed a session: seconds until its end shows, CPU time of a turn in ns, memory in MB."""
+
+    seconds: float
+    turn: float
+    memory: int
+
+
+def is_idle_with(wanted: str) -> Callable[[str], bool]:
+    return lambda text: wanted in text and "Esc to interrupt" not in text
+
+
+def opened(base: Path, messages: int) -> Opened:
+    """Resume a session of so many messages in a new process of the app, twice, and play some turns in it."""
+    (base / f"app-{messages}").mkdir()
+    cli = CliRunner(base / f"app-{messages}")
+    cli.is_warm = False
+    write_session(cli.work, cli.home, messages, "openai/test-model")
+    environment = {KEY_VARIABLES["openai"]: KEY, "QCODE_HOME": str(cli.home)}
+    seconds, last = [], f"Answer {messages // 4 - 1}."
+    with FakeServer("openai", lambda asked: Turn(text=f"Reply {len(asked.messages)}.")) as server:
+        flags = ("-m", "openai/test-model", "--base-url", server.base_url, "--trust", "-c")
+        for number in range(5):
+            began = time.monotonic()
+            with Terminal(cli, *flags, env=environment) as terminal:
+                terminal.wait_for(last)
+                seconds.append(time.monotonic() - began)
+                if number:
+                    continue
+                usage = Usage(terminal.pid)
+                for turn in range(12):
+                    terminal.press(f"more {turn}\r")
+                    last = f"Reply {messages + 1 + 2 * turn}."
+                    terminal.wait_for(is_idle_with(last))
+                    usage.sample()
+    return Opened(min(seconds), usage.turns(2, len(usage.cpu)), usage.memory[-1] // 1024)
+
+
+def test_app_opens_10000_messages_at_their_end_and_appends_to_them(tmp_path: Path) -> None:
+    short, long = opened(tmp_path, 100), opened(tmp_path, 10_000)
+    sys.stdout.write(f"\n100 messages: {short}\n10,000 messages: {long}\n")
+    assert long.seconds - short.seconds < 0.6
+    assert long.seconds <= 2.2 * short.seconds
+    assert long.turn <= 2 * short.turn
+    assert long.memory <= 95
 
 
 def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path: Path) -> None:

@@ -12,19 +12,31 @@ from typing import Any
 import pytest
 from textual import events
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.worker_manager import WorkerManager
 
 from qcode.agent.context.clipboard import Clip
 from qcode.agent.keys.connect import CheckedKey
-from qcode.protocol.events import StepStarted
-from qcode.protocol.reply import TextDelta
+from qcode.protocol.approvals import Deny, ToolApproval
+from qcode.protocol.events import ApprovalRequested, Retry, StepStarted
+from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
+from qcode.tui.panels.approval import ApprovalPanel
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.connect import ConnectScreen
+from qcode.tui.screens.palette import PalettePicker
+from qcode.tui.status import StatusLine
+from qcode.tui.terminal.textual_internals import NOT_SHOWN
+from qcode.tui.transcript.blocks import ProseView
+from qcode.tui.transcript.chunks import Chunk
+from qcode.tui.transcript.entries import PLAIN_LABEL
+from qcode.tui.transcript.line import Line
+from qcode.tui.transcript.transcript import Transcript
+from qcode.tui.widgets import HangingText
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, at_work, drive, make_app
-from tests.tui.scripted import Gate, Script, ScriptedConversation, ended
+from tests.tui.scripted import Gate, Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply
 
 
 class BrokeError(Exception):
@@ -260,6 +272,154 @@ def test_error_in_a_widget_is_a_notice_and_keeps_draft_and_turn(monkeypatch: pyt
         await run.until_idle()
 
     drive(test, ScriptedConversation([gate, *TURN]))
+
+
+def failing(when: Callable[..., bool] = lambda *_: True) -> Callable[..., Any]:
+    """Return a method that raises if `when` holds for its arguments, for a method that returns nothing otherwise."""
+
+    def fail(*given: Any) -> Any:
+        if when(*given):
+            raise BrokeError("in a widget")
+
+    return fail
+
+
+async def _works(run: Running, gate: Gate) -> None:
+    """The error became a notice, the draft is kept, and the turn continues to its end."""
+    await run.until(lambda: "Internal error: BrokeError: in a widget" in run.text)
+    assert run.app.parts.prompt.text == "my draft"
+    assert run.app.turns.is_running
+    gate.open()
+    await run.until(lambda: "kept" in run.text)
+    await run.until_idle()
+    assert "kept" in run.screen
+
+
+def _while_working(break_it: Callable[[Running], Awaitable[None]], *steps: Step) -> None:
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        run.app.parts.prompt.insert("my draft")
+        await break_it(run)
+        await _works(run, gate)
+
+    drive(test, ScriptedConversation([*steps, gate, *TURN]))
+
+
+def test_widget_that_cannot_be_painted_says_so_in_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def break_it(run: Running) -> None:
+        monkeypatch.setattr(StatusLine, "render", failing())
+        run.app.parts.status.change(hint="now")
+        await run.until(lambda: run.screen.rstrip().endswith(NOT_SHOWN))
+        assert "> go" in run.screen
+
+    _while_working(break_it)
+
+
+def test_row_that_cannot_be_painted_leaves_the_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Transcript.render_line
+
+    def render_line(transcript: Transcript, y: int) -> Strip:
+        if y == 5:
+            raise BrokeError("in a widget")
+        return plain(transcript, y)
+
+    async def break_it(run: Running) -> None:
+        monkeypatch.setattr(Transcript, "render_line", render_line)
+        run.app.parts.transcript.refresh()
+        await run.until(lambda: run.screen.split("\n")[5].strip() == NOT_SHOWN)
+        assert run.screen.count(NOT_SHOWN) == 1
+
+    _while_working(break_it)
+
+
+def test_widget_that_cannot_be_measured_leaves_the_other_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def break_it(run: Running) -> None:
+        monkeypatch.setattr(HangingText, "get_content_height", failing())
+        await run.pilot.press("f1")
+        await run.until(lambda: "Keys" in run.screen)
+        await run.pilot.press("escape")
+
+    _while_working(break_it)
+
+
+@pytest.mark.parametrize("method", ["compose", "on_mount"])
+def test_screen_that_cannot_be_built_is_closed(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(PalettePicker, method, failing(), raising=False)
+
+    async def break_it(run: Running) -> None:
+        await run.pilot.press("ctrl+p")
+        await run.until(lambda: "Internal error" in run.text and len(run.app.screen_stack) == 1)
+
+    _while_working(break_it)
+
+
+def test_callback_that_fails_is_reported() -> None:
+    async def break_it(run: Running) -> None:
+        run.app.parts.transcript.call_next(failing())
+
+    _while_working(break_it)
+
+
+def test_reply_that_cannot_be_laid_out_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = ProseView.render
+
+    def render(view: ProseView, chunk: Chunk, *, is_live: bool) -> list[Line]:
+        if any("poison" in line for line in chunk.lines):
+            raise BrokeError("in a widget")
+        return plain(view, chunk, is_live=is_live)
+
+    monkeypatch.setattr(ProseView, "render", render)
+
+    async def break_it(run: Running) -> None:
+        await run.until(lambda: PLAIN_LABEL in run.screen and "some *poison* here" in run.screen)
+        await run.pilot.resize_terminal(60, 24)
+        assert PLAIN_LABEL in run.text
+        assert run.text.count("Internal error") == 1
+
+    _while_working(
+        break_it, StepStarted(1), TextDelta(0, "fine\n\nsome *poison* here\n\nand ever"), TextDelta(0, "more")
+    )
+
+
+def test_event_that_cannot_be_shown_does_not_end_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transcript, "add_mark", failing(lambda _, text: "continued" in text))
+
+    async def break_it(_: Running) -> None:
+        """The retry has broken it."""
+
+    _while_working(break_it, StepStarted(1), TextDelta(0, "so far "), Retry(True, "max_tokens", 1, 64_000))
+
+
+def test_question_that_cannot_be_shown_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ApprovalPanel, "ask", failing())
+    edit = call("edit", '{"path": "a.py"}', "c1")
+    question = ToolApproval(edit, "Edit a.py?", "", "edit(a.py)", True)
+    steps: list[Step] = [StepStarted(1), reply("", edit, stop=StopReason.TOOL_USE), ApprovalRequested(question)]
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until_idle()
+        (answered,) = run.conversation.answers
+        assert answered == ("c1", Deny("qcode could not show this question to the user."))
+        assert "Internal error: BrokeError: in a widget" in run.text
+
+    drive(test, ScriptedConversation([*steps, UntilAnswered("c1"), ended()]))
+
+
+def test_endless_errors_of_events_end_the_turn_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transcript, "append_text", failing())
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until(lambda: not run.app.turns.is_running)
+        assert "The partial reply is kept" in run.text.replace("\n", " ")
+        await run.send("again")
+        await run.until(lambda: run.conversation.prompts == ["go", "again"])
+
+    drive(test, ScriptedConversation([StepStarted(1), *[TextDelta(0, "x")] * 20, ended()]))
 
 
 def test_endlessly_repeated_error_ends_the_app_and_keeps_the_draft(

@@ -13,8 +13,8 @@ from qcode.protocol.approvals import AcceptPlan, ApprovalMode, PlanApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished
 from qcode.protocol.messages import Message, assistant
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.presenter import replay
 from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.transcript.replay import replay
 from tests.agent.test_plan_mode import planning, play
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import call_reply, text_reply
@@ -102,7 +102,7 @@ def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
         (PLAN, True, heading)
     ]
     seen = Recorder()
-    replay(again.conversation, seen, lambda: 0.0)
+    replay(again.conversation.stored, seen, lambda: 0.0)
     (update,) = [one[2] for one in seen.calls if one[0] == "update" and "plan" in one[2]]
     assert (update["plan"], update["summary"]) == (PLAN, heading)
     again.conversation.release()

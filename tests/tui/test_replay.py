@@ -5,23 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from qcode.agent.reports import TurnUsage
+from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, Deny, Question, TurnApproval, TurnOptions
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApiCalls, ToolStarted
-from qcode.protocol.messages import user
+from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from qcode.tui.presenter import UNFINISHED, Presenter, replay, show_resumed
+from qcode.tui.presenter import Presenter
+from qcode.tui.transcript.replay import (
+    MAX_MESSAGES_AT_ONCE,
+    UNFINISHED,
+    end_of,
+    replay,
+    show_earlier,
+    show_resumed,
+)
 from qcode.tui.transcript.transcript import Transcript
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, cut_empty, cut_text, text_reply
-from tests.tui.harness import Running, drive
+from tests.tui.harness import Running, drive, running
 from tests.tui.scripted import FixedClock, ScriptedConversation, said
 from tests.tui.test_presenter import Recorder
 
@@ -56,7 +66,7 @@ class Person(Recorder):
 
 def replayed_rows(talked: Talk, *, is_resumed: bool = False) -> list[str]:
     transcript = Transcript(clock=FixedClock())
-    replay(talked.conversation, transcript, FixedClock())
+    replay(talked.conversation.stored, transcript, FixedClock())
     if is_resumed:
         show_resumed(talked.conversation, transcript)
     return transcript.plain_text().split("\n")
@@ -268,3 +278,75 @@ def test_attachments_of_a_message_sent_meanwhile_are_shown_below_it(tmp_path: Pa
     at = rows.index("> and @a.txt")
     assert rows[at + 1] == "+ a.txt 1 line"
     assert resumed_rows(tmp_path, talked) == rows
+
+
+def long_session(base: Path, turns: int = 300) -> Talk:
+    """Return a resumed conversation of four messages a turn."""
+    base.mkdir(exist_ok=True)
+    (base / "work").mkdir()
+    session = SessionStore(base / "state", base / "work").create("scripted/m", base / "work")
+    for number in range(turns):
+        session.append(user(f"question {number}"), is_own=True)
+        session.append(assistant(Text("I look."), ToolCall(f"c{number}", "read", '{"path": "a.py"}')))
+        session.append(Message("user", (ToolResult(f"c{number}", "read", "a line\n"),)))
+        session.append(assistant(Text(f"Answer {number}.")))
+    session.close()
+    return talk(base, resumes=session.session_id, is_attended=True)
+
+
+def test_end_of_a_long_session_is_shown_first_and_the_rest_above_it(tmp_path: Path) -> None:
+    talked = long_session(tmp_path)
+    stored, transcript = talked.conversation.stored, Transcript(clock=FixedClock())
+    end = end_of(stored)
+    assert len(stored) - MAX_MESSAGES_AT_ONCE <= end < len(stored)
+    replay(stored[end:], transcript, FixedClock())
+    assert transcript.plain_text().split("\n")[0] == "> question 200"
+    asyncio.run(show_earlier(stored[:end], transcript, FixedClock()))
+    assert transcript.plain_text().split("\n") == replayed_rows(talked)
+
+
+def test_turn_longer_than_the_end_is_split_before_a_reply(tmp_path: Path) -> None:
+    talked = long_session(tmp_path, turns=150)
+    stored = [replace(one, is_own=False) if at else one for at, one in enumerate(talked.conversation.stored)]
+    end = end_of(stored)
+    assert stored[end].entry.message.role == "assistant"
+    transcript = Transcript(clock=FixedClock())
+    replay(stored[end:], transcript, FixedClock())
+    asyncio.run(show_earlier(stored[:end], transcript, FixedClock()))
+    assert transcript.plain_text().split("\n") == replayed_rows(talked)
+    assert end_of(stored[:10]) == 0
+
+
+def test_rest_of_a_long_session_is_not_added_to_another_conversation(tmp_path: Path) -> None:
+    stored, transcript = long_session(tmp_path).conversation.stored, Transcript(clock=FixedClock())
+
+    async def body() -> None:
+        adding = asyncio.ensure_future(show_earlier(stored, transcript, FixedClock()))
+        await asyncio.sleep(0)
+        transcript.clear()
+        transcript.add_user("something new")
+        await adding
+
+    asyncio.run(body())
+    assert transcript.plain_text() == "> something new"
+
+
+def test_app_keeps_the_view_while_earlier_messages_are_added(tmp_path: Path) -> None:
+    talked = long_session(tmp_path)
+
+    async def body() -> None:
+        async with running(talked.conversation, sessions=talked.sessions) as run:
+            transcript = run.app.parts.transcript
+            await run.until(lambda: "question 0\n" in run.text)
+            assert "Answer 299." in run.screen
+            transcript.hold()
+            before, earlier = run.screen, transcript.blank()
+            earlier.add_user("even earlier")
+            transcript.insert_earlier(earlier)
+            await run.pilot.pause()
+            assert run.screen == before
+            transcript.scroll_home(animate=False)
+            await run.pilot.pause()
+            assert run.screen.index("even earlier") < run.screen.index("question 0")
+
+    asyncio.run(body())

@@ -282,7 +282,7 @@ def test_frames_are_written_through_the_painter() -> None:
 
 @pytest.mark.parametrize("is_surviving", [False, True])
 def test_error_in_a_handler_ends_neither_the_widget_nor_a_resilient_app(is_surviving: bool) -> None:
-    internals.guard_handlers()
+    internals.guard_widgets()
 
     class Fragile(Static, can_focus=True):
         keys = ""

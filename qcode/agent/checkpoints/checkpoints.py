@@ -53,15 +53,16 @@ class Checkpoints:
         self._session = session
         self._workspace.recorder = self._recorder = Recorder(session)
         self._made_rewinder: Rewinder | None = None
+        self._folders: tuple[Path, ...] = ()
         self._comparing: asyncio.Task[int] | None = None
 
     @property
     def _rewinder(self) -> Rewinder:
-        if self._made_rewinder is None:
+        folders = (self._workspace.root, *self._workspace.added)
+        if self._made_rewinder is None or self._folders != folders:
             from qcode.agent.checkpoints.rewind import Rewinder
 
-            folders = (self._workspace.root, *self._workspace.added)
-            self._made_rewinder = Rewinder(self._session, self._recorder.blobs, folders)
+            self._made_rewinder, self._folders = Rewinder(self._session, self._recorder.blobs, folders), folders
         return self._made_rewinder
 
     def follow(self, session: Session) -> None:

@@ -10,6 +10,7 @@ import re
 import stat
 from pathlib import Path
 
+from qcode.protocol.errors import InputError
 from qcode.values import dataclass
 
 _MAX_POINTER_BYTES = 4096
@@ -91,3 +92,14 @@ def read_head(root: Path) -> GitState:
     branch, commit = _BRANCH.fullmatch(head), _COMMIT.fullmatch(head)
     name = branch[1] if branch and branch[1] != ".invalid" else ""
     return GitState(True, name, commit[1] if commit else "")
+
+
+def added_folder(path: str | Path, named_by: str = "") -> Path:
+    """Return the full path of a folder to add to the workspace; raise `InputError`. `named_by` is for its message."""
+    try:
+        real = Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(f"{named_by}{path}: {error}") from None
+    if not real.is_dir():
+        raise InputError(f"{named_by}{path} {'is not a folder' if real.exists() else 'does not exist'}")
+    return real

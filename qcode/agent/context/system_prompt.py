@@ -9,8 +9,9 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.context.environment import Environment, describe
@@ -23,15 +24,25 @@ from qcode.values import dataclass
 Family: TypeAlias = Literal["claude", "gpt", "gemini", "open"]
 
 _GPT_NAME = re.compile(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
-_PLAN = "Plan mode: read and think only. Calls that change anything are refused. Work out how the task should be "
+_PLAN = "Plan mode: read and think only. Calls that change anything are refused."
 _PLAN_ENDS = {
     True: (
-        "done, then submit a short plan that names files and steps with the `exit_plan_mode` tool. Only the user's "
-        "approval ends plan mode: until then change nothing, and if they want something else, plan again. If a "
-        "question needs no change, just answer it."
+        " Work out how the task should be done, then submit a short plan that names files and steps with the "
+        "`exit_plan_mode` tool."
     ),
-    False: "done and end with a short plan that names files and steps. The plan is the answer; do not carry it out.",
+    False: (
+        " Work out how the task should be done and end with a short plan that names files and steps. The plan is the "
+        "answer; do not carry it out."
+    ),
 }
+_OWN_PLAN_ENDS = {
+    True: "\n\nSubmit the plan with the `exit_plan_mode` tool.",
+    False: "\n\nThe plan is the answer; do not carry it out.",
+}
+_PLAN_APPROVAL = (
+    " Only the user's approval ends plan mode: until then change nothing, and if they want something else, plan again. "
+    "If a question needs no change, just answer it."
+)
 _UNATTENDED = (
     "This run is not interactive: questions get no answer, and calls that need approval are refused. Decide yourself, "
     "finish as much as you can, and make your last reply complete: it is the only output."
@@ -44,7 +55,8 @@ class Briefing:
 
     `replacement` is a prompt of the user that replaces all other parts, None for no such prompt; an empty one leaves
     only the environment. `addition` comes last in each case.
-    `is_attended`: a user can answer and approve. `skills` is the section that lists the skills.
+    `is_attended`: a user can answer and approve. `skills` is the section that lists the skills. `plan_instructions`
+    replace what plan mode asks for, also beside a `replacement`.
     """
 
     model: str
@@ -55,12 +67,13 @@ class Briefing:
     replacement: str | None = None
     addition: str = ""
     skills: str = ""
+    plan_instructions: str = ""
 
 
 class Prompts:
     """The system prompts of a session. Instruction files are read again for each prompt of the conversation.
 
-    `replacement` and `addition` as in `Briefing`.
+    `replacement`, `addition` and `plan_instructions` as in `Briefing`.
     """
 
     def __init__(
@@ -71,6 +84,7 @@ class Prompts:
         is_attended: bool = False,
         replacement: str | None = None,
         addition: str = "",
+        plan_instructions: str = "",
     ) -> None:
         self.instructions = memory.read()
         """The instructions at the start, which sub-agents get."""
@@ -81,6 +95,11 @@ class Prompts:
         self._is_attended = is_attended
         self._replacement = replacement
         self._addition = addition
+        self._plan_instructions = plan_instructions
+
+    def use_folders(self, added: tuple[Path, ...]) -> None:
+        """Name these added folders from the next prompt on."""
+        self._environment = replace(self._environment, added_folders=added)
 
     def system(self, model: str, mode: ApprovalMode) -> str:
         """Return the prompt of the conversation with `model` (`provider/model`) in this mode."""
@@ -94,6 +113,7 @@ class Prompts:
                 self._replacement,
                 self._addition,
                 self.skills,
+                self._plan_instructions,
             )
         )
 
@@ -111,7 +131,11 @@ class Prompts:
 def build_system_prompt(briefing: Briefing) -> str:
     """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
     if briefing.replacement is not None:
-        parts = [briefing.replacement or describe(briefing.environment, briefing.model), briefing.addition]
+        parts = [
+            briefing.replacement or describe(briefing.environment, briefing.model),
+            _plan(briefing) if briefing.plan_instructions else "",
+            briefing.addition,
+        ]
     else:
         parts = [
             _text("base"),
@@ -119,11 +143,20 @@ def build_system_prompt(briefing: Briefing) -> str:
             briefing.instructions.text,
             briefing.skills,
             describe(briefing.environment, briefing.model),
-            _PLAN + _PLAN_ENDS[briefing.is_attended] if briefing.mode == "plan" else "",
+            _plan(briefing),
             "" if briefing.is_attended else _UNATTENDED,
             briefing.addition,
         ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def _plan(briefing: Briefing) -> str:
+    """Return the section about plan mode; empty in other modes."""
+    if briefing.mode != "plan":
+        return ""
+    own = briefing.plan_instructions.strip()
+    what = f"\n\n{own}{_OWN_PLAN_ENDS[briefing.is_attended]}" if own else _PLAN_ENDS[briefing.is_attended]
+    return f"{_PLAN}{what}{_PLAN_APPROVAL if briefing.is_attended else ''}"
 
 
 def build_agent_prompt(briefing: Briefing, role: str) -> str:

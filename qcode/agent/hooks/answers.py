@@ -120,14 +120,17 @@ def _read(event: str, values: Mapping[str, Any]) -> Answer:
         special = {}
     if not isinstance(special, dict):
         raise _Malformed("hookSpecificOutput is not an object")
-    named = special.get("hookEventName", event)
-    if named != event:
-        raise _Malformed(f"hookEventName is not {event}")
-    message = _text(values, "systemMessage")
+    messages = [_text(values, "systemMessage")]
+    if special.get("hookEventName", event) != event:
+        if event in ("PreToolUse", "PermissionRequest"):
+            raise _Malformed(f"hookEventName is not {event}")
+        # An example of the Claude Agent SDK answers UserPromptSubmit with the output of SessionStart.
+        messages.append(f"A hook of {event} answered with the output of another event, which is ignored.")
+        special = {}
     answer = Answer(
         stops=_flag(values, "continue", default=True) is False,
         stop_reason=_text(values, "stopReason"),
-        messages=(message,) if message else (),
+        messages=tuple(filter(None, messages)),
     )
     if form.has_context:
         context = _text(special, "additionalContext")

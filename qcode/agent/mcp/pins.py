@@ -15,6 +15,7 @@ from qcode.agent.mcp.spec import ServerSpec, digest
 from qcode.agent.mcp.tools import CheckedTool
 from qcode.agent.trust import TrustedFile, TrustedFileChange, changes_between, files_from_json, files_to_json
 from qcode.config import state_file
+from qcode.protocol.approvals import ServerApproval
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
@@ -195,3 +196,24 @@ def _read(rows: JsonObject) -> Iterator[tuple[str, Pin]]:
 
 def _rows(pins: Mapping[str, Pin]) -> JsonObject:
     return {name: {"hash": pin.hash, "text": pin.text} for name, pin in pins.items()}
+
+
+def why_asked(spec: ServerSpec, pins: Pins) -> str:
+    """Return why an approval to start a server is needed."""
+    if not spec.is_from_project:
+        return f"Files that your tool server {spec.name} runs have changed since its last start."
+    if not pins.was_approved(spec):
+        was = "never approved"
+    elif pins.is_approved(spec) and pins.files(spec) is None:
+        was = "approved by a version of qcode that did not check the files it runs"
+    elif pins.is_approved(spec):
+        was = "approved before, but files that it runs have changed"
+    else:
+        was = "a different server with this name was approved before"
+    return f"This project wants to start the tool server {spec.name} ({was})."
+
+
+def login_question(spec: ServerSpec, problem: str) -> ServerApproval:
+    """Return the question whether to sign in at a server, which refuses requests."""
+    text = f"The tool server {spec.name} refuses requests: {problem}. Sign in with your browser?"
+    return ServerApproval(key_of(spec, "sign in"), spec.name, text, f"address:  {visible(spec.what)}", is_login=True)

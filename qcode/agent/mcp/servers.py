@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -19,9 +19,9 @@ from qcode.agent.mcp.connection import RunningRequest, ServerConnection
 from qcode.agent.mcp.deferred import SHARE, FindTools, UseTool, cost_of, fixed_specs
 from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.identity import NOT_FOUND, NotApprovedError, ServerContext
-from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, pin_of
+from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, detail_of, key_of, login_question, pin_of, why_asked
 from qcode.agent.mcp.session import MAX_REASON, Listing
-from qcode.agent.mcp.spec import LoginNeededError, ServerError, ServerSpec, login_words
+from qcode.agent.mcp.spec import OF_TEXT, LoginNeededError, ServerError, ServerSpec, login_words, must_go
 from qcode.agent.mcp.tools import (
     MAX_TOOLS,
     CheckedTool,
@@ -138,6 +138,7 @@ class Servers:
         self._is_started = False
         self._all_started = asyncio.Event()
         self._on_change: Callable[[], None] = lambda: None
+        self._ending: set[asyncio.Task[None]] = set()
 
     # For front ends
 
@@ -225,6 +226,39 @@ class Servers:
                 found.task.cancel()
             found.state, found.problem, found.tools, found.connection = "off", "", (), None
         self._changed()
+
+    def replace_named(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Use these servers instead of those that the program named before.
+
+        Return the names that were added, those that were removed, and those that the configuration has and that stay.
+        A server with the same configuration keeps running. A server of `--mcp-config` is replaced.
+        """
+        taken = {
+            name
+            for name, server in self._servers.items()
+            if not server.spec.is_of_client and server.spec.scope != OF_TEXT
+        }
+        wanted = {spec.name: spec for spec in specs if spec.name not in taken}
+        gone = [server for name, server in self._servers.items() if name not in taken and must_go(server.spec, wanted)]
+        for server in gone:
+            del self._servers[server.spec.name]
+            for task in filter(None, (server.task, server.signing_in)):
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+                task.cancel()
+        added = [spec for name, spec in wanted.items() if name not in self._servers]
+        for spec in added:
+            self._all_started.clear()
+            self._servers[spec.name] = server = _Server(spec, "starting")
+            if self._is_started:
+                self._begin(server)
+        self._changed()
+        removed = tuple(server.spec.name for server in gone if server.spec.name not in wanted)
+        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in taken)
+
+    def use_folders(self, roots: tuple[Path, ...]) -> None:
+        """Check the files of servers below these folders, where the model can change them, from the next start on."""
+        self._context = replace(self._context, roots=roots)
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
         """Start all servers, once, on the running loop.
@@ -339,7 +373,7 @@ class Servers:
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
         running = (task for server in self._servers.values() for task in (server.task, server.signing_in))
-        tasks = [task for task in running if task is not None]
+        tasks = [*self._ending, *(task for task in running if task is not None)]
         for _ in range(2):
             for task in tasks:
                 task.cancel()
@@ -441,7 +475,7 @@ class Servers:
 
     async def _sign_in(self, server: _Server) -> None:
         """Open the browser for a login, which the user agreed to, and start the server with it."""
-        from qcode.agent.mcp.login import open_browser, sign_in
+        from qcode.agent.mcp.login import open_browser, sign_in  # loads with the first login
 
         spec = server.spec
 
@@ -531,19 +565,12 @@ class Servers:
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "sign-in":
-            return ServerApproval(
-                key_of(spec, "sign in"),
-                spec.name,
-                f"The tool server {spec.name} refuses requests: {server.problem.partition(':')[0]}. Sign in with your "
-                "browser?",
-                f"address:  {visible(spec.what)}",
-                is_login=True,
-            )
+            return login_question(spec, server.problem.partition(":")[0])
         if server.state == "waiting":
             return ServerApproval(
                 key_of(spec, "run", files=server.files),
                 spec.name,
-                f"{_why_asked(spec, self._pins)} Start it now and in the future?",
+                f"{why_asked(spec, self._pins)} Start it now and in the future?",
                 detail_of(spec, self._pins, server.files),
             )
         text = (
@@ -562,20 +589,6 @@ class Servers:
         if self._is_started and all(server.state != "starting" for server in self._servers.values()):
             self._all_started.set()
         self._on_change()
-
-
-def _why_asked(spec: ServerSpec, pins: Pins) -> str:
-    if not spec.is_from_project:
-        return f"Files that your tool server {spec.name} runs have changed since its last start."
-    if not pins.was_approved(spec):
-        was = "never approved"
-    elif pins.is_approved(spec) and pins.files(spec) is None:
-        was = "approved by a version of qcode that did not check the files it runs"
-    elif pins.is_approved(spec):
-        was = "approved before, but files that it runs have changed"
-    else:
-        was = "a different server with this name was approved before"
-    return f"This project wants to start the tool server {spec.name} ({was})."
 
 
 def _waits(server: _Server) -> bool:

@@ -21,6 +21,7 @@ from qcode.config.paths import MCP_FILE
 from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.text.clean import visible
+from qcode.text.json import Json
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -210,6 +211,30 @@ def named_servers(
         else:
             found[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
     return ConfiguredServers(tuple(found.values()), tuple(complaints))
+
+
+def specs_of_program(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpec, ...], dict[str, str]]:
+    """Return the servers that a program names while it runs, and why an entry cannot be used, by its name.
+
+    An entry has the form of one in `.mcp.json`.
+    """
+    specs: list[ServerSpec] = []
+    problems: dict[str, str] = {}
+    for name, row in rows.items():
+        found, complaints = read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
+        specs += [ServerSpec(name, config, CLIENT, origin, is_of_client=True) for config in found.values()]
+        if complaints:
+            problems[name] = complaints[0]
+    return tuple(specs), problems
+
+
+def must_go(spec: ServerSpec, wanted: Mapping[str, ServerSpec]) -> bool:
+    """Return whether a server that the program named is not among the `wanted`, or is another one there."""
+    new = wanted.get(spec.name)
+    if new is None:
+        return spec.is_of_client
+    is_same = replace(new.config, file="") == replace(spec.config, file="")
+    return not is_same or (new.connect is None) != (spec.connect is None)
 
 
 def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,11 +44,35 @@ def reply_length(event: ReplyFinished) -> int | None:
     return max(tokens, CAPPED_DEFAULT_MAX_TOKENS + 1) if is_long else tokens
 
 
+class _Lengths:
+    """The kept lengths as last read; they are read again once the file was replaced, each turn asks several times."""
+
+    def __init__(self) -> None:
+        self._version: tuple[int, ...] = ()
+        self._rows: dict[tuple[str, str], list[int]] = {}
+
+    def read(self, path: Path) -> dict[tuple[str, str], list[int]]:
+        try:
+            state = path.stat()
+        except OSError:
+            return {}
+        version = (state.st_mtime_ns, state.st_ino, state.st_size)
+        if version != self._version:
+            self._rows = {}
+            for host, models in state_file.load_json(path).items():
+                for model, row in object_in(models).items():
+                    values = row if isinstance(row, list) else []
+                    self._rows[host, model] = [value for value in values if type(value) is int]
+            self._version = version
+        return self._rows
+
+
 @dataclass(frozen=True, slots=True)
 class LimitStore:
     """Limits by host and model. Every call reads the file, because another process may have changed it."""
 
     state_dir: Path
+    _known_lengths: _Lengths = field(default_factory=_Lengths, compare=False, repr=False)
 
     @property
     def path(self) -> Path:
@@ -100,7 +124,7 @@ class LimitStore:
 
     def note_length(self, host: str, model: str, length: int) -> None:
         """Keep the length of a reply, as `reply_length` returns it, and drop old ones."""
-        rows = self._lengths()
+        rows = {**self._lengths()}
         rows[host, model] = [*rows.get((host, model), []), length][-MAX_KEPT_LENGTHS:]
         table: JsonObject = {}
         for (owner, name), lengths in sorted(rows.items()):
@@ -114,15 +138,8 @@ class LimitStore:
         return self.state_dir / LENGTHS_NAME
 
     def _lengths(self) -> dict[tuple[str, str], list[int]]:
-        """Return the kept lengths by host and model, without invalid values."""
-        found: dict[tuple[str, str], list[int]] = {}
-        for host, models in state_file.load_json(self._lengths_path).items():
-            for model, row in object_in(models).items():
-                values = row if isinstance(row, list) else []
-                found[host, model] = [
-                    value for value in values if isinstance(value, int) and not isinstance(value, bool)
-                ]
-        return found
+        """Return the kept lengths by host and model, without invalid values. Not to be changed."""
+        return self._known_lengths.read(self._lengths_path)
 
     def _write(self, rows: Mapping[tuple[str, str], HostKnowledge]) -> None:
         table: JsonObject = {}

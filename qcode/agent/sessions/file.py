@@ -11,13 +11,54 @@ import errno
 import fcntl
 import os
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from qcode.agent.sessions.records import SessionFileContent, read_records
 from qcode.protocol.errors import SessionBusy
+from qcode.text.json import JsonObject, parse_object
+from qcode.values import dataclass
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFileContent:
+    """The content of a file. `end` is the number of bytes in complete lines, `torn` is the rest.
+
+    `is_unended`: the last record is complete except for its newline.
+    """
+
+    lines: tuple[bytes, ...]
+    end: int
+    torn: bytes
+    is_unended: bool
+
+    def parsed(self) -> Iterator[JsonObject | None]:
+        """Parse one line after the other, because a session may have 10,000; None for an invalid one."""
+        return (_record(line) for line in self.lines if line)
+
+    @property
+    def records(self) -> Iterator[JsonObject]:
+        """The valid records, parsed one after the other."""
+        return (record for record in self.parsed() if record is not None)
+
+
+def read_records(data: bytes) -> SessionFileContent:
+    """Split the content of a file. A truncated record is never a valid record, so none is misread."""
+    *lines, tail = data.split(b"\n")
+    is_unended = bool(tail) and _record(tail) is not None
+    if is_unended:
+        lines.append(tail)
+    torn = b"" if is_unended else tail
+    return SessionFileContent(tuple(lines), len(data) - len(torn), torn, is_unended)
+
+
+def _record(line: bytes) -> JsonObject | None:
+    try:
+        return parse_object(line.decode())
+    except UnicodeDecodeError:
+        return None
 
 
 class RecordFile:

@@ -366,16 +366,17 @@ class SessionHistory:
 
     def all_numbers(self) -> list[int]:
         """Return the numbers of all messages that led to the head, without compaction."""
+        return list(self.walk())
+
+    def walk(self) -> Iterator[int]:
+        """Yield the numbers of all messages that led to the head, without compaction, from the first one on."""
         prompt_numbers = {one.number for one in self.prompts()}
         is_on_the_way = True
-        found = []
-        for number in sorted(self.stored):
-            stored = self.stored[number]
+        for number, stored in self.stored.items():
             if stored.is_own:
                 is_on_the_way = number in prompt_numbers
             if is_on_the_way and not stored.is_summary:
-                found.append(number)
-        return found
+                yield number
 
     def _keep(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:

@@ -11,17 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from qcode.agent.models.client import Clients
 from qcode.agent.reports import TurnUsage
-from qcode.agent.sessions.history import HistoryEntry
-from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.protocol.errors import ProviderError, SessionError
 from qcode.protocol.events import ApiCalls
-from qcode.protocol.messages import Message, typed_text, user
+from qcode.protocol.messages import Message, Role, typed_text, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded, StopReason, TextDelta, UsageReported
@@ -77,7 +75,7 @@ class Library:
     def title(self) -> str:
         """The title of the open session: its given name, or the first words in it, or empty."""
         session = self._conversation.session
-        return session.title or first_words(entry.message for entry in self._history())
+        return session.title or first_words(self._messages())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
@@ -110,7 +108,7 @@ class Library:
         names the session meanwhile.
         """
         session = self._conversation.session
-        messages = [entry.message for entry in self._history()] if self._is_to_be_named(session) else []
+        messages = self._opening() if self._is_to_be_named(session) else ()
         small = self._clients.small() if is_worth_a_title(messages) else None
         if small is None or small.provider.name == _DEMO:
             return None
@@ -168,9 +166,20 @@ class Library:
         about = About(session.session_id, session.redact(self.title), self._conversation.model)
         return exported(self.turns(), about, request)
 
-    def _history(self) -> tuple[HistoryEntry, ...]:
+    def _messages(self) -> Iterator[Message]:
+        """Return the messages of the open session from its first one on; the session may be long."""
         history = self._conversation.session.history
-        return assemble(history, history.all_numbers()).entries
+        return (history.stored[number].entry.message for number in history.walk())
+
+    def _opening(self) -> tuple[Message, ...]:
+        """Return the first prompt and the first answer with text, as far as there are any."""
+        found: dict[str, Message] = {}
+        for message in self._messages():
+            if (typed_text(message) if message.role == "user" else message.text).strip():
+                found.setdefault(message.role, message)
+            if len(found) == len(get_args(Role)):
+                break
+        return tuple(found.values())
 
     @property
     def _store(self) -> SessionStore:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
+from qcode.agent.sessions.file import SessionFileContent
 from qcode.agent.sessions.history import HistoryEntry, Inner, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
-    SessionFileContent,
     block_from_json,
     change_from,
     inner_from,
@@ -76,22 +76,26 @@ def rebuild(
 
     `partial` returns the reply that was under way as message `number` when the process was killed, or None.
     """
-    reader = _SessionReader(skipped=contents.skipped)
-    for record in contents.records:
+    reader = _SessionReader()
+    for record in contents.parsed():
         reader.add(record)
     return reader.finish(session_id, notice, partial(reader.history.next_number))
 
 
 @dataclass(slots=True)
 class _SessionReader:
-    skipped: int
+    skipped: int = 0
     history: SessionHistory = field(default_factory=SessionHistory)
     header: JsonObject = field(default_factory=dict)
     model: str = ""
     title: str = ""
     newer: int = 0
 
-    def add(self, record: JsonObject) -> None:
+    def add(self, record: JsonObject | None) -> None:
+        """Add a record; one that is invalid, or None for a line that is, is skipped and counted."""
+        if record is None:
+            self.skipped += 1
+            return
         try:
             self._add(record)
         except ValueError:

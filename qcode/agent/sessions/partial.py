@@ -16,7 +16,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.agent.sessions.records import read_records, text, to_line, whole
+from qcode.agent.sessions.file import read_records
+from qcode.agent.sessions.records import text, to_line, whole
 from qcode.protocol.events import PartialRestored, ReplyFinished, Retry, TurnEvent
 from qcode.protocol.messages import Block, Message, Reasoning, Text, assistant
 from qcode.protocol.reply import ReasoningDelta, TextDelta

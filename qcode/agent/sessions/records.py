@@ -59,7 +59,6 @@ from qcode.protocol.messages import (
 from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, parse_object, text_in
-from qcode.values import dataclass
 
 _USAGE_FIELDS = tuple(one.name for one in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
@@ -109,13 +108,20 @@ def usage_to_json(usage: Usage) -> JsonObject:
 
 
 def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
-    return {
+    written: JsonObject = {
         "kind": attempt.kind,
         "max_tokens": attempt.max_tokens,
         "stop": attempt.stop,
         "usage": usage_to_json(attempt.usage),
         "is_discarded": attempt.is_discarded,
     }
+    if attempt.is_retry:
+        written["is_retry"] = True
+    if attempt.is_unanswered:
+        written["is_unanswered"] = True
+    if attempt.model:
+        written["model"] = attempt.model
+    return written
 
 
 def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
@@ -138,6 +144,9 @@ def _attempt(value: JsonObject) -> AttemptRecord:
         max_tokens=_get(value, "max_tokens", int),
         stop=_get(value, "stop", str),
         is_discarded=_get(value, "is_discarded", bool),
+        is_retry=value.get("is_retry") is True,
+        is_unanswered=value.get("is_unanswered") is True,
+        model=text(value, "model", ""),
         **facts,
     )
 
@@ -530,38 +539,6 @@ def to_line(record: JsonObject) -> bytes:
     except UnicodeEncodeError:
         # A lone surrogate cannot be encoded in UTF-8, so it is written as an escape.
         return json.dumps(record, separators=(",", ":")).encode() + b"\n"
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFileContent:
-    """The content of a file. `end` is the number of bytes in complete lines, `torn` is the rest.
-
-    `is_unended`: the last record is complete except for its newline. `skipped` counts invalid lines.
-    """
-
-    records: tuple[JsonObject, ...]
-    end: int
-    torn: bytes
-    is_unended: bool
-    skipped: int
-
-
-def read_records(data: bytes) -> SessionFileContent:
-    """Parse all records. A truncated record is never a valid record, so none is misread."""
-    *lines, tail = data.split(b"\n")
-    found = [_record(line) for line in lines if line]
-    last = _record(tail) if tail else None
-    records = tuple(one for one in (*found, last) if one is not None)
-    is_unended = last is not None
-    torn = b"" if is_unended else tail
-    return SessionFileContent(records, len(data) - len(torn), torn, is_unended, sum(one is None for one in found))
-
-
-def _record(line: bytes) -> JsonObject | None:
-    try:
-        return parse_object(line.decode())
-    except UnicodeDecodeError:
-        return None
 
 
 def redacted(message: Message, redact: Callable[[str], str]) -> Message:

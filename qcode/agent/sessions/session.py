@@ -146,12 +146,17 @@ class Session:
         """
         with self._lock:
             number = self.history.next_number
-            entry = HistoryEntry(message, tuple(attempts), note, self._now(), numbers=(number,))
+            entry = HistoryEntry(message, self._named(attempts), note, self._now(), numbers=(number,))
             stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
             self.partial.clear()
             return number
+
+    def _named(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
+        """Return attempts that name their model only if it is not that of the session."""
+        current = self.history.model_of(self.history.next_number)
+        return tuple(replace(one, model="") if one.model == current else one for one in attempts)
 
     def recover(self, number: int) -> None:
         """Write message `number`, which was loaded from the file of the reply under way, and empty that file."""
@@ -261,7 +266,7 @@ class Session:
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
         with self._lock:
-            inner = InnerMessage(redacted(message, self.redact), tuple(attempts))
+            inner = InnerMessage(redacted(message, self.redact), self._named(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 

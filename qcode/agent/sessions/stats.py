@@ -15,7 +15,7 @@ from qcode.agent.sessions.records import attempts_from_json
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.usage import Price, Usage, cost_of
 from qcode.text.columns import columns
-from qcode.text.json import JsonObject, parse_object
+from qcode.text.json import JsonObject, object_in, parse_object
 from qcode.text.numbers import cost_text, count_text, tokens_text
 from qcode.values import dataclass
 
@@ -35,6 +35,7 @@ class Totals:
     discarded_output: int = 0
     escalations: int = 0
     continuations: int = 0
+    retries: int = 0
     cost: Decimal = Decimal(0)
     unpriced: int = 0
 
@@ -45,9 +46,10 @@ class Totals:
         self.output += usage.output or 0
         self.cache_read += usage.cache_read or 0
         self.discarded_output += (usage.output or 0) if attempt.is_discarded else 0
-        self.escalations += attempt.kind == "escalated"
-        self.continuations += attempt.kind == "continuation"
-        cost = cost_of(usage, price)
+        self.escalations += attempt.kind == "escalated" and not attempt.is_retry
+        self.continuations += attempt.kind == "continuation" and not attempt.is_retry
+        self.retries += attempt.is_retry
+        cost = Decimal(0) if attempt.is_unanswered else cost_of(usage, price)
         self.unpriced += cost is None
         self.cost += cost or Decimal(0)
 
@@ -61,32 +63,40 @@ class Totals:
             "discarded_output_tokens": self.discarded_output,
             "escalations": self.escalations,
             "continuations": self.continuations,
+            "retries": self.retries,
             "cost_usd": float(self.cost),
             "requests_without_price": self.unpriced,
         }
 
 
 class Stats:
-    """The totals of sessions, by day (`2026-11-22`, local time) and model. `price_of` is given `provider/model`."""
+    """The totals of sessions, by day (`2026-11-22`, local time) and model. `price_of` is given `provider/model`.
+
+    Turns of other programs, in imported sessions, are in `imported_turns` alone. Messages that a fork has from its
+    original are counted once.
+    """
 
     def __init__(self, price_of: Callable[[str], Price | None]) -> None:
         self.sessions = 0
+        self.imported_turns = 0
+        self._read_before: set[int] = set()
         self.by: dict[tuple[str, str], Totals] = {}
         self._price_of = price_of
         self._prices: dict[str, Price | None] = {}
 
     def read(self, files: Iterable[Path]) -> None:
         """Add session files; one that cannot be read is left out."""
-        for path in files:
+        for path in sorted(files, key=lambda path: path.name):  # by time: an original comes before its forks
             try:
                 with path.open("rb") as stream:
-                    self._read_lines(stream)
+                    self.sessions += self._read_lines(stream)
             except OSError:
                 continue
-            self.sessions += 1
 
-    def _read_lines(self, lines: Iterable[bytes]) -> None:
-        model, day = "", ""
+    def _read_lines(self, lines: Iterable[bytes]) -> bool:
+        """Add the lines of a session; return whether any part of it is qcode's own."""
+        model, day, imported, is_fork = "", "", 0, False
+        is_own = True
         for line in lines:
             if not line.startswith(_KINDS):
                 continue
@@ -97,21 +107,31 @@ class Stats:
             named = record.get("model")
             if isinstance(named, str) and named:
                 model = named
-            elif record["kind"] == "message":
-                self._add_message(record, day, model)
-            elif record["kind"] == "agent":
+            if record["kind"] == "session":
+                imported, is_fork = _imported_messages(record), "forked_from" in record
+                is_own = not imported
+            elif record["kind"] == "message" and imported:
+                imported -= 1
+                self.imported_turns += _is_turn(record)
+            elif record["kind"] in ("message", "agent") and not self._is_copied(line, is_fork=is_fork):
+                is_own = True
+                self._totals(day, model).turns += record["kind"] == "message" and _is_turn(record)
                 self._add(record, day, model)
+        return is_own
 
-    def _add_message(self, record: JsonObject, day: str, model: str) -> None:
-        if _is_turn(record):
-            self._totals(day, model).turns += 1
-        self._add(record, day, model)
+    def _is_copied(self, line: bytes, *, is_fork: bool) -> bool:
+        key = hash(line)
+        if is_fork and key in self._read_before:
+            return True
+        self._read_before.add(key)
+        return False
 
     def _add(self, record: JsonObject, day: str, model: str) -> None:
         for attempt in attempts_from_json(record.get("attempts")):
-            if model not in self._prices:
-                self._prices[model] = self._price_of(model)
-            self._totals(day, model).add(attempt, self._prices[model])
+            name = attempt.model or model
+            if name not in self._prices:
+                self._prices[name] = self._price_of(name)
+            self._totals(day, name).add(attempt, self._prices[name])
 
     def _totals(self, day: str, model: str) -> Totals:
         return self.by.setdefault((day, model), Totals())
@@ -122,17 +142,27 @@ class Stats:
 
     def as_json(self) -> JsonObject:
         rows = [{"day": day, "model": model, **found.as_json()} for (day, model), found in sorted(self.by.items())]
-        return {"sessions": self.sessions, "total": self.whole.as_json(), "by_day_and_model": list(rows)}
+        total = self.whole.as_json()
+        return {
+            "sessions": self.sessions,
+            "imported_turns": self.imported_turns,
+            "total": total,
+            "by_day_and_model": list(rows),
+        }
 
     def lines(self) -> list[str]:
         """Return a table with a row for each day and model, and the total."""
+        notes = []
+        if self.imported_turns:
+            notes.append(f"{count_text(self.imported_turns, 'turn')} of imported sessions not counted")
         if not self.by:
-            return ["no sessions yet"]
+            return ["no sessions yet", *notes]
         rows = [_HEADER, *(_row(day, model, found) for (day, model), found in sorted(self.by.items()))]
         rows.append(_row("total", count_text(self.sessions, "session"), self.whole))
         table = columns(rows, text_columns=_TEXT_COLUMNS)
-        unpriced = self.whole.unpriced
-        return [*table, f"{unpriced:,} requests have no known price"] if unpriced else table
+        if unpriced := self.whole.unpriced:
+            notes.append(f"{count_text(unpriced, 'request')} of unknown price")
+        return [*table, *notes]
 
 
 _TEXT_COLUMNS = 2
@@ -157,6 +187,7 @@ def _sum(parts: Iterable[Totals]) -> Totals:
         whole.discarded_output += part.discarded_output
         whole.escalations += part.escalations
         whole.continuations += part.continuations
+        whole.retries += part.retries
         whole.cost += part.cost
         whole.unpriced += part.unpriced
     return whole
@@ -168,6 +199,12 @@ def _is_turn(record: JsonObject) -> bool:
     if record.get("role") != "user" or record.get("is_own") is False or not isinstance(blocks, list):
         return False
     return not any(isinstance(block, dict) and block.get("type") == _RESULT for block in blocks)
+
+
+def _imported_messages(header: JsonObject) -> int:
+    """Return the number of messages at the start of a session that another program wrote."""
+    count = object_in(header.get("imported")).get("messages")
+    return count if isinstance(count, int) else 0
 
 
 def _day(at: object) -> str:

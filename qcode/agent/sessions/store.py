@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.project import read_head
-from qcode.agent.sessions.file import RecordFile, make_private
-from qcode.agent.sessions.records import SessionFileContent, message_from_json, read_records
+from qcode.agent.sessions.file import RecordFile, SessionFileContent, make_private, read_records
+from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.session import Session
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import Message, typed_text

@@ -18,6 +18,7 @@ from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt, redacted
+from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import shown_line, single_spaced
@@ -159,9 +160,11 @@ def _step(
             for call, one in (stored.shown_results if stored is not None else {}).items()
         },
     )
-    # The model of a sub-agent is not stored, so the price is that of the conversation's model.
+    by_model: dict[str, list[AttemptRecord]] = {}
+    for attempt in inner:
+        by_model.setdefault(attempt.model or model, []).append(attempt)
     both = [used] if entry.attempts else []
-    return step, [*both, recorded_usage("", inner, model, price_of(model))] if inner else both
+    return step, [*both, *(recorded_usage("", some, name, price_of(name)) for name, some in by_model.items())]
 
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:

@@ -76,6 +76,8 @@ class Skills:
             markdown_folders(context.definition_folders(COMMANDS_FOLDER)), names
         )
         self._off = frozenset(context.settings.skills.off)
+        only = context.program_skills
+        self._only = None if only is None else frozenset(name.lower() for name in only)
         self._uses = _read_uses(context.paths.state_dir)
         self.catalogue = Catalogue()
 
@@ -87,7 +89,8 @@ class Skills:
     @property
     def for_model(self) -> tuple[Skill, ...]:
         """The skills that the model may load, in the order of the catalogue."""
-        return tuple(sorted((one for one in self.used if one.is_for_model), key=lambda skill: skill.handle))
+        found = (one for one in self.used if one.is_for_model and not self._is_left_out(one))
+        return tuple(sorted(found, key=lambda skill: skill.handle))
 
     @property
     def for_user(self) -> tuple[Skill, ...]:
@@ -97,9 +100,13 @@ class Skills:
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
 
+    def _is_left_out(self, skill: Skill) -> bool:
+        """Return whether the program that opened the agent keeps a skill from the model."""
+        return self._only is not None and skill.handle.lower() not in self._only
+
     def make_catalogue(self, window: int | None) -> str:
         """Make the section of the system prompt for the rest of the session."""
-        self.catalogue = catalogue_of(self.used, window, self._uses)
+        self.catalogue = catalogue_of(self.for_model, window, self._uses)
         return self.catalogue.text
 
     def notices(self) -> tuple[str, ...]:

@@ -93,6 +93,8 @@ class Tracing:
         self._tools: dict[str, tuple[Span, float]] = {}
         self._prompts: dict[str, str] = {}
         self._retries: dict[str, Retry] = {}
+        self._failed: set[str] = set()
+        """The turns whose last request failed, by the call that started them."""
         self._is_closed = False
 
     def event(self, event: TurnEvent) -> None:
@@ -127,6 +129,7 @@ class Tracing:
         match event:
             case TurnStarted(prompt=prompt):
                 self._prompts[prompt] = agent
+                self._failed.discard(agent)
                 name = "sub-agent" if agent else "qcode"
                 parent = self._tools.get(agent, self._turns.get("")) if agent else None
                 facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
@@ -168,8 +171,8 @@ class Tracing:
         error = event.error.kind if event.error is not None else ""
         self._end(begun, "invoke_agent", {}, error)
 
-    def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[tuple[Span, float], Attributes]:
-        """Start the span of a model request; return it with the attributes of its measurements."""
+    def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[tuple[Span, float], Attributes, str]:
+        """Start the span of a model request; return it with the attributes of its measurements, and its turn."""
         agent = self._prompts.get(typed_text(request.messages[0]), "") if request.messages else ""
         facts: Attributes = {
             "gen_ai.provider.name": _PROVIDERS.get(provider.name, provider.name),
@@ -181,16 +184,20 @@ class Tracing:
             facts["server.port"] = address.port or (443 if address.scheme == "https" else 80)
         retry = self._retries.pop(agent, None)
         kind = "first" if retry is None else "continuation" if retry.is_continuation else "escalation"
-        kind = "retry" if retry is not None and retry.reason != "max_tokens" else kind
+        if agent in self._failed or (retry is not None and retry.reason != "max_tokens"):
+            kind = "retry"  # the first ones are sent at once and show nothing
+        self._failed.discard(agent)
         more: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
         if retry is not None:
             more |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
         begun = self._begun(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
         self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(one) for one in request.messages])
-        return begun, facts
+        return begun, facts, agent
 
-    def end_request(self, begun: tuple[Span, float], facts: Attributes, seen: Seen, error: str) -> None:
-        """End the span of a model request with what was `seen` of the reply."""
+    def end_request(self, begun: tuple[Span, float], facts: Attributes, agent: str, seen: Seen, error: str) -> None:
+        """End the span of a model request of the turn `agent` with what was `seen` of the reply."""
+        if error:
+            self._failed.add(agent)
         if seen.usage is not None:
             begun[0].set_attributes(_usage(seen.usage))
             for kind, count in (("input", seen.usage.input), ("output", seen.usage.output)):
@@ -273,7 +280,7 @@ class TracedProvider:
         self._tracing = tracing
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        begun, facts = self._tracing.begin_request(self._provider, request)
+        begun, facts, agent = self._tracing.begin_request(self._provider, request)
         seen, error = Seen(), "cancelled"
         stream = self._provider.stream(request)
         try:
@@ -288,7 +295,7 @@ class TracedProvider:
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()  # a cancelled reply closes its connection at once
-            self._tracing.end_request(begun, facts, seen, error)
+            self._tracing.end_request(begun, facts, agent, seen, error)
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()

@@ -20,6 +20,8 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
             from qcode.cli.subcommands.help import run_help as run
         case "hooks":
             from qcode.cli.subcommands.hooks import run_hooks as run
+        case "import":
+            from qcode.cli.subcommands.imports import run_import as run
         case "mcp":
             from qcode.cli.subcommands.mcp import run_mcp as run
         case "models":

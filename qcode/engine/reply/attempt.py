@@ -37,8 +37,8 @@ class Attempt:
     """One attempt at a reply. `base` is the text of earlier attempts that this one continues.
 
     `seam` removes repeated text at the start, None for none. `is_silent`: nothing is shown, because the attempt asks
-    for the rest of a call's arguments. `is_broken`: it continues a text whose stream broke. `has_inline_thinking`: the
-    model writes its reasoning as text.
+    for the rest of a call's arguments. `is_broken`: it continues a text whose stream broke. `is_retry`: a request
+    before it failed. `has_inline_thinking`: the model writes its reasoning as text. `model` is `provider/model`.
     """
 
     def __init__(
@@ -51,9 +51,13 @@ class Attempt:
         seam: Seam | None = None,
         is_silent: bool = False,
         is_broken: bool = False,
+        is_retry: bool = False,
         has_inline_thinking: bool = False,
+        model: str = "",
     ) -> None:
         self.kind = kind
+        self.is_retry = is_retry
+        self.model = model
         self.request = request
         self.assembler = Assembler(tools)
         self.seam = seam
@@ -117,7 +121,16 @@ class Attempt:
         return emits
 
     def record(self, stop: str, *, is_discarded: bool = False) -> AttemptRecord:
-        return AttemptRecord(self.kind, self.request.max_tokens, stop, self.assembler.usage, is_discarded)
+        return AttemptRecord(
+            self.kind,
+            self.request.max_tokens,
+            stop,
+            self.assembler.usage,
+            is_discarded,
+            is_retry=self.is_retry,
+            is_unanswered=not self.has_begun,
+            model=self.model,
+        )
 
     @property
     def drafts(self) -> list[Draft]:

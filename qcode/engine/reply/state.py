@@ -154,7 +154,9 @@ class ReplyState:
             seam=seam,
             is_silent=kind == "resume",
             is_broken=is_broken,
+            is_retry=cause == "retries",
             has_inline_thinking=self.model.facts.inline_thinking,
+            model=f"{self.model.provider}/{self.model.name}",
         )
         self.phase = Streaming(attempt, cause)
         return [SendRequest(request)]

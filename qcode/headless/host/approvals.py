@@ -38,11 +38,14 @@ from qcode.text.json import Json, JsonObject
 if TYPE_CHECKING:
     from qcode.agent.permissions import Permissions
 
+DECLINE = "Decline"
+"""The choice of a question of a tool server that tells the server no; dismissing the question cancels it."""
 _SKIPPED = "The user skipped the question. Choose the most likely intention and continue."
 _UNUSABLE = "the host changed the input of the call, and the changed input cannot be used: {reason}"
 _TOO_LONG = (
     "not run: the call is too long to be shown to the user ({count:,} characters). Write it to a file in smaller steps"
 )
+_FOR_THIS_RUN = "folders are added and removed for this run only; --add-dir adds them to others"
 _UNTRUSTED = ". This folder is not trusted: only reading needs no approval in it. Start qcode with --trust to trust it"
 _TOOLS = {"shell": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch"}
 
@@ -52,6 +55,9 @@ class Control(Protocol):
 
     def set_mode(self, mode: str) -> None:
         """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
+
+    def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
+        """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
 
     def interrupt(self) -> None:
         """End the turn as cancelled."""
@@ -75,12 +81,12 @@ class HostApprovals:
 
     async def decide(self, approval: CallApproval) -> Decision:
         """Return the decision of the host. There is no time limit."""
+        if isinstance(approval, Question) and approval.server:
+            return await self._elicited(approval)
         if isinstance(approval, ImpossibleCall) or not self.is_asking:
             decision = decision_without_user(approval)
             is_restricted = isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted
             return Deny(f"{decision.message}{_UNTRUSTED}") if isinstance(decision, Deny) and is_restricted else decision
-        if isinstance(approval, Question) and approval.server:
-            return await self._elicited(approval)
         if (allowed := self._changed.pop(approval.id, None)) is not None:
             # The changed input was judged. If it was invalid, the call is back as it was before.
             if isinstance(approval, ToolApproval) and approval.is_revised:
@@ -111,6 +117,8 @@ class HostApprovals:
         match reply:
             case {"action": "accept", "content": {"answer": str(text)}}:
                 return Answer(text)
+            case {"action": "decline"} if any(choice.label == DECLINE for choice in question.choices):
+                return Answer(DECLINE)
             case _:
                 return Deny()
 
@@ -191,6 +199,10 @@ class HostApprovals:
             match update:
                 case {"type": "setMode", "mode": str(mode)}:
                     self._control.set_mode(mode)
+                case {"type": "addDirectories" | "removeDirectories" as kind, "directories": list(folders)}:
+                    self._control.use_folders(folders, are_added=kind == "addDirectories")
+                    if is_kept:
+                        self._control.notice(Notice("info", _FOR_THIS_RUN))
                 case {"type": "addRules", "behavior": "deny" | "ask" as effect, "rules": list(rules)}:
                     for text in (_rule_text(rule) for rule in rules):
                         for rule in convert(text, effect).rules:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _USED = frozenset(
     (
         *("subtype", "hooks", "agents", "sdkMcpServers", "systemPrompt", "appendSystemPrompt", "jsonSchema", "title"),
-        "forwardSubagentText",
+        *("forwardSubagentText", "skills", "planModeInstructions"),
     )
 )
 _HARMLESS = frozenset(
@@ -48,6 +48,8 @@ class Handshake:
     schema: JsonObject | None = None
     title: str = ""
     forwards_text: bool = False
+    skills: tuple[str, ...] | None = None
+    plan_instructions: str = ""
     ignored: tuple[str, ...] = ()
 
     @classmethod
@@ -65,6 +67,8 @@ class Handshake:
             _object(request, "jsonSchema", ignored),
             _joined(_texts(request, "title", ignored)) or "",
             request.get("forwardSubagentText") is True,
+            _texts(request, "skills", ignored),
+            _joined(_texts(request, "planModeInstructions", ignored)) or "",
             tuple(ignored),
         )
 

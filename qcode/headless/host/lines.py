@@ -144,16 +144,24 @@ def host_init(facts: InitFacts, names: Names, mode: str) -> JsonObject:
 
 
 def host_result(line: JsonObject, names: Names, uuids: Sequence[str]) -> JsonObject:
-    """Return a `result` for a host: its own subtype is in `qcode_subtype`. `uuids` are those of the answered lines."""
+    """Return a `result` for a host; `uuids` are those of the answered lines.
+
+    `qcode_subtype` is its own subtype. A cost that is not known counts as 0, because hosts format it as a number;
+    `qcode_total_cost_usd` is null then.
+    """
     kind = str(line["subtype"])
-    usage, denials = line["usage"], line["permission_denials"]
+    usage, models, denials = line["usage"], line["modelUsage"], line["permission_denials"]
     assert isinstance(usage, dict)
+    assert isinstance(models, dict)
     assert isinstance(denials, list)
     return {
         **line,
         "subtype": _SUBTYPES.get(kind, kind),
         "qcode_subtype": kind,
+        "total_cost_usd": line["total_cost_usd"] or 0,
+        "qcode_total_cost_usd": line["total_cost_usd"],
         "usage": without_null_counts(usage),
+        "modelUsage": {name: without_null_counts(one) for name, one in models.items() if isinstance(one, dict)},
         "permission_denials": [_denial(one, names) for one in denials if isinstance(one, dict)],
         **({"user_message_uuid": uuids[-1], "user_message_uuids": list(uuids)} if uuids else {}),
     }

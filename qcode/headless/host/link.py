@@ -106,7 +106,8 @@ class HostLink:
         try:
             yield from_server, to_server
         finally:
-            self._servers.pop(name, None)
+            if self._servers.get(name) is to_session:  # otherwise the server is connected again already
+                del self._servers[name]
             for task in (passing, *sending):
                 task.cancel()
             await asyncio.gather(passing, *sending, return_exceptions=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.agent.reports import ContextReport
@@ -12,17 +14,20 @@ from qcode.text.json import Json, JsonObject
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.mcp.servers import ServerStatus
+    from qcode.agent.mcp.spec import Connect
 
 LOW_THINKING, MEDIUM_THINKING = 4_096, 16_384
 _STATES = {
     "ready": "connected",
     "failed": "failed",
+    "sign-in": "needs-auth",
     "starting": "pending",
     "waiting": "pending",
     "off": "disabled",
     "refused": "disabled",
     "restricted": "disabled",
 }
+_NAME_TAKEN = "the configuration has a server of this name"
 _COLORS = ("blue", "magenta", "cyan", "green", "yellow", "gray", "white")
 
 
@@ -114,3 +119,29 @@ async def server_request(agent: Agent, subtype: str, request: JsonObject) -> Jso
     else:
         servers.restart(str(name))
     return {}
+
+
+async def set_servers(
+    agent: Agent, request: JsonObject, connections: Callable[[Sequence[str]], Mapping[str, Connect]]
+) -> JsonObject:
+    """Replace the tool servers that the host named; return the changes, and why a server cannot be used.
+
+    `connections` returns how to connect to servers inside the host, by their names.
+    """
+    from qcode.agent.mcp.spec import specs_of_program
+
+    rows = request.get("servers")
+    if not isinstance(rows, dict):
+        raise ValueError("mcp_set_servers needs servers: {NAME: {...}}")
+    inside = [name for name, row in rows.items() if isinstance(row, dict) and row.get("type") == "sdk"]
+    specs, problems = specs_of_program({name: row for name, row in rows.items() if name not in inside}, "the host")
+    more, problems_inside = specs_of_program({name: {"command": name} for name in inside}, "the host")
+    connect = connections(inside)
+    specs = (*specs, *(replace(spec, connect=connect[spec.name]) for spec in more))
+    added, removed, taken = agent.replace_servers(specs)
+    errors: JsonObject = {**problems, **problems_inside, **dict.fromkeys(taken, _NAME_TAKEN)}
+    await agent.toolbox.wait_for_servers()
+    for status in agent.servers.statuses() if agent.servers is not None else ():
+        if status.name in added and status.problem:
+            errors[status.name] = status.problem
+    return {"added": [*added], "removed": [*removed], "errors": errors}

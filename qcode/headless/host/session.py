@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from qcode.agent.claude.rules import CLAUDE_MODES, MODES, NEVER_ASKS
+from qcode.agent.context.project import added_folder
 from qcode.agent.permissions import why_not_read
 from qcode.headless.exchange import ControlRequest, Exchange, InputLine, InvalidLine, UserMessage, read_line
 from qcode.headless.host import requests
@@ -24,9 +26,10 @@ from qcode.headless.lines import encode, line_id, line_without_turn
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
 from qcode.protocol.approvals import CallApproval, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ExitCode
+from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
+from qcode.streams import REQUEST_COST
 from qcode.text.clean import shown_line, single_spaced
 from qcode.text.json import Json, JsonObject, parse_object
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 _COMPACT = "/compact"
+MAX_INVALID = 20
+"""Invalid lines that are reported: each report waits for the host to read it."""
 
 
 async def run_host(
@@ -90,11 +95,13 @@ class HostSession(Exchange):
         self._can_bypass = options.permission_mode == "bypass" or options.allow_dangerously_skip_permissions
         self._replays = options.replay_user_messages
         self._is_greeted = False
+        self._invalid = 0
 
     @property
     def names(self) -> Names:
         """The names of calls in Claude Code's form."""
-        return Names(str(self.agent.context.folder), {})
+        servers = self.agent.servers
+        return Names(str(self.agent.context.folder), {} if servers is None else servers.own_names())
 
     @property
     def mode(self) -> str:
@@ -149,7 +156,11 @@ class HostSession(Exchange):
             case _ if not line.strip():
                 return None
             case _:
-                self.notice(Notice("warning", f"line {self._lines} of standard input is not a JSON object with a type"))
+                self._invalid += 1
+                if self._invalid <= MAX_INVALID:
+                    text = f"line {self._lines} of standard input is not a JSON object with a type"
+                    last = "; further ones are not reported" if self._invalid == MAX_INVALID else ""
+                    self.notice(Notice("warning", f"{text}{last}"))
                 return None
 
     def _ended(self, reason: str) -> None:
@@ -169,6 +180,9 @@ class HostSession(Exchange):
         key = str(control.request_id)
         task = asyncio.get_running_loop().create_task(self._answer(control))
         self._answering[key] = task
+        size = REQUEST_COST + len(str(control.request))
+        self.hold(size)
+        task.add_done_callback(lambda _: self.release(size))
         task.add_done_callback(lambda _: self._answering.pop(key, None))
 
     async def _answer(self, control: ControlRequest) -> None:
@@ -212,6 +226,8 @@ class HostSession(Exchange):
                 return await self._rewind(request)
             case "mcp_message":
                 return await self._link.take(request)
+            case "mcp_set_servers":
+                return await requests.set_servers(self.agent, request, self._link.connections)
             case "mcp_status" | "mcp_reconnect" | "mcp_toggle":
                 return await requests.server_request(self.agent, subtype, request)
             case _:
@@ -232,6 +248,7 @@ class HostSession(Exchange):
             return {"still_queued": ids}
         for given in waiting:
             self._waiting.remove(given)
+            self._unqueue(given)
         return {"still_queued": [], "cancelled": ids}
 
     def set_mode(self, mode: str) -> None:
@@ -244,6 +261,18 @@ class HostSession(Exchange):
         self.agent.permissions.set_never_asks(mode == NEVER_ASKS)
         self._conversation.set_mode(ours)
         self.wire.send_soon({**status_line(None, self.mode), **self._ids()})
+
+    def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
+        """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
+        try:
+            paths = [added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
+        except QcodeError as problem:
+            raise ValueError(str(problem)) from None
+        known = self.agent.context.added
+        if are_added:
+            self.agent.use_folders((*known, *(path for path in dict.fromkeys(paths) if path not in known)))
+        else:
+            self.agent.use_folders([path for path in known if path not in paths])
 
     def _set_model(self, model: Json) -> JsonObject:
         if model is not None and not isinstance(model, str):

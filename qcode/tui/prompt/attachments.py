@@ -38,11 +38,7 @@ class AttachmentFinder:
         self._say = say
         self._changed = changed
         self._recent: tuple[str, ...] = ()
-        self.servers: ServerCompletion | None = None
-        if agent.servers is not None:
-            from qcode.agent.mcp.completion import ServerCompletion
-
-            self.servers = ServerCompletion(agent.servers, changed)
+        self._servers: ServerCompletion | None = None
         self._warned_about = ""
 
     def files(self, query: str, is_begun: bool) -> FileMatches:
@@ -56,9 +52,19 @@ class AttachmentFinder:
             finder.refresh(self._changed)
         return finder.find(query, self._recent)
 
+    @property
+    def servers(self) -> ServerCompletion | None:
+        """The completions of tool servers; trust in the folder may add servers later."""
+        if self._servers is None and self._agent.servers is not None:
+            from qcode.agent.mcp.completion import ServerCompletion
+
+            self._servers = ServerCompletion(self._agent.servers, self._changed)
+        return self._servers
+
     def resources(self, query: str) -> tuple[MenuItem, ...]:
         """Return the rows for the resources of tool servers that match a mention."""
-        found = self.servers.resources(query) if self.servers is not None else ()
+        completion = self.servers
+        found = completion.resources(query) if completion is not None else ()
         return tuple(
             MenuItem(mention_of(row.text, is_open=not row.is_complete), one_line(row.text), is_complete=row.is_complete)
             for row in found

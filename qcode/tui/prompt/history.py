@@ -51,7 +51,9 @@ class PromptHistory:
         """
         if text.strip():
             is_new = not self._entries or self._entries[-1] != text
-            self._entries = [*(entry for entry in self._entries if entry != text), text]
+            with suppress(ValueError):
+                self._entries.remove(text)
+            self._entries.append(text)
             if is_new:
                 self._write(text if stored is None else stored)
         self._place = len(self._entries)

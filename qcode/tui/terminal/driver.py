@@ -15,7 +15,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.driver import Driver
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from textual.dom import DOMNode
+    from textual.screen import Screen
 
     from qcode.tui.turns import State
 
@@ -92,6 +93,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     holds the input after that key, the `_held`-th that was waited for.
     """
 
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
+
     _is_lent = False
     _is_handling = False
     _held = 0
@@ -101,6 +104,12 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     def has_few_colors(self) -> bool:
         """Whether the terminal has only its palette of 16 colors."""
         return self.console.color_system in ("standard", "windows")
+
+    def get_default_screen(self) -> Screen[object]:
+        # Most terminals are high. Textual adds the class after the first paint, and would paint everything again.
+        screen = super().get_default_screen()
+        screen.set_class(True, "-high", update=False)
+        return screen
 
     def on_mount(self) -> None:
         # After Ctrl+Z and `fg` the terminal's screen is empty.

@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from types import SimpleNamespace
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from rich.console import Console, RenderableType
-from textual import events
+from rich.segment import Segment
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual._context import active_message_pump
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.binding import BindingsMap
+from textual.box_model import BoxModel
 from textual.driver import Driver
+from textual.geometry import Region, Size, Spacing
 from textual.message import Message
 from textual.message_pump import MessagePump
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import TextArea
+from textual.worker import WorkerFailed
 
 from qcode.tui.terminal.painter import Painter, Part
 
 if TYPE_CHECKING:
-    from textual.screen import Screen
     from textual.widgets.text_area import EditResult, Location
 
 __all__ = [
@@ -36,7 +44,7 @@ __all__ = [
     "XTermParser",
     "add_key_sequence",
     "driver_of",
-    "guard_handlers",
+    "guard_widgets",
     "has_writer",
     "is_closing",
     "is_mounted",
@@ -108,23 +116,43 @@ def refresh_ansi_colors(app: App[int]) -> None:
 
 
 class CrashApp(App[int], inherit_bindings=False):
-    """An app that reports an unhandled exception through `report_crash`.
+    """An app that continues after an error in a widget, or reports an unhandled exception through `report_crash`.
 
     Textual prints a traceback with the values of local variables, which may contain API keys. With the feature `debug`
     it still does.
     """
 
+    _fatal: Exception | None = None
+
     def survives(self, error: Exception) -> bool:
-        """Whether the app continues after `error` in a message handler. If so, it has been reported."""
+        """Whether the app continues after `error` in a widget. If so, it has been reported."""
         return False
 
     def report_crash(self, error: Exception) -> None:
         """Keep the message about `error` for after the app has ended; may be called several times."""
         raise NotImplementedError
 
+    def continues_after(self, error: Exception, pump: MessagePump | None) -> bool:
+        """Whether the app continues after `error` in `pump`. A screen that could not be composed is closed."""
+        if error is self._fatal:
+            return False
+        # A worker reports its own errors; one that reaches the app has no one left to continue for it.
+        if isinstance(error, WorkerFailed) or not self.survives(error):
+            self._fatal = error
+            return False
+        if isinstance(pump, Widget) and not pump.is_mounted:
+            self.call_later(self._drop, pump if isinstance(pump, Screen) else pump.screen)
+        return True
+
+    def _drop(self, screen: Screen[Any]) -> None:
+        if screen is self.screen and len(self.screen_stack) > 1:
+            self.pop_screen()
+
     def _handle_exception(self, error: Exception) -> None:
         if "debug" in self.features:
             super()._handle_exception(error)
+            return
+        if self.continues_after(error, active_message_pump.get(None)):
             return
         # As in Textual: set the exit code, and keep the first error for tests that run the app.
         self._return_code = 1
@@ -189,22 +217,85 @@ def _parts(update: LayoutUpdate | ChopsUpdate) -> list[Part]:
     return parts
 
 
+_PLAIN_DISPATCH = MessagePump._dispatch_message
+_PLAIN_RENDER = Widget.render_lines
+_PLAIN_BOX_MODEL = Widget._get_box_model
+_broken: WeakKeyDictionary[Widget, set[type[Exception]]] = WeakKeyDictionary()
+"""The widgets that could not be painted or measured, with the errors that were reported. A frame later it is the same
+error again, and one report is enough."""
+NOT_SHOWN = "! An internal error hides this part."
+
+
+def guard_widgets() -> None:
+    """Offer each error of a widget to `CrashApp.survives`. In Textual it ends the widget and then the app.
+
+    Meant are errors of message handlers, of painting and of measuring. A widget that cannot be painted says so in its
+    rows, and others are shown as ever.
+    """
+    MessagePump._dispatch_message = _dispatch_guarded  # type: ignore[method-assign,assignment]  # no hook
+    Widget.render_lines = _render_guarded  # type: ignore[method-assign,assignment]  # as above
+    Widget._get_box_model = _box_model_guarded  # type: ignore[method-assign,assignment]  # as above
+
+
 async def _dispatch_guarded(pump: MessagePump, message: Message) -> None:
     try:
         await _PLAIN_DISPATCH(pump, message)
     except Exception as error:
-        # A widget that was not composed or mounted completely cannot continue.
-        is_complete = not isinstance(message, events.Compose | events.Mount)
-        if not (is_complete and isinstance(pump.app, CrashApp) and pump.app.survives(error)):
+        if not (isinstance(pump.app, CrashApp) and pump.app.continues_after(error, pump)):
             raise
 
 
-_PLAIN_DISPATCH = MessagePump._dispatch_message
+def _survives_in(widget: Widget, error: Exception) -> bool:
+    reported = _broken.setdefault(widget, set())
+    if type(error) in reported:
+        return True
+    if not (isinstance(widget.app, CrashApp) and widget.app.continues_after(error, None)):
+        return False
+    reported.add(type(error))
+    return True
 
 
-def guard_handlers() -> None:
-    """Offer each error of a message handler to `CrashApp.survives`. In Textual it ends the widget and then the app."""
-    MessagePump._dispatch_message = _dispatch_guarded  # type: ignore[method-assign,assignment]  # no hook
+def _render_guarded(widget: Widget, crop: Region) -> list[Strip]:
+    try:
+        return _PLAIN_RENDER(widget, crop)
+    except Exception as error:
+        if not _survives_in(widget, error):
+            raise
+    return _sound_rows(widget, crop)
+
+
+def _sound_rows(widget: Widget, crop: Region) -> list[Strip]:
+    """Return the rows of `widget` that can be painted, and a message in place of the others."""
+    rows: list[Strip] = []
+    text = NOT_SHOWN
+    for y in crop.line_range:
+        try:
+            rows += _PLAIN_RENDER(widget, Region(crop.x, y, crop.width, 1))
+        except Exception as error:
+            if not _survives_in(widget, error):
+                raise
+            rows.append(Strip([Segment(text[: crop.width].ljust(crop.width))], crop.width))
+            text = ""
+        else:
+            text = NOT_SHOWN
+    return rows
+
+
+def _box_model_guarded(
+    widget: Widget,
+    container: Size,
+    viewport: Size,
+    width_fraction: Fraction,
+    height_fraction: Fraction,
+    constrain_width: bool = False,
+    greedy: bool = True,
+) -> BoxModel:
+    try:
+        return _PLAIN_BOX_MODEL(widget, container, viewport, width_fraction, height_fraction, constrain_width, greedy)
+    except Exception as error:
+        if not _survives_in(widget, error):
+            raise
+        return BoxModel(Fraction(container.width), Fraction(1), Spacing())
 
 
 class KeyDeletingArea(TextArea, inherit_bindings=False):

@@ -78,8 +78,8 @@ class Content:
         self._add(WelcomeEntry(lines))
 
     def add_user(self, text: str) -> None:
-        if self.entries and isinstance(self.entries[0], WelcomeEntry):
-            self.entries[0].collapse()
+        # Only once: it makes the positions of all entries stale.
+        if self.entries and isinstance(self.entries[0], WelcomeEntry) and self.entries[0].collapse():
             self._note(0)
         self._add(Prompted(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
 
@@ -218,6 +218,23 @@ class Content:
         for entry in self._running:
             entry.touch()
             self._touch(entry)
+
+    def insert_earlier(self, earlier: Content) -> None:
+        """Insert the entries of `earlier`, which is not used any more, above all others but the welcome."""
+        if not earlier.entries:
+            return
+        if earlier.is_unfolded != self.is_unfolded:
+            earlier.toggle_folds()
+        at = 0
+        if self.entries and isinstance(self.entries[0], WelcomeEntry):
+            self.entries[0].collapse()
+            at, earlier.entries[0].gap = 1, 1
+        elif self.entries:
+            self.entries[0].gap = 1
+        self.entries[at:at] = earlier.entries
+        self.held_at += len(earlier.entries)
+        self._has_moved = True
+        self._note(0)
 
     def toggle_folds(self) -> None:
         self.is_unfolded = not self.is_unfolded

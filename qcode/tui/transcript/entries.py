@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
+from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
 from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, letters, prefix, repaint, row_of, tidy, wrap
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from qcode.tui.transcript.markdown import MarkdownStream
 
 BLANK = Line()
+PLAIN_LABEL = "! Shown as plain text because of an internal error."
 _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _NOTABLE = 0.5
 _LONG_REST = 12
@@ -37,6 +39,21 @@ class Entry:
         self._lines: list[Line] = []
         self._width = 0
         self._is_current = False
+        self.is_plain = False
+        """Whether the rows are only the text, because an internal error prevents the usual ones."""
+
+    def source(self) -> str:
+        """Return the whole text, for the search and for `show_plainly`."""
+        return ""
+
+    def show_plainly(self, width: int) -> None:
+        """Show the text without any form, from now on, by code that cannot fail whatever the text."""
+        self.is_plain = True
+        self._lines = [Line(((PLAIN_LABEL[:width], ink("notice-error")),))]
+        for text in clean(self.source()).split("\n"):
+            step = max(1, width if text.isascii() else width // 2)
+            self._lines += [Line(((text[at : at + step], ink()),)) for at in range(0, max(1, len(text)), step)]
+        self._width, self._is_current = width, True
 
     def lay_out(self, width: int) -> list[Line]:
         """Return the rows at `width` cells, without the gap."""
@@ -75,7 +92,11 @@ class Entry:
 
     def rows(self, width: int) -> list[Line]:
         """Return all current rows at `width`."""
-        self.update(width)
+        if not self.is_laid_out(width):
+            if self.is_plain:
+                self.show_plainly(width)
+            else:
+                self.update(width)
         return self.shown_rows()
 
     def shown_rows(self) -> list[Line]:
@@ -108,12 +129,10 @@ class Foldable(Entry):
             self.is_unfolded = is_unfolded
             self.touch()
 
-    def source(self) -> str:
-        """Return the text of the long form, for the search."""
-        raise NotImplementedError
-
     def full_rows(self, width: int) -> list[Line]:
         """Return the rows of the long form, gap included, without unfolding the entry."""
+        if self.is_plain:
+            return self.rows(width)
         was_unfolded, self.is_unfolded = self.is_unfolded, True
         try:
             lines = self.lay_out(width)
@@ -134,6 +153,9 @@ class TextEntry(Entry):
 
     def size(self) -> tuple[int, int]:
         return len(self._text), self._text.count("\n")
+
+    def source(self) -> str:
+        return self._text
 
     def lay_out(self, width: int) -> list[Line]:
         lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._mark)))
@@ -184,10 +206,16 @@ class WelcomeEntry(Entry):
         self._texts = [tidy(line) for line in lines]
         self._is_collapsed = False
 
-    def collapse(self) -> None:
-        """Show only the first two lines, joined: the conversation has begun."""
+    def source(self) -> str:
+        return "\n".join(self._texts)
+
+    def collapse(self) -> bool:
+        """Show only the first two lines, joined, because the conversation has begun; return whether that is new."""
+        if self._is_collapsed:
+            return False
         self._is_collapsed = True
         self.touch()
+        return True
 
     def lay_out(self, width: int) -> list[Line]:
         if self._is_collapsed:
@@ -220,6 +248,9 @@ class Mark(Entry):
         super().__init__()
         self._label = label
 
+    def source(self) -> str:
+        return self._label
+
     def lay_out(self, width: int) -> list[Line]:
         return [_mark_line(self._label, width)]
 
@@ -236,6 +267,9 @@ class ReplyEntry(Entry):
 
     def size(self) -> tuple[int, int]:
         return sum(len(text) for _, text in self._items), sum(text.count("\n") for _, text in self._items)
+
+    def source(self) -> str:
+        return "".join([text for kind, text in self._items if kind == "text"])
 
     def append(self, text: str) -> None:
         self._items.append(("text", text))

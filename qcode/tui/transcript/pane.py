@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from time import monotonic
@@ -27,6 +27,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
+from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.line import Line, crop, ink, shown
@@ -36,6 +37,7 @@ from qcode.values import dataclass
 _FRAME = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
 _MAX_SHARE = 1 / 6
+_MAX_PAUSE = 0.5
 NEWS = " ↓ new text below "
 _NEWS_INK = ink("news")
 _FOUND_INK = ink("found")
@@ -51,7 +53,7 @@ class Pane(ScrollView):
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
         self.content = content
-        self.column = RowLayout(self.content.entries)
+        self.column = RowLayout(self.content.entries, self._report)
         self._colours = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._place: ReadingPosition | None = None
@@ -152,13 +154,14 @@ class Pane(ScrollView):
             return
         begun = monotonic()
         self._show_changes()
-        self._next_frame = begun + max(_FRAME, (monotonic() - begun) / _MAX_SHARE)
+        # One slow frame, such as a long reply at a new width, must not stop the text for seconds.
+        self._next_frame = begun + max(_FRAME, min((monotonic() - begun) / _MAX_SHARE, _MAX_PAUSE))
         self._run_ticker()
 
     def show(self, content: Content) -> None:
         """Show another content, at its end."""
         self.content = content
-        self.column = RowLayout(content.entries)
+        self.column = RowLayout(content.entries, self._report)
         self.column.width = max(1, self.text_width)
         self._strips.clear()
         self._place = self._chosen = None
@@ -398,6 +401,11 @@ class Pane(ScrollView):
         """Lay out and paint at the new size."""
         self.flush()
 
+    def _report(self, error: Exception) -> None:
+        """Report that an entry cannot be laid out; raise `error` if the app does not continue."""
+        if not (isinstance(self.app, CrashApp) and self.app.continues_after(error, None)):
+            raise error
+
     def _run_ticker(self) -> None:
         """Run a timer only while a card shows its elapsed time."""
         if not self.content.has_running:
@@ -440,11 +448,15 @@ class ReadingPosition:
 
 
 class RowLayout:
-    """The positions of `entries` at one width, in rows from the top."""
+    """The positions of `entries` at one width, in rows from the top.
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    An entry that cannot be laid out is shown as plain text; `report` gets the first error of each, and may raise it.
+    """
+
+    def __init__(self, entries: Sequence[Entry], report: Callable[[Exception], None]) -> None:
         self.entries = entries
         self.width = 1
+        self._report = report
         self._bottoms: list[int] = []
         self._valid = 0
         self._fresh: list[tuple[int, int]] = []
@@ -490,8 +502,17 @@ class RowLayout:
         """Make the rows of an entry exact."""
         entry = self.entries[index]
         if not entry.is_laid_out(self.width):
-            self._fresh.append((index, entry.update(self.width)))
+            self._fresh.append((index, self._update(entry)))
             self.invalidate(index)
+
+    def _update(self, entry: Entry) -> int:
+        if not entry.is_plain:
+            try:
+                return entry.update(self.width)
+            except Exception as error:  # noqa: BLE001  # the app's edge: whatever a text breaks, it stays readable
+                self._report(error)
+        entry.show_plainly(self.width)
+        return 0
 
     def take_fresh(self) -> int | None:
         """Return the first row that was laid out again since the last call, None if none was."""

@@ -342,7 +342,16 @@ class Transcript(CardChoosingPane):
 
     def clear(self) -> None:
         """Remove all entries."""
-        self.show(Content(self._clock, self._thinking))
+        self.show(self.blank())
+
+    def blank(self) -> Content:
+        """Return an empty content with the same settings, for entries that belong above."""
+        return Content(self._clock, self._thinking)
+
+    def insert_earlier(self, earlier: Content) -> None:
+        """Insert entries above all others but the welcome; the text being read keeps its place."""
+        self.content.insert_earlier(earlier)
+        self.schedule()
 
     def plain_text(self) -> str:
         """Return the whole transcript as text at the current width, including changes not yet painted."""

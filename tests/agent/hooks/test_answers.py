@@ -228,3 +228,10 @@ async def _check(given: dict[str, Any], tool_use_id: str | None) -> dict[str, An
 def test_hook_of_a_program_names_the_nearest_event() -> None:
     with pytest.raises(ValueError, match="nearest is PreToolUse"):
         handler_of("PreTooUse", Hook("shell", _check))
+
+
+def test_output_for_another_event_is_ignored_with_a_message() -> None:
+    given = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "pink"}, "decision": "block"}
+    answer = answer_of_object("UserPromptSubmit", given)
+    assert (answer.failure, answer.context, answer.decision) == ("", (), "deny")
+    assert "the output of another event" in answer.messages[0]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcode.agent.sessions.file import read_records
 from qcode.agent.sessions.records import (
     attempt_to_json,
     attempts_from_json,
     message_from_json,
     message_to_json,
-    read_records,
     to_line,
 )
 from qcode.protocol.events import AttemptKind, AttemptRecord

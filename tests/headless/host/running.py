@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.warm import Forked
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Script
 
 CLIENTS = Path(__file__).parent / "clients"
 ROOT = Path(__file__).parents[3]
 MODEL = "openai/some-model"
+FAKE_SERVER = {"command": sys.executable, "args": ["-m", "tests.fakes.tool_server"], "env": {"PYTHONPATH": str(ROOT)}}
+
+
+def make_skill(base: Path, name: str) -> None:
+    folder = base / "qcode" / "skills" / name
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\nThe text of {name}.\n")
 
 
 def environment(base: Path) -> dict[str, str]:
@@ -37,14 +44,13 @@ def workspace(base: Path) -> Path:
 class Host:
     """A host that speaks the protocol line by line. `seen` are all lines of qcode, `asked` its requests."""
 
-    def __init__(self, process: subprocess.Popen[bytes], server: FakeServer) -> None:
+    def __init__(self, process: Forked, server: FakeServer) -> None:
         self.process = process
         self.server = server
         self.seen: list[dict[str, Any]] = []
         self._count = 0
 
     def send(self, *lines: dict[str, Any] | str) -> None:
-        assert self.process.stdin is not None
         for line in lines:
             text = line if isinstance(line, str) else json.dumps(line)
             self.process.stdin.write(f"{text}\n".encode())
@@ -52,7 +58,6 @@ class Host:
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read lines to the first one of which `holds` is true."""
-        assert self.process.stdout is not None
         for raw in self.process.stdout:
             self.seen.append(json.loads(raw))
             if holds(self.seen[-1]):
@@ -88,10 +93,32 @@ class Host:
     def result(self) -> dict[str, Any]:
         return self.until(lambda line: line["type"] == "result")
 
+    def serve(self, until: Callable[[dict[str, Any]], bool], server: str = "calc") -> dict[str, Any]:
+        """Answer the messages to a server inside the host until a line of which `until` is true."""
+        add = {"name": "add", "description": "Add.", "inputSchema": {"type": "object", "properties": {}}}
+        results = {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": {"name": server, "version": "1"},
+            },
+            "tools/list": {"tools": [add]},
+            "tools/call": {"content": [{"type": "text", "text": "sum 5"}]},
+        }
+        while not until(line := self.until(lambda line: line["type"] == "control_request" or until(line))):
+            message = line["request"]["message"]
+            assert line["request"]["server_name"] == server
+            if "id" not in message:
+                self.answer(line, mcp_response={"jsonrpc": "2.0", "result": {}})
+            elif (result := results.get(message["method"])) is not None:
+                self.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "result": result})
+            else:
+                error = {"code": -32601, "message": "no such method"}
+                self.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return line
+
     def end(self) -> int:
         """Close the input and return the exit code."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.close()
         self.seen += [json.loads(line) for line in self.process.stdout]
         return self.process.wait(timeout=30)
@@ -117,15 +144,9 @@ def hosting_with(
     """Start qcode with exactly these arguments; `<url>` in them is the address of the model."""
     work = workspace(base)
     with FakeServer(protocol, script) as server:
-        command = [sys.executable, "-m", "qcode", *(one.replace("<url>", server.base_url) for one in arguments)]
-        with (
-            (base / "stderr").open("wb") as errors,
-            subprocess.Popen(
-                command, cwd=work, env=environment(base), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-            ) as process,
-        ):
+        given = [one.replace("<url>", server.base_url) for one in arguments]
+        with (base / "stderr").open("wb") as errors, Forked(given, work, environment(base), errors) as process:
             try:
                 yield Host(process, server)
             finally:
                 server.release()
-                process.kill()

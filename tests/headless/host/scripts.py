@@ -19,6 +19,14 @@ EDIT = [
     Turn(text="Edited."),
 ]
 QUESTION = {"question": "Which one?", "choices": [{"label": "A"}, {"label": "B", "detail": "better"}]}
+FORM = {
+    "message": "Which color?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"color": {"type": "string", "title": "Color", "enum": ["red", "blue"]}},
+        "required": ["color"],
+    },
+}
 SCRIPTS: Mapping[str, list[Turn]] = {
     "simple": [Turn(text="Hello.")],
     "streaming_input": [Turn(text="One."), Turn(text="Two.")],
@@ -45,6 +53,18 @@ SCRIPTS: Mapping[str, list[Turn]] = {
     "system_prompt": [Turn(text="Arr.")],
     "hooks": [Turn(calls=(shell("rm a.txt"),)), Turn(calls=(shell("echo hi > b.txt"),)), Turn(text="Done.")],
     "in_process_tools": [Turn(calls=(Call("calc__add", json.dumps({"a": 2, "b": 3})),)), Turn(text="5")],
+    "servers_set": [
+        Turn(text="Hello."),
+        Turn(calls=(Call("calc__add", json.dumps({"a": 2, "b": 3})), Call("fake__ask", json.dumps({"params": FORM})))),
+        Turn(text="5"),
+    ],
+    "unsupported": [Turn(text="Hello.")],
+    "skills_and_folders": [
+        Turn(calls=(Call("skill", '{"name": "pdf"}'), Call("skill", '{"name": "other"}'))),
+        Turn(calls=(shell("touch b.txt"),)),
+        Turn(calls=(Call("read", '{"path": "../qcode/skills/pdf/SKILL.md"}'), Call("ls", '{"path": ".."}'))),
+        Turn(text="Done."),
+    ],
     "agents": [
         Turn(calls=(Call("agent", json.dumps({"description": "r", "prompt": "p", "kind": "reviewer"})),)),
         Turn(text="Fine."),

@@ -82,7 +82,7 @@ def fuzz(host: Host, seed: int, seconds: float) -> Fuzzer:
 
     def read() -> None:
         nonlocal answered
-        for line in host.process.stdout or ():
+        for line in host.process.stdout:
             with changed:
                 host.seen.append(json.loads(line))
                 answered += host.seen[-1]["type"] == "control_response"
@@ -94,7 +94,6 @@ def fuzz(host: Host, seed: int, seconds: float) -> Fuzzer:
         host.send(*(fuzzer.line() for _ in range(20)))
         with changed:
             assert changed.wait_for(lambda: len(fuzzer.requests) - answered < MAX_OPEN, 30), "no answers for 30 s"
-    assert host.process.stdin is not None
     host.process.stdin.close()
     reader.join(60)
     assert not reader.is_alive(), "qcode did not end after its input"

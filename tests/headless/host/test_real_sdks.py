@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.server import FakeServer
-from tests.headless.host.running import CLIENTS, MODEL, ROOT, environment, workspace
+from tests.headless.host.running import CLIENTS, FAKE_SERVER, MODEL, ROOT, environment, make_skill, workspace
 from tests.headless.host.scripts import SCRIPTS
 
 PYTHON_SDK = "claude-agent-sdk==0.2.187"
@@ -149,10 +149,37 @@ def check_hooks(found: Any, work: Path) -> None:
     assert "no rm" in json.dumps(found["seen"])
 
 
+def check_servers_set(found: Any, work: Path) -> None:
+    first, states, last = found["changes"]
+    assert (sorted(first["added"]), first["removed"], list(first["errors"])) == (["bad", "calc", "fake"], [], ["bad"])
+    assert sorted(states) == [["bad", "failed"], ["calc", "connected"], ["fake", "connected"]]
+    assert (last["added"], sorted(last["removed"])) == ([], ["bad", "calc", "fake"])
+    results = [one for one in calls(found["seen"]) if one[0] == "result"]
+    assert results[0] == ["result", False, "sum 5"]
+    assert '"color": "blue"' in results[1][2]
+    assert ends(found["seen"]) == [ended("Hello."), ended("5")]
+
+
+def check_unsupported(found: Any, work: Path) -> None:
+    assert len(found["raised"]) == 7
+    assert all("is not supported" in text for text in found["raised"]), found
+    assert ends(found["seen"]) == [ended("Hello.")]
+
+
+def check_skills_and_folders(found: Any, work: Path) -> None:
+    results = [one for one in calls(found["seen"]) if one[0] == "result"]
+    assert [is_error for _, is_error, _ in results] == [False, True, False, False, False], results
+    assert found["asked"] == ["Bash"]
+    assert ends(found["seen"]) == [ended("Done.")]
+
+
 CHECKS: Mapping[str, Callable[[Any, Path], None]] = {
     name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
 }
-ONLY_PYTHON = {"several_turns", "deny_and_interrupt", "question_and_plan", "sessions", "truncated"}
+ONLY_PYTHON = {
+    *("several_turns", "deny_and_interrupt", "question_and_plan", "sessions", "truncated", "skills_and_folders"),
+}
+ONLY_TYPESCRIPT = {"servers_set", "unsupported"}
 
 
 def talk(command: list[str], name: str, base: Path) -> tuple[Any, Path, FakeServer]:
@@ -160,7 +187,11 @@ def talk(command: list[str], name: str, base: Path) -> tuple[Any, Path, FakeServ
     work, cli = workspace(base), base / "qcode-cli"
     cli.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m qcode "$@"\n')
     cli.chmod(0o755)
+    if name == "skills_and_folders":
+        make_skill(base, "pdf")
+        make_skill(base, "other")
     env = {**environment(base), "PYTHONPATH": "", "HOST_CLI": str(cli), "HOST_FOLDER": str(work)}
+    env["HOST_SERVER"] = json.dumps(FAKE_SERVER)
     with FakeServer("openai", SCRIPTS[name]) as server:
         flags = [f"model={MODEL}", f"base-url={server.base_url}"]
         done = subprocess.run(
@@ -221,7 +252,7 @@ def typescript_sdk(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.broad
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", [name for name in CHECKS if name not in ONLY_TYPESCRIPT])
 def test_python_sdk_drives_qcode(name: str, python_sdk: list[str], tmp_path: Path) -> None:
     found, work, _ = talk(python_sdk, name, tmp_path)
     CHECKS[name](found, work)

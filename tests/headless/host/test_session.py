@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +384,15 @@ def test_line_has_at_most_a_million_characters_and_the_model_gets_the_whole(tmp_
     assert (tmp_path / "work" / "c.txt").read_text() == content
 
 
+def test_cost_that_is_not_known_is_0_for_a_host(tmp_path: Path) -> None:
+    with hosting(tmp_path, [Turn(text="Hello.")]) as host:
+        host.greet()
+        host.ask()
+        result = host.result()
+    assert (result["total_cost_usd"], result["qcode_total_cost_usd"]) == (0, None)
+    assert [one["costUSD"] for one in result["modelUsage"].values()] == [0]
+
+
 def test_existing_session_id_is_refused(tmp_path: Path) -> None:
     session = "9c6b1c4e-0c52-4bd0-9f0e-0c3f0a1d2b3c"
     for code in (0, 42):
@@ -405,34 +413,7 @@ def greet_with_server(host: Host) -> None:
     """Send the handshake and a message, and answer what qcode asks the server `calc` until `init`."""
     host.greet(sdkMcpServers=["calc"])
     host.ask()
-    serve(host, lambda line: line.get("subtype") == "init")
-
-
-def serve(host: Host, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Answer the messages to the server until a line of which `until` is true."""
-    tools = [{"name": "add", "description": "Add.", "inputSchema": {"type": "object", "properties": {}}}]
-    results = {
-        "initialize": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"tools": {"listChanged": True}},
-            "serverInfo": {"name": "calc", "version": "1"},
-        },
-        "tools/list": {"tools": tools},
-        "tools/call": {"content": [{"type": "text", "text": "sum 5"}]},
-    }
-    while not until(line := host.until(lambda line: line.get("subtype") == "init" or "request" in line or until(line))):
-        if line["type"] != "control_request":
-            continue
-        message = line["request"]["message"]
-        assert line["request"]["server_name"] == "calc"
-        if "id" not in message:
-            host.answer(line, mcp_response={"jsonrpc": "2.0", "result": {}})
-        elif (result := results.get(message["method"])) is not None:
-            host.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "result": result})
-        else:
-            error = {"code": -32601, "message": "no such method"}
-            host.answer(line, mcp_response={"jsonrpc": "2.0", "id": message["id"], "error": error})
-    return line
+    host.serve(lambda line: line.get("subtype") == "init")
 
 
 CALC = [Turn(calls=(Call("calc__add", "{}"),)), Turn(text="5")]
@@ -443,7 +424,7 @@ def test_server_of_the_host_is_listed_called_and_switched_off(tmp_path: Path) ->
         greet_with_server(host)
         assert host.seen[-1]["mcp_servers"] == [{"name": "calc", "status": "connected"}]
         assert "mcp__calc__add" in host.seen[-1]["tools"]
-        serve(host, lambda line: line["type"] == "result")
+        host.serve(lambda line: line["type"] == "result")
         assert tool_results(host) == ["sum 5"]
         (server,) = host.control("mcp_status")["response"]["mcpServers"]
         assert (server["status"], server["tools"]) == ("connected", [{"name": "add"}])

@@ -19,7 +19,7 @@ from tests.tui.vim.real import ESCAPE, REDO, VIM, Case, State, in_ours, in_vim, 
 
 pytestmark = pytest.mark.skipif(VIM is None, reason="vim is not installed")
 
-FEWER = settings(max_examples=40)
+FEWER = settings(max_examples=20)
 """Each example is a process of vim with several cases."""
 
 WORDS = [

@@ -263,6 +263,20 @@ async def in_process_tools() -> Any:
     return {"seen": await collected(query(prompt=prompts("add"), options=given)), "asked": asked}
 
 
+async def skills_and_folders() -> Any:
+    """Load a listed skill and one that is not; add a folder with the answer to a command, and read a file in it."""
+    outside = os.path.dirname(os.environ["HOST_FOLDER"])  # noqa: PTH120  # as text, for the update
+
+    async def can_use(name: str, values: dict[str, Any], context: ToolPermissionContext) -> Any:
+        asked.append(name)
+        update = PermissionUpdate(type="addDirectories", directories=[outside], destination="session")
+        return PermissionResultAllow(updated_permissions=[update])
+
+    asked: list[str] = []
+    given = options(can_use_tool=can_use, skills=["pdf"])
+    return {"seen": await collected(query(prompt=prompts("work"), options=given)), "asked": asked}
+
+
 async def agents() -> Any:
     reviewer = AgentDefinition(description="Reviews code.", prompt="Review.", tools=["Read"])
     return await collected(query(prompt="review", options=options(agents={"reviewer": reviewer})))
@@ -275,7 +289,7 @@ SCENARIOS: dict[str, Scenario] = {
         *(simple, streaming_input, several_turns, partial_messages, permissions, deny_and_interrupt),
         *(question_and_plan, interrupted, settings, sessions, structured_output, failed, truncated),
         system_prompt,
-        *(hooks, in_process_tools, agents),
+        *(hooks, in_process_tools, agents, skills_and_folders),
     )
 }
 

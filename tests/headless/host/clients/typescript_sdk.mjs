@@ -193,6 +193,67 @@ const scenarios = {
     return { seen: await collected(query({ prompt: prompts("add"), options: given })), asked };
   },
 
+  async servers_set() {
+    const steps = [];
+    const waiting = [0, 1].map((number) => new Promise((resolve) => { steps[number] = resolve; }));
+    async function* input() {
+      yield* prompts("hi");
+      await waiting[0];
+      yield* prompts("add");
+      await waiting[1];
+    }
+    const add = tool("add", "Add two numbers.", { a: z.number(), b: z.number() }, async ({ a, b }) => ({
+      content: [{ type: "text", text: `sum ${a + b}` }],
+    }));
+    const changes = [];
+    const seen = [];
+    const given = { onElicitation: async () => ({ action: "accept", content: { answer: "blue" } }) };
+    const run = query({ prompt: input(), options: options({ ...given, allowedTools: ["mcp__calc", "mcp__fake"] }) });
+    for await (const message of run) {
+      seen.push(...seenOf(message));
+      if (message.type === "result" && changes.length === 0) {
+        const calc = createSdkMcpServer({ name: "calc", version: "1.0.0", tools: [add] });
+        const fake = JSON.parse(process.env.HOST_SERVER);
+        changes.push(await run.setMcpServers({ calc, fake, bad: { type: "stdio", command: "/nonexistent" } }));
+        changes.push((await run.mcpServerStatus()).map((one) => [one.name, one.status]));
+        steps[0]();
+      } else if (message.type === "result") {
+        changes.push(await run.setMcpServers({}));
+        steps[1]();
+      }
+    }
+    return { seen, changes };
+  },
+
+  async unsupported() {
+    let next;
+    const waiting = new Promise((resolve) => { next = resolve; });
+    async function* input() {
+      yield* prompts("hi");
+      await waiting;
+    }
+    const run = query({ prompt: input(), options: options() });
+    const raised = [];
+    const attempts = [
+      () => run.reloadPlugins(),
+      () => run.seedReadState("a.txt", 1),
+      () => run.stopTask("t"),
+      () => run.backgroundTasks(),
+      () => run.updateSettings("localSettings", { outputStyle: "x" }),
+      () => run.setMcpPermissionModeOverride("calc", "auto"),
+      () => run.reloadOutputStyles(),
+    ];
+    for (const attempt of attempts) {
+      try {
+        await attempt();
+      } catch (error) {
+        raised.push(String(error.message));
+      }
+    }
+    next();
+    return { raised, seen: await collected(run) };
+  },
+
   async agents() {
     const reviewer = { description: "Reviews code.", prompt: "Review.", tools: ["Read"] };
     return collected(query({ prompt: "review", options: options({ agents: { reviewer } }) }));

@@ -78,6 +78,19 @@ _qcode() {
           esac ;;
       esac
       ;;
+    import)
+      case $prev in
+        -C|--cwd|--settings) ;;
+        *)
+          case $cur in
+            -*) found="--write -C --cwd --trust --settings --json" ;;
+            *)
+              case $prev in
+                import) found="claude codex gemini qwen opencode" ;;
+              esac ;;
+          esac ;;
+      esac
+      ;;
     login)
       case $prev in
         *)
@@ -242,7 +255,7 @@ _qcode() {
             -*) found="" ;;
             *)
               case $prev in
-                help) found="acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
+                help) found="acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version prompt-and-output model output-limits limits-of-one-prompt other flags-of-claude-code exit-codes environment" ;;
               esac ;;
           esac ;;
       esac
@@ -256,16 +269,17 @@ _qcode() {
         --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
         --completion) found="bash zsh fish" ;;
+        --permission-prompts) found="host none" ;;
         --thinking) found="adaptive enabled disabled" ;;
         -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|--session-id|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema --replay-user-messages -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --session-id --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-hooks --no-skills --theme --debug-log --record --completion --login --version -h --help --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema --replay-user-messages -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --session-id --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-hooks --no-skills --theme --debug-log --record --completion --login --version -h --help --permission-prompts --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
           esac ;;
       esac
       ;;
   esac
-  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor hooks login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help"
+  [ "$CURRENT" -eq 2 ] && [ "${cur#-}" = "$cur" ] && found="acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help"
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }

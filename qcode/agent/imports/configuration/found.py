@@ -1,0 +1,163 @@
+"""The findings of an import: each thing of another program with the change it becomes, and its lost parts.
+
+Also reads settings as the other programs do: JSON with comments and trailing commas.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from qcode.agent.claude.rules import RuleEffect
+from qcode.config.lines import find_lines
+from qcode.config.load import parse_toml, read_toml_text
+from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.errors import ConfigError
+from qcode.text.clean import one_line
+from qcode.values import dataclass
+
+Kind: TypeAlias = Literal["server", "rule", "mode", "command", "agent", "hooks", "setting", "file"]
+
+_NOISE = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class AddServer:
+    """A table `[mcp_servers.NAME]`."""
+
+    name: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AddRule:
+    """One item of a list in `[permissions]`."""
+
+    effect: RuleEffect
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetMode:
+    mode: ApprovalMode
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """A Markdown file in the folder `commands` or `agents`, whose `name` has a `:` for each folder in it."""
+
+    folder: Literal["commands", "agents"]
+    name: str
+    text: str
+
+
+Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One thing that another program has. `where` is its `file:line`.
+
+    `changes` are what it becomes; without any, `why` says what happens instead. `lost` has a line for each part that
+    cannot be converted. `is_unenforced`: it is a denial that nothing replaces. `is_read`: qcode reads it as it is.
+    """
+
+    kind: Kind
+    name: str
+    where: str
+    changes: tuple[Change, ...] = ()
+    why: str = ""
+    lost: tuple[str, ...] = ()
+    is_unenforced: bool = False
+    is_read: bool = False
+
+
+@dataclass(slots=True)
+class SettingsFile:
+    """The settings in a file of another program, and what was found in it. `shown` is its path for the user."""
+
+    path: Path
+    is_project: bool
+    shown: str
+    text: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    found: list[Found] = field(default_factory=list)
+
+    @property
+    def is_toml(self) -> bool:
+        return self.path.suffix == ".toml"
+
+    def where(self, *keys: str) -> str:
+        """Return `file:line` of a key, or of the nearest key above it."""
+        line = self._toml_line(keys) if self.is_toml else self._json_line(keys)
+        return f"{self.shown}:{line}" if line else self.shown
+
+    def _toml_line(self, keys: tuple[str, ...]) -> int:
+        lines = find_lines(self.text)
+        return next((lines[keys[:size]] for size in range(len(keys), 0, -1) if keys[:size] in lines), 0)
+
+    def _json_line(self, keys: tuple[str, ...]) -> int:
+        at = -1
+        for key in keys:
+            # A key is followed by a colon; the last one may also be an item of a list.
+            end = r"\s*:" if key != keys[-1] else ""
+            match = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + end).search(self.text, at + 1)
+            if match is None:
+                break
+            at = match.start()
+        return self.text.count("\n", 0, at) + 1 if at >= 0 else 0
+
+    def table(self, *keys: str) -> Mapping[str, Any]:
+        """Return the table at a path, empty if there is none."""
+        value: Any = self.values
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, Mapping) else {}
+
+    def texts(self, *keys: str) -> tuple[str, ...]:
+        """Return the texts in a list, empty if there is none."""
+        value = self.table(*keys[:-1]).get(keys[-1])
+        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+    def add(self, found: Found) -> None:
+        self.found.append(found)
+
+
+def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | None:
+    """Read a file of settings, JSON or TOML; None if there is none. One that cannot be read has only that problem."""
+    file = SettingsFile(path, is_project, shown_path(path, home))
+    try:
+        text = read_toml_text(path, is_needed=False)
+        if text is None:
+            return None
+        file.text = text
+        file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
+    except ConfigError as error:
+        file.add(Found("file", path.name, file.shown, why=str(error).removeprefix(f"{path}: ")))
+    return file
+
+
+def parse_relaxed(text: str) -> Mapping[str, Any]:
+    """Parse a JSON object that may have comments and trailing commas; raise `ConfigError`."""
+    plain = _NOISE.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+    plain = _LAST_COMMA.sub(lambda match: match[1] or " ", plain)
+    try:
+        values = json.loads(plain or "{}")
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise ConfigError(f"not valid JSON{f' at line {line}' if line else ''}") from None
+    if not isinstance(values, dict):
+        raise ConfigError("settings must be a JSON object")
+    return values
+
+
+def shown_path(path: Path, home: str) -> str:
+    """Return a path for the user, on one line, with `~` for the home folder."""
+    text = os.fspath(path)
+    return one_line(f"~{text[len(home) :]}" if home and text.startswith(f"{home.rstrip('/')}/") else text)

@@ -1,0 +1,258 @@
+"""The files in which Claude Code, Codex, Gemini CLI, qwen-code and OpenCode keep their configuration.
+
+A project's files are read only if the caller says that its folder is trusted. Forms: code.claude.com/docs/en/settings,
+developers.openai.com/codex/config-reference, gemini-cli `docs/reference/configuration.md`,
+qwen-code `docs/users/configuration/settings.md`, opencode.ai/docs/config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from qcode.agent.imports.configuration.found import Found, SettingsFile, read_settings, shown_path
+from qcode.agent.imports.configuration.prompts import (
+    agent_found,
+    agents_in,
+    codex_prompt,
+    command_found,
+    commands_in,
+    gemini_prompt,
+    opencode_prompt,
+)
+from qcode.agent.imports.configuration.rules import claude_rules, gemini_rules, listed, opencode_rules
+from qcode.agent.imports.configuration.servers import add_servers
+from qcode.config.load import read_toml_text
+from qcode.config.paths import MCP_FILE, may_exist
+from qcode.protocol.errors import ConfigError
+from qcode.text.clean import single_spaced
+from qcode.values import dataclass
+
+PROGRAMS: Mapping[str, str] = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "gemini": "Gemini CLI",
+    "qwen": "qwen-code",
+    "opencode": "OpenCode",
+}
+"""The programs by the name on the command line."""
+
+_MODEL = "set `model` in config.toml; qcode help model"
+_READ = "read as it is"
+_CLAUDE_HINTS = {
+    "env": "qcode sets no variables; export them in your shell",
+    "model": _MODEL,
+    "apiKeyHelper": "set providers.NAME.api_key_env, or run qcode auth login",
+}
+_GEMINI_HINTS = {"model": _MODEL, "hooks": "hooks of another form do not run in qcode; see docs/how-to/hooks.md"}
+_CODEX_HINTS = {
+    "model": _MODEL,
+    "model_provider": _MODEL,
+    "model_providers": "set providers.NAME in config.toml",
+    "model_reasoning_effort": "use --reasoning-effort",
+    "approval_policy": "set permissions.mode",
+    "sandbox_mode": "set permissions.mode and tools.sandbox",
+    "hooks": "hooks of another form do not run in qcode; see docs/how-to/hooks.md",
+    "projects": "trust is not taken over: qcode asks once for each folder",
+}
+_OPENCODE_HINTS = {
+    "model": _MODEL,
+    "small_model": "set `small_model` in config.toml",
+    "provider": "set providers.NAME in config.toml",
+    "instructions": "name the files in AGENTS.md, as @path",
+    "plugin": "plugins of OpenCode do not run in qcode",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The environment, and the project at `root`, whose files are read only if `reads_project`."""
+
+    env: Mapping[str, str]
+    root: Path
+    reads_project: bool
+
+    @property
+    def home(self) -> str:
+        return self.env.get("HOME", "")
+
+    def own(self, variable: str, usual: str) -> Path:
+        """Return the folder of a program: that of its variable, otherwise `usual` in the home folder."""
+        given = self.env.get(variable, "")
+        return Path(given) if given else Path(self.home or "/nonexistent") / usual
+
+    def folders(self, own: Path, name: str) -> Iterator[tuple[Path, bool]]:
+        """Yield the folders of a program, the user's first, and whether each belongs to the project."""
+        yield own, False
+        if self.reads_project and (self.root / name).resolve() != own.resolve():
+            yield self.root / name, True
+
+    def inside(self, *, is_project: bool) -> Path | None:
+        return self.root if is_project else None
+
+    def settings(self, path: Path, *, is_project: bool) -> SettingsFile | None:
+        return read_settings(path, self.home, is_project=is_project)
+
+
+def find(program: str, places: Places) -> Iterator[tuple[Found, bool]]:
+    """Yield what a program has, each with whether it belongs to the project."""
+    return _FINDERS[program](places)
+
+
+def _of(file: SettingsFile) -> Iterator[tuple[Found, bool]]:
+    return ((found, file.is_project) for found in file.found)
+
+
+def _claude(places: Places) -> Iterator[tuple[Found, bool]]:
+    own = places.own("CLAUDE_CONFIG_DIR", ".claude")
+    for folder, is_project in places.folders(own, ".claude"):
+        for name in ("settings.json", "settings.local.json"):
+            file = places.settings(folder / name, is_project=is_project)
+            if file is not None:
+                claude_rules(file, "project" if is_project else "user")
+                whose = "project" if is_project else "own"
+                hints = {**_CLAUDE_HINTS, "hooks": f'they run with hooks.claude = "{whose}" in your config.toml'}
+                listed(file, frozenset({"permissions"}), hints)
+                yield from _of(file)
+        names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
+        yield from ((one, is_project) for one in _read(places, folder, names))
+    state = own.parent / ".claude.json" if own.name == ".claude" else own / ".claude.json"
+    file = places.settings(state, is_project=False)
+    if file is not None:
+        add_servers(file, "claude", ("mcpServers",))
+        _claude_projects(file, places.root)
+        yield from _of(file)
+    if places.reads_project:
+        yield from ((one, True) for one in _read(places, places.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md")))
+
+
+def _claude_projects(file: SettingsFile, root: Path) -> None:
+    """Add the servers that the user has for this project only; those of other projects are named."""
+    for name in file.table("projects"):
+        if not file.table("projects", name, "mcpServers"):
+            continue
+        if name == str(root):
+            add_servers(file, "claude", ("projects", name, "mcpServers"))
+        else:
+            why = "servers of another project; run qcode import in its folder"
+            file.add(Found("setting", single_spaced(name, 200), file.where("projects", name), why=why))
+
+
+def _read(places: Places, folder: Path, names: tuple[str, ...]) -> Iterator[Found]:
+    """Yield the files and folders that qcode reads without an import."""
+    for name in names:
+        if may_exist(folder / name):
+            yield Found("file", name, shown_path(folder / name, places.home), why=_READ, is_read=True)
+
+
+def _unread(places: Places, folder: Path, pattern: str, why: str, denies: str = "") -> Iterator[Found]:
+    """Yield the files that are not converted; one that contains `denies` may lose a denial."""
+    for file in sorted(folder.glob(pattern))[:100]:
+        try:
+            text = read_toml_text(file, is_needed=False) or ""
+        except ConfigError:
+            text = ""
+        is_lost = bool(denies) and denies in text
+        shown = shown_path(file, places.home)
+        yield Found("file", single_spaced(file.name, 80), shown, why=why, is_unenforced=is_lost)
+
+
+_COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"
+
+
+def _codex(places: Places) -> Iterator[tuple[Found, bool]]:
+    own = places.own("CODEX_HOME", ".codex")
+    for folder, is_project in places.folders(own, ".codex"):
+        file = places.settings(folder / "config.toml", is_project=is_project)
+        if file is not None:
+            add_servers(file, "codex", ("mcp_servers",))
+            listed(file, frozenset({"mcp_servers"}), _CODEX_HINTS)
+            yield from _of(file)
+        for one in _unread(places, folder, "hooks.json", _CODEX_HINTS["hooks"]):
+            yield one, is_project
+        why = "rules in Starlark are not converted; add them to [permissions] yourself"
+        for one in _unread(places, folder, "rules/*.rules", why, "forbidden"):
+            yield one, is_project
+    inside = places.inside(is_project=False)
+    found = commands_in(own / "prompts", places.home, inside, ".md", codex_prompt, "prompts:")
+    yield from ((one, False) for one in found)
+    yield from ((one, False) for one in _unread(places, own, "AGENTS.md", _COPY))
+
+
+def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Found, bool]]:
+    own = places.own("", f".{program}")
+    for folder, is_project in places.folders(own, f".{program}"):
+        file = places.settings(folder / "settings.json", is_project=is_project)
+        if file is not None:
+            off = file.texts("mcp", "excluded")
+            add_servers(file, program, ("mcpServers",), off)
+            gemini_rules(file)
+            if program == "qwen":
+                claude_rules(file, "project")
+            handled = {"mcpServers", "excludeTools", "allowedTools", "tools.exclude", "tools.allowed", "mcp.excluded"}
+            listed(file, frozenset({*handled, *(("permissions",) if program == "qwen" else ())}), _GEMINI_HINTS)
+            yield from _of(file)
+        inside = places.inside(is_project=is_project)
+        for suffix in (".toml", ".md") if program == "qwen" else (".toml",):
+            commands = commands_in(folder / "commands", places.home, inside, suffix, gemini_prompt)
+            yield from ((one, is_project) for one in commands)
+        yield from ((one, is_project) for one in agents_in(folder / "agents", places.home, inside, program))
+        why = "policies are not converted; add them to [permissions] yourself"
+        for one in _unread(places, folder, "policies/*.toml", why, "deny"):
+            yield one, is_project
+    yield from ((one, False) for one in _unread(places, own, memory, _COPY))
+
+
+def _gemini(places: Places) -> Iterator[tuple[Found, bool]]:
+    return _gemini_like(places, "gemini", "GEMINI.md")
+
+
+def _qwen(places: Places) -> Iterator[tuple[Found, bool]]:
+    return _gemini_like(places, "qwen", "QWEN.md")
+
+
+def _opencode(places: Places) -> Iterator[tuple[Found, bool]]:
+    config = places.env.get("XDG_CONFIG_HOME", "")
+    own = Path(config) / "opencode" if config else places.own("", ".config/opencode")
+    for folder, is_project in places.folders(own, ".opencode"):
+        roots = [folder, places.root] if is_project else [folder]
+        for path in (root / name for root in roots for name in ("opencode.json", "opencode.jsonc")):
+            file = places.settings(path, is_project=is_project)
+            if file is not None:
+                add_servers(file, "opencode", ("mcp",))
+                opencode_rules(file)
+                _opencode_tables(file)
+                listed(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
+                yield from _of(file)
+        inside = places.inside(is_project=is_project)
+        for name in ("command", "commands"):
+            commands = commands_in(folder / name, places.home, inside, ".md", opencode_prompt)
+            yield from ((one, is_project) for one in commands)
+        for name in ("agent", "agents"):
+            agents = agents_in(folder / name, places.home, inside, "opencode")
+            yield from ((one, is_project) for one in agents)
+    yield from ((one, False) for one in _unread(places, own, "AGENTS.md", _COPY))
+
+
+def _opencode_tables(file: SettingsFile) -> None:
+    """Add the commands and agents that a file of OpenCode defines itself."""
+    for name in file.table("command"):
+        values = dict(file.table("command", name))
+        text = str(values.get("template") or "")
+        file.add(command_found(name, values, text, file.where("command", name), opencode_prompt))
+    for name in file.table("agent"):
+        values, where = dict(file.table("agent", name)), file.where("agent", name)
+        prompt = str(values.pop("prompt", "") or "")
+        if prompt.startswith("{file:"):
+            file.add(Found("agent", name, where, why="its prompt is in another file; write it as an agent in Markdown"))
+        else:
+            file.add(agent_found(name, values, prompt, where, "opencode"))
+
+
+_FINDERS: Mapping[str, Callable[[Places], Iterator[tuple[Found, bool]]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "qwen": _qwen,
+    "opencode": _opencode,
+}

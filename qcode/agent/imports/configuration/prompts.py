@@ -1,0 +1,293 @@
+"""Commands, prompts and agents of other programs, as the Markdown files that qcode reads.
+
+Text that means nothing special in the other program must not begin to mean something here: a placeholder is escaped,
+and a command that would run gets a blank. Forms: developers.openai.com/codex/custom-prompts, gemini-cli
+`docs/cli/custom-commands.md` and `docs/core/subagents.md`, qwen-code `docs/users/features/commands.md` and
+`sub-agents.md`, opencode.ai/docs/commands and /agents.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from qcode.agent.claude.agents import agent_kind
+from qcode.agent.claude.markdown import read_markdown
+from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plain, read_front_matter
+from qcode.agent.imports.configuration.found import Found, WriteFile, shown_path
+from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS
+from qcode.config.definitions import named_files
+from qcode.config.load import parse_toml, read_toml_text
+from qcode.protocol.errors import ConfigError
+from qcode.text.clean import single_spaced
+from qcode.values import dataclass
+
+_RUNS = re.compile(r"(?:(?<=\s)|^)!(?=`[^`\n]+`)|^```!(?=[ \t]*$)", re.MULTILINE)
+_OUR_PLACEHOLDER = re.compile(r"\$(?=ARGUMENTS|\d|\{[A-Z])")
+_CODEX_PLACEHOLDER = re.compile(r"\$(?:(\$)|ARGUMENTS\b|([1-9])(?!\d)|([A-Z][A-Z0-9_]*)|(?=\d|\{[A-Z]))")
+_OPENCODE_RUN = re.compile(r"!`([^`]+)`")
+_NUMBER = re.compile(r"\$(\d+)")
+_ARGS = "{{args}}"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt of a command in qcode's form, with the names of its arguments and what was lost."""
+
+    body: str
+    arguments: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+def codex_prompt(text: str) -> Prompt:
+    """Convert a prompt of Codex: `$1` to `$9`, `$ARGUMENTS`, `$NAME` of `NAME=value`, and `$$` for a dollar."""
+    names: dict[str, None] = {}
+
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            rest = text[match.end() :]
+            return "\\$" if re.match(r"ARGUMENTS|\d|\{[A-Z]|[A-Z]", rest) else "$"
+        if match[3] and match[3] != "ARGUMENTS":
+            names[match[3].lower()] = None
+            return f"${match[3].lower()}"
+        return match[0] if match[0] != "$" else "\\$"
+
+    body = _without_runs(_CODEX_PLACEHOLDER.sub(value, text))
+    lost = tuple(
+        f"${name.upper()} is argument {place} here, without {name.upper()}=" for place, name in enumerate(names, 1)
+    )
+    return Prompt(body, tuple(names), lost)
+
+
+def gemini_prompt(text: str) -> Prompt:
+    """Convert a prompt of Gemini CLI or qwen-code: `{{args}}`, `!{command}` and `@{path}`, with balanced braces."""
+    parts: list[str] = []
+    lost: list[str] = []
+    end = 0
+    for start, stop, mark, inside in _braces(text):
+        parts.append(_escaped(text[end:start]).replace(_ARGS, "$ARGUMENTS"))
+        gap = "" if not text[:start] or text[start - 1].isspace() else " "
+        if mark == "@":
+            parts.append(f"{gap}@{inside.strip()}")
+        else:
+            lost += ["{{args}} inside !{...} is not quoted here"] if _ARGS in inside else []
+            parts.append(_run(_escaped(inside.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
+        end = stop
+    parts.append(_escaped(text[end:]).replace(_ARGS, "$ARGUMENTS"))
+    return Prompt("".join(parts), lost=tuple(dict.fromkeys(lost)))
+
+
+def _escaped(text: str) -> str:
+    return _without_runs(_OUR_PLACEHOLDER.sub(r"\\$", text))
+
+
+def _without_runs(text: str) -> str:
+    return _RUNS.sub(lambda match: "! " if match[0] == "!" else "``` !", text)
+
+
+def _run(command: str, gap: str) -> str:
+    """Return a command to run in qcode's form: in a line, or as a block if it has a backtick or several lines."""
+    if "`" in command or "\n" in command:
+        return f"\n```!\n{command}\n```\n"
+    return f"{gap}!`{command}`"
+
+
+def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
+    """Yield start, end, mark and content of each `!{...}` and `@{...}` with balanced braces."""
+    at = 0
+    while (match := re.compile(r"([!@])\{").search(text, at)) is not None:
+        depth, end = 1, match.end()
+        while end < len(text) and depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        at = end
+        if not depth:
+            yield match.start(), end, match[1], text[match.end() : end - 1]
+
+
+def opencode_prompt(text: str) -> Prompt:
+    """Convert a prompt of OpenCode, where the highest of `$1`, `$2`, ... takes the rest of the arguments."""
+    highest = max((int(number) for number in _NUMBER.findall(text)), default=0)
+    lost = (f"${highest} takes one word here, not the rest",) if highest > 1 else ()
+    body = text.replace("$1", "$ARGUMENTS") if highest == 1 and "$ARGUMENTS" not in text else text
+
+    def value(match: re.Match[str]) -> str:
+        before = body[match.start() - 1 : match.start()]
+        return _run(match[1], "" if not before or before.isspace() else " ")
+
+    return Prompt(_OPENCODE_RUN.sub(value, body), lost=lost)
+
+
+def markdown(fields: Mapping[str, object], body: str) -> str:
+    """Return a Markdown file with front matter; fields without a value are left out."""
+    given = {name: value for name, value in fields.items() if value not in (None, "", (), [])}
+    rows = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    header = "\n".join(["---", *rows, "---", ""]) if rows else ""
+    return f"{header}{body.strip(chr(10))}\n"
+
+
+_USED = frozenset({"description", "argument-hint", "template", "prompt"})
+
+
+def command_found(
+    name: str, fields: Mapping[str, object], text: str, where: str, convert: Callable[[str], Prompt]
+) -> Found:
+    """Return a command; one without a prompt, or with a name that cannot be typed, is not converted."""
+    if not all(_NAME.fullmatch(part) for part in name.split(":")):
+        return Found("command", name, where, why="a name has letters, digits, - and _, and starts with a letter")
+    if not text.strip():
+        return Found("command", name, where, why="it has no prompt")
+    prompt = convert(text)
+    header = {
+        "description": single_spaced(str(fields.get("description") or ""), 1_000),
+        "argument-hint": single_spaced(str(fields.get("argument-hint") or ""), 200),
+        "arguments": list(prompt.arguments),
+    }
+    lost = [*prompt.lost, *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _USED)]
+    return Found(
+        "command", name, where, (WriteFile("commands", name, markdown(header, prompt.body)),), lost=tuple(lost)
+    )
+
+
+def commands_in(
+    folder: Path, home: str, project: Path | None, suffix: str, convert: Callable[[str], Prompt], prefix: str = ""
+) -> Iterator[Found]:
+    """Yield the commands in the files of a folder."""
+    problems: list[str] = []
+    for stem, file in named_files(folder, problems, inside=project, suffix=suffix):
+        name, where = f"{prefix}{stem}", shown_path(file, home)
+        try:
+            if suffix == ".toml":
+                table = parse_toml(read_toml_text(file, is_needed=True) or "", file)
+                yield command_found(name, table, str(table.get("prompt") or ""), where, convert)
+            else:
+                matter = read_markdown(file)
+                yield command_found(name, _fields(matter), matter.body, where, convert)
+        except (FrontMatterError, ConfigError) as problem:
+            yield Found("command", name, where, why=str(problem).removeprefix(f"{file}:").strip())
+    yield from (Found("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+
+
+def _fields(matter: FrontMatter) -> dict[str, object]:
+    return {name: plain(field.value) for name, field in matter.fields.items()}
+
+
+def agents_in(folder: Path, home: str, project: Path | None, program: str) -> Iterator[Found]:
+    """Yield the agents in the files of a folder."""
+    problems: list[str] = []
+    for stem, file in named_files(folder, problems, inside=project, suffix=".md"):
+        where = shown_path(file, home)
+        try:
+            matter = read_markdown(file)
+        except FrontMatterError as problem:
+            yield Found("agent", stem, where, why=str(problem).removeprefix(f"{file}:").strip())
+            continue
+        yield agent_found(stem, _fields(matter), matter.body, where, program)
+    yield from (Found("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+
+
+def agent_found(stem: str, fields: Mapping[str, object], body: str, where: str, program: str) -> Found:
+    """Return an agent, if what it becomes is one that qcode can use."""
+    name = str(fields.get("name") or stem.rpartition(":")[2])
+    agent = _Agent(dict(fields))
+    agent.convert(program)
+    text = markdown({"name": name, **agent.header}, body)
+    if not _NAME.fullmatch(name):
+        return Found("agent", name, where, why="a name has letters, digits, - and _, and starts with a letter")
+    try:
+        matter = read_front_matter(text, where)
+        agent_kind(name, {key: plain(field.value) for key, field in matter.fields.items()} | agent.limits, matter.body)
+    except ValueError as problem:
+        return Found("agent", name, where, why=str(problem).removeprefix(f"{where}:").strip())
+    return Found("agent", name, where, (WriteFile("agents", name, text),), lost=tuple(agent.lost))
+
+
+class _Agent:
+    """The front matter of an agent while it is converted."""
+
+    def __init__(self, given: dict[str, object]) -> None:
+        self._given = given
+        self.header: dict[str, object] = {
+            "description": single_spaced(str(given.pop("description", None) or ""), 1_000)
+        }
+        self.limits: dict[str, Any] = {}
+        self.lost: list[str] = []
+        given.pop("name", None)
+
+    def convert(self, program: str) -> None:
+        given = self._given
+        tools = given.pop("tools", None)
+        if isinstance(tools, Mapping):
+            self._switches(tools)
+        elif tools is not None:
+            self._tools("tools", tools)
+        if "disallowedTools" in given:
+            self._tools("disallowedTools", given.pop("disallowedTools"))
+        self._turns(given.pop("max_turns", None) or given.pop("maxTurns", None))
+        if program == "opencode":
+            self._permission(given.pop("permission", None))
+            if given.pop("mode", "subagent") == "primary":
+                self.lost.append("`mode: primary`: it is a sub-agent here")
+        elif given.get("approvalMode") == "plan":
+            given.pop("approvalMode")
+            self.header["permissionMode"] = "plan"
+        if given.get("model") in ("inherit", "haiku"):
+            self.header["model"] = given.pop("model")
+        if given.get("kind") == "local":
+            given.pop("kind")
+        self.lost += [f"`{single_spaced(str(key), 60)}` has no effect" for key in given]
+
+    def _tools(self, field: str, given: object) -> None:
+        names = given if isinstance(given, list) else str(given).replace(",", " ").split()
+        if "*" in names:
+            return
+        known = [_claude_tool(str(name)) for name in names]
+        unknown = [str(name) for name, tool in zip(names, known, strict=True) if not tool]
+        self.lost += [f"the tool {single_spaced(name, 60)} does not exist here" for name in unknown]
+        # A list of which nothing is left must not mean all tools: it becomes an error.
+        self.header[field] = list(dict.fromkeys(filter(None, known))) or [str(name) for name in names] or ["none"]
+
+    def _switches(self, tools: Mapping[str, object]) -> None:
+        """Take OpenCode's `tools: {write: false}`."""
+        on = [name for name, value in tools.items() if _is_on(value) and name != "*"]
+        off = [name for name, value in tools.items() if not _is_on(value) and name != "*"]
+        if not _is_on(tools.get("*", True)):
+            self._tools("tools", on)
+        elif off:
+            self._tools("disallowedTools", off)
+
+    def _permission(self, given: object) -> None:
+        """Take the tools that OpenCode denies as a whole."""
+        for tool, effect in given.items() if isinstance(given, Mapping) else ():
+            name = _claude_tool(str(tool))
+            if effect == "deny" and name:
+                denied = self.header.setdefault("disallowedTools", [])
+                assert isinstance(denied, list)
+                denied += [name] if name not in denied else []
+            elif effect != "allow":
+                self.lost.append(f"`permission.{single_spaced(str(tool), 60)}`: the rules of the conversation apply")
+
+    def _turns(self, given: object) -> None:
+        if given is None:
+            return
+        text = str(given)
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            self.header["maxTurns"] = self.limits["maxTurns"] = int(text)
+        else:
+            self.lost.append("`max_turns` is not a whole number")
+
+
+def _is_on(value: object) -> bool:
+    return value is True or str(value).lower() in ("true", "yes", "on", "1")
+
+
+def _claude_tool(name: str) -> str:
+    """Return Claude's name of a tool, empty if it has none."""
+    known = CLAUDE_TOOLS.get(name.lower())
+    if known is not None or name in CLAUDE_TOOLS.values():
+        return known or name
+    return name if name.startswith("mcp__") else ""

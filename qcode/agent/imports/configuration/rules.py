@@ -1,0 +1,156 @@
+"""Permission rules in the forms of Claude Code, qwen-code, Gemini CLI and OpenCode, as `[permissions]` of qcode.
+
+All of them become rules of Claude Code first, so that one converter decides what is as narrow or as broad. From the
+files of a project only rules that deny or ask are taken. Forms: code.claude.com/docs/en/permissions, gemini-cli
+`docs/reference/configuration.md`, opencode.ai/docs/permissions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from qcode.agent.claude.rules import MODES, RuleEffect, Source, convert, is_claude_rule
+from qcode.agent.claude.settings import converted_rules
+from qcode.agent.imports.configuration.found import AddRule, Found, SetMode, SettingsFile
+from qcode.text.clean import single_spaced
+
+EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
+CLAUDE_TOOLS: Mapping[str, str] = {
+    "read_file": "Read", "read_many_files": "Read", "readfile": "Read", "read": "Read",
+    "write_file": "Write", "writefile": "Write", "write": "Write",
+    "replace": "Edit", "edit": "Edit", "editfile": "Edit", "patch": "Edit", "multiedit": "MultiEdit",
+    "notebook_edit": "NotebookEdit",
+    "run_shell_command": "Bash", "shelltool": "Bash", "shell": "Bash", "bash": "Bash",
+    "glob": "Glob", "find_files": "Glob",
+    "grep": "Grep", "grep_search": "Grep", "search_file_content": "Grep",
+    "list_directory": "LS", "list": "LS", "ls": "LS",
+    "web_fetch": "WebFetch", "webfetch": "WebFetch",
+    "google_web_search": "WebSearch", "web_search": "WebSearch", "websearch": "WebSearch",
+    "write_todos": "TodoWrite", "todo_write": "TodoWrite", "todowrite": "TodoWrite",
+    "task": "Agent", "agent": "Agent", "skill": "Skill", "activate_skill": "Skill",
+}  # fmt: skip
+"""Claude Code's tools by the names that the other programs have for them, in lower case."""
+
+_FROM_PROJECT = "rules of a project's file may not allow anything"
+_RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
+
+
+def claude_rules(file: SettingsFile, source: Source) -> None:
+    """Add the rules and the mode in `permissions` of Claude Code or qwen-code."""
+    table = file.table("permissions")
+    for effect in EFFECTS:
+        for text in file.texts("permissions", effect):
+            _add(file, effect, text, _with_claude_tool(text), source, ("permissions", effect, text))
+    mode = table.get("defaultMode")
+    if isinstance(mode, str):
+        _add_mode(file, mode)
+    for key in table:
+        if key not in (*EFFECTS, "defaultMode"):
+            hint = "; use --add-dir" if key == "additionalDirectories" else ""
+            where = file.where("permissions", key)
+            file.add(Found("setting", f"permissions.{key}", where, why=f"has no equivalent{hint}"))
+
+
+def _add_mode(file: SettingsFile, mode: str) -> None:
+    where, name = file.where("permissions", "defaultMode"), single_spaced(mode, 60)
+    ours = MODES.get(mode)
+    if file.is_project:
+        found = Found("mode", name, where, why="a project's file may not choose the mode")
+    elif ours is None or mode in ("bypassPermissions", "dontAsk"):
+        found = Found("mode", name, where, why="a configuration may not choose this mode; use --permission-mode")
+    else:
+        found = Found("mode", name, where, (SetMode(ours),))
+    file.add(found)
+
+
+def gemini_rules(file: SettingsFile) -> None:
+    """Add the tools that Gemini CLI and qwen-code allow and exclude, in their old and new places."""
+    places: tuple[tuple[RuleEffect, tuple[str, ...]], ...] = (
+        ("deny", ("excludeTools",)),
+        ("deny", ("tools", "exclude")),
+        ("allow", ("allowedTools",)),
+        ("allow", ("tools", "allowed")),
+    )
+    for effect, path in places:
+        for text in file.texts(*path):
+            rule = _with_claude_tool(text)
+            match = _RULE.fullmatch(rule)
+            if match is not None and match[1] == "Bash":
+                rule = f"Bash({match[2]}:*)"  # here the text is the beginning of a command
+            _add(file, effect, text, rule, "project", (*path, text))
+
+
+def opencode_rules(file: SettingsFile) -> None:
+    """Add `permission` of OpenCode, where the last pattern that fits decides; here a denial always does."""
+    for tool, given in file.table("permission").items():
+        name = CLAUDE_TOOLS.get(tool.lower(), "")
+        patterns = dict(given) if isinstance(given, Mapping) else {"*": given}
+        open_at = max((at for at, pattern in enumerate(patterns) if pattern == "*"), default=-1)
+        for at, (pattern, effect) in enumerate(patterns.items()):
+            path = ("permission", tool, pattern) if isinstance(given, Mapping) else ("permission", tool)
+            shown = f"{tool} {pattern}" if isinstance(given, Mapping) else tool
+            if effect not in ("allow", "ask", "deny"):
+                file.add(Found("rule", shown, file.where(*path), why="is neither allow nor ask nor deny"))
+            elif effect == "ask" and pattern == "*":
+                why = "not needed: qcode asks, except for commands and files that are only read"
+                file.add(Found("rule", f"ask {shown}", file.where(*path), why=why))
+            elif effect == "allow" and (at < open_at or (pattern == "*" and name == "Bash")):
+                why = "a later rule decides" if at < open_at else "a rule for every command is not taken over"
+                file.add(Found("rule", f"allow {shown}", file.where(*path), why=why))
+            else:
+                body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
+                rule = (name or tool) + ("" if pattern == "*" else f"({body})")
+                _add(file, effect, shown, rule, "project", path)
+
+
+def _with_claude_tool(text: str) -> str:
+    """Return a rule with Claude's name of its tool: `run_shell_command(git)` is `Bash(git)`."""
+    match = _RULE.fullmatch(text.strip())
+    tool, body = (match[1].strip(), match[2]) if match is not None else (text.strip(), None)
+    name = CLAUDE_TOOLS.get(tool.lower(), tool)
+    return name if body is None else f"{name}({body})"
+
+
+def _add(file: SettingsFile, effect: RuleEffect, text: str, rule: str, source: Source, path: tuple[str, ...]) -> None:
+    """Add one rule; `text` is how the other program writes it, `rule` how Claude Code would."""
+    name, where = f"{effect} {single_spaced(text, 120)}", file.where(*path)
+    if file.is_project and effect == "allow":
+        file.add(Found("rule", name, where, why=_FROM_PROJECT))
+        return
+    if not is_claude_rule(rule):
+        unknown = rule.partition("(")[0]
+        why = f"{single_spaced(unknown, 60)} is not a tool of qcode"
+        file.add(Found("rule", name, where, why=why, is_unenforced=False))
+        return
+    found = convert(rule, effect, "project" if file.is_project else source)
+    changes = tuple(AddRule(effect, one) for one in found.rules)
+    is_unenforced = bool(converted_rules([rule], effect, source).unenforced)
+    if not changes:
+        why = found.lost or found.note or "nothing is needed"
+        file.add(Found("rule", name, where, why=why, is_unenforced=is_unenforced))
+        return
+    lost = tuple(filter(None, (found.lost, found.note)))
+    file.add(Found("rule", name, where, changes, lost=lost, is_unenforced=is_unenforced))
+
+
+def listed(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:
+    """Add a line for each key that is not handled, with a hint if there is one; `tools.exclude` is a key in a table."""
+    nested = {name.partition(".")[0] for name in handled if "." in name}
+    for key, value in file.values.items():
+        if key in handled or key.startswith("$") or _is_empty(value):
+            continue
+        why = hints.get(key, "has no equivalent")
+        if key == "hooks":
+            names = ", ".join(map(str, value)) if isinstance(value, Mapping) else key
+            file.add(Found("hooks", single_spaced(names, 200), file.where(key), why=why))
+        elif key in nested and isinstance(value, Mapping):
+            for inner in value:
+                if f"{key}.{inner}" not in handled:
+                    file.add(Found("setting", single_spaced(f"{key}.{inner}", 80), file.where(key, inner), why=why))
+        else:
+            file.add(Found("setting", single_spaced(key, 80), file.where(key), why=why))
+
+
+def _is_empty(value: object) -> bool:
+    return value in ({}, [], "", None)

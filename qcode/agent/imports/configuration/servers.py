@@ -1,0 +1,264 @@
+"""Tool servers in the forms of Claude Code, Codex, Gemini CLI, qwen-code and OpenCode, as `[mcp_servers]` of qcode.
+
+A literal secret is left out: the value becomes a reference to a variable, and a line names it. Forms:
+code.claude.com/docs/en/mcp, developers.openai.com/codex/mcp, gemini-cli `docs/tools/mcp-server.md`,
+qwen-code `docs/users/features/mcp.md`, opencode.ai/docs/mcp-servers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, Found, SettingsFile
+from qcode.agent.mcp.spec import may_be_secret
+from qcode.config.kinds import SERVER_NAME_WORDS, is_server_name
+from qcode.config.load import checked
+from qcode.config.schema import find_key
+from qcode.protocol.errors import ConfigError
+from qcode.safety.redaction import Redactor
+from qcode.safety.rules import is_rule
+from qcode.text.clean import single_spaced
+
+_T = TypeVar("_T")
+_MIN_SECRET = 8
+_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-[^}]*)?\}")
+_SHORT_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_OPENCODE_REFERENCE = re.compile(r"\{env:([A-Za-z_]\w*)\}")
+_QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]+)")
+
+
+class _Unfit(ValueError):  # noqa: N818  # becomes the reason of a server that is left out
+    """A server cannot be converted; the text is one line."""
+
+
+class _Server:
+    """A server while it is converted: the values of qcode, and what was lost."""
+
+    def __init__(self, name: str, entry: Mapping[str, Any], fill: Callable[[str], str]) -> None:
+        self.name = name
+        self.entry = dict(entry)
+        self.fill = fill
+        self.values: dict[str, Any] = {}
+        self.lost: list[str] = []
+        self.denied: tuple[str, ...] = ()
+
+    def take(self, key: str, kind: type[_T]) -> _T | None:
+        """Remove a value from the entry and return it, None if it is missing; raise `_Unfit` for another type."""
+        value = self.entry.pop(key, None)
+        if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            raise _Unfit(f"`{key}` has the wrong type")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        found = self.take(key, list) or []
+        if not all(isinstance(one, str) for one in found):
+            raise _Unfit(f"`{key}` must be a list of texts")
+        return [str(one) for one in found]
+
+    def table(self, key: str) -> dict[str, str]:
+        found = self.take(key, dict) or {}
+        if not all(isinstance(one, str | int | float) for one in found.values()):
+            raise _Unfit(f"`{key}` must have texts as values")
+        return {str(name): str(one) for name, one in found.items()}
+
+    def seconds(self, key: str, factor: float = 1.0) -> float | None:
+        found = self.entry.pop(key, None)
+        if found is None:
+            return None
+        try:
+            number = float(found) * factor
+        except (TypeError, ValueError, OverflowError):
+            raise _Unfit(f"`{key}` must be a number") from None
+        return int(number) if number == int(number) else number
+
+    def program(self, command: object, arguments: list[str], variables: Mapping[str, str]) -> None:
+        """Set the command of a local server; `sh` starts one that has a `cwd` there."""
+        if not isinstance(command, str) or not command:
+            raise _Unfit("`command` is missing")
+        folder = self.take("cwd", str)
+        words = [command, *arguments]
+        if folder:
+            words = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", folder, *words]
+        if _REFERENCE.search(words[0]):
+            raise _Unfit("a command with a variable is not supported; write its path")
+        words = [self.fill(word) for word in words]
+        args = [self._without_secret(word, before) for word, before in zip(words[1:], words, strict=False)]
+        self.values |= {"command": words[0]} | ({"args": args} if args else {})
+        self._add_named("env", variables)
+
+    def address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
+        if not isinstance(url, str) or not url:
+            raise _Unfit("`url` is missing")
+        self.values["url"] = _QUERY.sub(self._without_parameter, self.fill(url))
+        if Redactor().redact(self.values["url"]) != self.values["url"]:
+            raise _Unfit("its address contains a password; add it yourself with qcode mcp add")
+        self.values |= {"transport": transport} if transport else {}
+        self._add_named("headers", headers)
+
+    def _add_named(self, key: str, named: Mapping[str, str]) -> None:
+        kept = {}
+        for name, value in named.items():
+            text = self.fill(value)
+            is_secret = may_be_secret(name) or Redactor().redact(text) != text
+            kept[name] = self._reference(name if key == "env" else "", name) if is_secret and _literal(text) else text
+        self.values |= {key: kept} if kept else {}
+
+    def _without_secret(self, word: str, before: str) -> str:
+        """Return an argument of a command with a reference in the place of a secret."""
+        flag, mark, value = word.partition("=")
+        if mark and flag.startswith("-") and may_be_secret(flag) and len(value) >= _MIN_SECRET and _literal(value):
+            return f"{flag}={self._reference('', flag)}"
+        is_value = before.startswith("-") and "=" not in before and may_be_secret(before) and not word.startswith("-")
+        if (is_value and len(word) >= _MIN_SECRET and _literal(word)) or Redactor().redact(word) != word:
+            return self._reference("", before if is_value else "secret")
+        return word
+
+    def _without_parameter(self, match: re.Match[str]) -> str:
+        mark, name, value = match.groups()
+        if not may_be_secret(name) or not _literal(value):
+            return match[0]
+        return f"{mark}{name}={self._reference('', name)}"
+
+    def _reference(self, variable: str, what: str) -> str:
+        """Return a reference to a variable, and note that the user must set it."""
+        plain = what.strip("-")
+        variable = variable or re.sub(r"\W+", "_", f"{self.name}_{plain}").upper()
+        self.lost.append(f"the value of {single_spaced(plain, 60)} is left out: set the variable {variable}")
+        return f"${{{variable}}}"
+
+
+def _literal(text: str) -> bool:
+    return _REFERENCE.search(text) is None
+
+
+def _plain(text: str) -> str:
+    return text
+
+
+def _gemini_fill(text: str) -> str:
+    return _SHORT_REFERENCE.sub(lambda match: f"${{{match[1] or match[2]}}}", text)
+
+
+def _opencode_fill(text: str) -> str:
+    if "{file:" in text:
+        raise _Unfit("a value from a file ({file:...}) is not supported; use a variable")
+    return _OPENCODE_REFERENCE.sub(r"${\1}", text)
+
+
+def _claude(server: _Server) -> None:
+    kind = server.take("type", str) or ""
+    if kind == "sdk":
+        raise _Unfit("it lives in another program")
+    if "command" in server.entry:
+        server.program(server.take("command", str), server.texts("args"), server.table("env"))
+    else:
+        transport = "sse" if kind == "sse" else ""
+        server.address(server.take("url", str), server.table("headers"), transport)
+
+
+def _codex(server: _Server) -> None:
+    if "command" in server.entry:
+        variables = server.table("env")
+        for one in server.take("env_vars", list) or []:
+            name = one.get("name") if isinstance(one, dict) else one
+            variables.setdefault(str(name), f"${{{name}}}")
+        server.program(server.take("command", str), server.texts("args"), variables)
+    else:
+        headers = server.table("http_headers")
+        headers |= {name: f"${{{variable}}}" for name, variable in server.table("env_http_headers").items()}
+        bearer = server.take("bearer_token_env_var", str)
+        headers |= {"Authorization": f"Bearer ${{{bearer}}}"} if bearer else {}
+        server.address(server.take("url", str), headers)
+    startup = server.seconds("startup_timeout_sec")
+    startup = server.seconds("startup_timeout_ms", 0.001) if startup is None else startup
+    _limits(server, server.seconds("tool_timeout_sec"), startup)
+    _chosen_tools(server, "enabled_tools", "disabled_tools")
+    if server.take("enabled", bool) is False:
+        server.values["enabled"] = False
+
+
+def _gemini(server: _Server) -> None:
+    kind, timeout = server.take("type", str) or "", server.seconds("timeout", 0.001)
+    if "command" in server.entry:
+        server.program(server.take("command", str), server.texts("args"), server.table("env"))
+    else:
+        http, url = server.take("httpUrl", str), server.take("url", str)
+        transport = "http" if http or kind == "http" else "sse"
+        server.address(http or url, server.table("headers"), transport)
+    _limits(server, timeout, None)
+    _chosen_tools(server, "includeTools", "excludeTools")
+    if server.take("trust", bool):
+        server.lost.append("`trust` is dropped: its calls ask, unless a rule allows them")
+    server.entry.pop("description", None)
+
+
+def _opencode(server: _Server) -> None:
+    kind, startup = server.take("type", str), server.seconds("timeout", 0.001)
+    if kind == "remote":
+        server.address(server.take("url", str), server.table("headers"))
+    else:
+        words = server.texts("command")
+        server.program(words[0] if words else None, words[1:], server.table("environment"))
+    _limits(server, None, startup)
+    if server.take("enabled", bool) is False:
+        server.values["enabled"] = False
+
+
+def _limits(server: _Server, timeout: float | None, startup: float | None) -> None:
+    server.values |= {"timeout_s": timeout} if timeout else {}
+    server.values |= {"startup_timeout_s": startup} if startup else {}
+
+
+def _chosen_tools(server: _Server, chosen: str, excluded: str) -> None:
+    """Take the tools to offer; those to leave out become deny rules."""
+    names = [name.partition("(")[0] for name in server.texts(chosen)]
+    server.values |= {"tools": names} if names else {}
+    server.denied = tuple(server.texts(excluded))
+
+
+_FORMS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]] = {
+    "claude": (_claude, _plain),
+    "codex": (_codex, _plain),
+    "gemini": (_gemini, _gemini_fill),
+    "qwen": (_gemini, _gemini_fill),
+    "opencode": (_opencode, _opencode_fill),
+}
+
+
+def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], off: tuple[str, ...] = ()) -> None:
+    """Add the servers in a table of a file; those in `off` are not started."""
+    for name, entry in file.table(*path).items():
+        where = file.where(*path, name)
+        try:
+            file.add(_converted(file, program, name, entry, where, is_off=name in off))
+        except (_Unfit, ConfigError) as problem:
+            file.add(Found("server", name, where, why=str(problem)))
+
+
+def _converted(file: SettingsFile, program: str, name: str, entry: object, where: str, *, is_off: bool) -> Found:
+    """Return one server; raise `_Unfit` or `ConfigError` if qcode cannot have it."""
+    if not is_server_name(name):
+        raise _Unfit(f"invalid name: {SERVER_NAME_WORDS}")
+    if not isinstance(entry, Mapping):
+        raise _Unfit("it is not a table")
+    form, fill = _FORMS[program]
+    server = _Server(name, entry, fill)
+    if program == "codex" and _REFERENCE.search(str(entry)):
+        server.lost.append("${...} in its values is a variable here, and was not in Codex")
+    form(server)
+    server.values |= {"enabled": False} if is_off else {}
+    for key, value in server.values.items():
+        for inner, one in value.items() if isinstance(value, dict) else (("", value),):
+            path = ("mcp_servers", name, key, *((inner,) if inner else ()))
+            known = find_key(path)
+            assert known is not None
+            checked(known, path, tuple(one) if isinstance(one, list) else one)
+    server.lost += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
+    rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
+    unfit = [rule.rule for rule in rules if not is_rule(rule.rule)]
+    server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in unfit]
+    kept = tuple(rule for rule in rules if rule.rule not in unfit)
+    changes: tuple[Change, ...] = (AddServer(name, server.values), *kept)
+    return Found("server", name, where, changes, lost=tuple(server.lost), is_unenforced=bool(unfit))

@@ -1,0 +1,141 @@
+"""Compares what was found with the configuration of qcode, and writes what is missing. Nothing is overwritten.
+
+The user's things go into the user's own configuration; those of a project into its `.qcode`, so that trust and the
+approval of tool servers apply to them as to everything that a project brings.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, Found, SetMode, WriteFile, shown_path
+from qcode.agent.subagent_kinds import KINDS
+from qcode.config import state_file
+from qcode.config.edit import replace_text, with_items, with_table, with_value
+from qcode.config.load import parse_toml, read_toml_text
+from qcode.config.paths import AGENTS_FOLDER
+from qcode.protocol.errors import ConfigError
+from qcode.values import dataclass
+
+Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
+"""`same`: qcode has it already. `taken`: qcode has another one of this name. `lost`: it is not converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The plan for one finding; `why` is the reason if nothing is written."""
+
+    found: Found
+    status: Status
+    why: str
+    is_project: bool
+
+
+class Target:
+    """The configuration of the user, or of a project at `root`, as it will be after the import."""
+
+    def __init__(self, config_file: Path, folder: Path, home: str, root: Path | None = None) -> None:
+        self.file = config_file
+        self._folder = folder
+        self._home = home
+        self._root = root
+        self._before = read_toml_text(config_file, is_needed=False)
+        self._text = self._before or ""
+        parse_toml(self._text, config_file)
+        self._files: dict[Path, str] = {}
+
+    def plan(self, found: Found, *, is_project: bool) -> Row:
+        """Add the changes of a finding to the plan, if they overwrite nothing."""
+        if not found.changes:
+            return Row(found, "read" if found.is_read else "lost", found.why, is_project)
+        text, files = self._text, dict(self._files)
+        states: list[Status] = []
+        for change in found.changes:
+            try:
+                state, why = self._add(change)
+            except (ValueError, ConfigError) as problem:
+                state, why = "lost", str(problem)
+            if state in ("taken", "lost"):
+                self._text, self._files = text, files
+                return Row(found, state, why, is_project)
+            states.append(state)
+        return Row(found, "new" if "new" in states else "same", "", is_project)
+
+    def _add(self, change: Change) -> tuple[Status, str]:
+        values: Mapping[str, Any] = tomllib.loads(self._text)
+        permissions = values.get("permissions", {})
+        match change:
+            case AddServer(name=name):
+                there = values.get("mcp_servers", {}).get(name)
+                if there is not None:
+                    why = f"{self._shown} has another server of this name"
+                    return ("same", "") if there == dict(change.values) else ("taken", why)
+                self._text = with_table(self._text, ("mcp_servers", name), copy.deepcopy(dict(change.values)))
+            case AddRule(effect=effect, rule=rule):
+                if rule in permissions.get(effect, []):
+                    return "same", ""
+                self._text = with_items(self._text, ("permissions", effect), [rule])
+            case SetMode(mode=mode):
+                there = permissions.get("mode")
+                if there is not None:
+                    return ("same", "") if there == mode else ("taken", f"permissions.mode is {there}")
+                self._text = with_value(self._text, ("permissions", "mode"), mode)
+            case WriteFile():
+                return self._add_file(change)
+        return "new", ""
+
+    def _add_file(self, change: WriteFile) -> tuple[Status, str]:
+        path = self._folder.joinpath(change.folder, *change.name.split(":")).with_suffix(".md")
+        if self._root is not None and not _is_inside(path, self._root):
+            return "lost", f"{path.parent} leads out of the project"
+        if change.folder == AGENTS_FOLDER and change.name in {kind.name for kind in KINDS}:
+            return "taken", "qcode has a sub-agent of this name"
+        there = self._files.get(path)
+        if there is None and path.is_file():
+            there = path.read_text("utf-8", "replace")
+        if there is None and not (os.path.lexists(path) or os.path.lexists(path.with_suffix(".toml"))):
+            self._files[path] = change.text
+            return "new", ""
+        is_same = there == change.text
+        return ("same", "") if is_same else ("taken", f"{shown_path(path, self._home)} is already there")
+
+    @property
+    def _shown(self) -> str:
+        return shown_path(self.file, self._home)
+
+    def write(self) -> list[str]:
+        """Write the plan; return the paths that were written, and that of the copy. Raise `ConfigError`."""
+        written = []
+        try:
+            if self._text != (self._before or ""):
+                if self._before is not None:
+                    kept = _free(self.file)
+                    state_file.replace(kept, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
+                    written.append(str(kept))
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                replace_text(self.file, self._text)
+                written.append(str(self.file))
+            for path, text in self._files.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("x", encoding="utf-8") as stream:
+                    stream.write(text)
+                written.append(str(path))
+        except OSError as error:
+            where = Path(error.filename) if isinstance(error.filename, str) else self.file
+            raise ConfigError(f"cannot write the file: {error.strerror}", file=where) from None
+        return written
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def _free(file: Path) -> Path:
+    """Return the path of a copy of a file that does not exist yet: `config.toml.bak`, then `config.toml.bak2`, ..."""
+    names = (file.with_name(f"{file.name}.bak{number}") for number in ("", *range(2, 10_000)))
+    return next(path for path in names if not os.path.lexists(path))

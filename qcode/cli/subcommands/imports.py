@@ -1,0 +1,136 @@
+"""`qcode import`: what other programs keep in their settings, and with `--write` the same for qcode.
+
+Nothing that is found is run, and no file of another program is changed. Apart, as every subcommand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, SetMode
+from qcode.agent.imports.configuration.programs import PROGRAMS, Places, find
+from qcode.agent.imports.configuration.target import Row, Target
+from qcode.agent.options import RunContext
+from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.context import folder_context
+from qcode.cli.terminal import put, say
+from qcode.config.paths import CONFIG_NAME, PROJECT_FOLDER
+from qcode.protocol.errors import ExitCode
+from qcode.text.clean import clean, single_spaced, visible
+from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
+
+_USE = "use: qcode import [claude|codex|gemini|qwen|opencode] [--write] [--json] [-C DIR] [--trust]"
+_MARKS = {"new": "+", "same": "=", "taken": "!", "lost": "-", "read": "="}
+_MAX_SHOWN = 160
+
+
+def run_import(rest: Sequence[str]) -> int:
+    """Print the plan, and with `--write` carry it out; return 1 if a denial is lost. Raise `QcodeError`."""
+    options, words, given = parse_subcommand("import", rest, _USE)
+    unknown = next((word for word in words if word not in PROGRAMS), None)
+    if unknown is not None:
+        raise CommandLineError(f'unknown program "{single_spaced(unknown, 60)}"; {_USE}')
+    context, problem = folder_context(options)
+    if problem is not None:
+        raise problem
+    home = context.env.get("HOME", "")
+    own = Target(context.paths.config_file, context.paths.config_dir, home)
+    is_read = context.reads_project
+    folder = context.root / PROJECT_FOLDER
+    project = Target(folder / CONFIG_NAME, folder, home, context.root) if is_read else None
+    places = Places(context.env, context.root, is_read)
+    plans = {name: _plan(name, places, own, project) for name in words or PROGRAMS}
+    written = [] if "write" not in given else [*own.write(), *(project.write() if project is not None else ())]
+    if "json" in given:
+        put(json.dumps(_as_json(plans, written), ensure_ascii=False, indent=2) + "\n")
+    else:
+        put("".join(f"{clean(line)}\n" for line in _lines(plans, context, written, is_written="write" in given)))
+    denials = [row for rows in plans.values() for row in rows if row.found.is_unenforced]
+    for row in denials:
+        say(f"{row.found.where}: a denial is lost: {visible(row.found.name)}")
+    return ExitCode.FAILED if denials else ExitCode.OK
+
+
+def _plan(program: str, places: Places, own: Target, project: Target | None) -> list[Row]:
+    found = list(find(program, places))
+    return [
+        (project if is_project and project is not None else own).plan(one, is_project=is_project)
+        for one, is_project in found
+    ]
+
+
+def _lines(
+    plans: Mapping[str, Sequence[Row]], context: RunContext, written: Sequence[str], *, is_written: bool
+) -> Iterator[str]:
+    rows = [row for found in plans.values() for row in found]
+    for program, found in plans.items():
+        if found:
+            yield PROGRAMS[program]
+            for row in found:
+                yield from _row_lines(row)
+    if not rows:
+        yield f"nothing to import from {', '.join(PROGRAMS[program] for program in plans)}"
+    if not context.is_trusted:
+        yield "this folder is not trusted: files of the project are not read"
+    if not rows:
+        return
+    counts = {status: sum(row.status == status for row in rows) for status in _MARKS}
+    lost = counts["lost"] + sum(bool(row.found.lost) and row.status in ("new", "same") for row in rows)
+    yield (
+        f"{counts['new']} to add (+), {counts['same'] + counts['read']} already here (=), {counts['taken']} kept as "
+        f"qcode has them (!), {lost} with lost parts (-)"
+    )
+    home = context.env.get("HOME", "")
+    for path in written:
+        yield f"{'kept a copy:' if '.bak' in path else 'wrote'} {path.replace(f'{home}/', '~/', 1) if home else path}"
+    if counts["new"] and not is_written:
+        yield f"nothing was written; add --write to write {count_text(counts['new'], 'item')}"
+    if written and any(row.is_project and row.status == "new" for row in rows):
+        yield "files in .qcode have changed: qcode asks whether you trust them at the next start"
+
+
+def _row_lines(row: Row) -> Iterator[str]:
+    found = row.found
+    name = visible(single_spaced(found.name, _MAX_SHOWN))
+    results = [_shown(change) for change in found.changes] if row.status in ("new", "same") else []
+    result = f" -> {', '.join(results)}" if results else ""
+    why = f": {visible(single_spaced(row.why, 400))}" if row.why else ""
+    yield f"  {_MARKS[row.status]} {found.kind} {name}{result}{why}  ({visible(found.where)})"
+    if row.status in ("new", "same"):
+        yield from (f"    - {visible(single_spaced(line, 400))}" for line in found.lost)
+
+
+def _shown(change: Change) -> str:
+    match change:
+        case AddServer(name=name, values=values):
+            words = [str(values.get("command") or values.get("url")), *values.get("args", ())]
+            return visible(single_spaced(f"mcp_servers.{name}: {' '.join(words)}", _MAX_SHOWN))
+        case AddRule(effect=effect, rule=rule):
+            return f"{effect} {visible(single_spaced(rule, _MAX_SHOWN))}"
+        case SetMode(mode=mode):
+            return f"permissions.mode = {mode}"
+    return f"{change.folder}/{change.name.replace(':', '/')}.md"
+
+
+def _as_json(plans: Mapping[str, Sequence[Row]], written: Sequence[str]) -> JsonObject:
+    rows: list[Any] = [_row(program, row) for program, found in plans.items() for row in found]
+    return {"items": rows, "written": list(written)}
+
+
+def _row(program: str, row: Row) -> JsonObject:
+    found = row.found
+    return {
+        "program": program,
+        "kind": found.kind,
+        "name": found.name,
+        "where": found.where,
+        "status": row.status,
+        "is_project": row.is_project,
+        "becomes": [_shown(change) for change in found.changes],
+        "why": row.why or None,
+        "lost": list(found.lost),
+        "is_lost_denial": found.is_unenforced,
+    }

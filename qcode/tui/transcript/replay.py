@@ -1,0 +1,138 @@
+"""Shows a stored conversation as it was seen, through the presenter that also shows running turns.
+
+A long conversation is shown from its end: `end_of` is the part for the first paint, and `show_earlier` adds the rest
+above it in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from qcode.agent.context.attachments import attached_lines, split_attached
+from qcode.agent.sessions.history import StoredMessage, Thought
+from qcode.agent.sessions.replay import UserSaid, has_unfinished_turn, replayed
+from qcode.protocol.approvals import TurnApproval
+from qcode.protocol.events import UsageUpdated
+from qcode.protocol.messages import Text, typed_text
+from qcode.protocol.usage import Usage
+from qcode.text.clean import one_line
+from qcode.tui.presenter import Presenter
+from qcode.tui.shell_lines import line_state, without_code
+from qcode.tui.status import Activity
+from qcode.tui.transcript.cards import CardUpdate, TranscriptView
+
+if TYPE_CHECKING:
+    from qcode.agent.conversation import Conversation
+    from qcode.tui.transcript.transcript import Transcript
+
+UNFINISHED = "The last turn did not finish: qcode ended while it ran. Send a message to continue."
+
+
+MAX_MESSAGES_AT_ONCE = 400
+_ITEMS_A_SLICE = 200
+
+
+def replay(
+    messages: Sequence[StoredMessage],
+    transcript: TranscriptView,
+    clock: Callable[[], float],
+    *,
+    max_continuations: int = 3,
+) -> None:
+    """Add `messages`, and what was shown with them, to `transcript`."""
+    for _ in _played(messages, transcript, clock, max_continuations):
+        pass
+
+
+def end_of(messages: Sequence[StoredMessage]) -> int:
+    """Return the index of the first message to show at once: a prompt if possible, and never a result of a call."""
+    first = max(0, len(messages) - MAX_MESSAGES_AT_ONCE)
+    if not first:
+        return 0
+    replies = [at for at in range(first, len(messages)) if messages[at].entry.message.role == "assistant"]
+    prompts = (at for at in range(first, len(messages)) if messages[at].is_own)
+    return next(prompts, replies[0] if replies else 0)
+
+
+async def show_earlier(
+    messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int = 3
+) -> None:
+    """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
+    shown = transcript.content
+    earlier = transcript.blank()
+    for number, _ in enumerate(_played(messages, earlier, clock, max_continuations), 1):
+        if number % _ITEMS_A_SLICE == 0:
+            await asyncio.sleep(0)
+            if transcript.content is not shown:
+                return
+    transcript.insert_earlier(earlier)
+
+
+def _played(
+    messages: Sequence[StoredMessage], transcript: TranscriptView, clock: Callable[[], float], max_continuations: int
+) -> Iterator[None]:
+    """Add one item of `messages` to `transcript` for each step of the iterator."""
+    presenter = Presenter(transcript, _Nothing(), _Nothing(), clock, max_continuations=max_continuations)
+    for item in replayed(messages):
+        match item:
+            case UserSaid():
+                _show_user(item, transcript)
+            case Thought(seconds=seconds):
+                transcript.end_reasoning(seconds)
+            case _:
+                presenter.present(item)
+        yield
+    transcript.settle()
+
+
+def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None:
+    """Say when the session was used last, and whether its last turn finished."""
+    stored = conversation.stored
+    try:
+        when = datetime.fromisoformat(stored[-1].entry.at).astimezone()
+    except (ValueError, IndexError):
+        transcript.add_mark("resumed")
+    else:
+        transcript.add_mark(f"resumed from {when:%Y-%m-%d %H:%M}")
+    if has_unfinished_turn(stored):
+        transcript.add_notice("warning", UNFINISHED)
+
+
+def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
+    """Show a prompt, the shell lines that the user ran before it, the output of jobs, and asides."""
+    typed: list[str] = []
+    for number, block in enumerate(said.message.blocks):
+        if not isinstance(block, Text):
+            continue
+        attached = split_attached(block.text)
+        if attached is None:
+            typed.append(block.text)
+        elif attached.kind == "shell":
+            # This card is never updated, so its id need not match a call.
+            card, state = f"!{number}", line_state(attached.result)
+            transcript.add_card(card, "!", one_line(attached.name))
+            result = one_line(attached.result) if state != "cancelled" else None
+            transcript.update_card(card, CardUpdate(state=state, output=without_code(attached.content), summary=result))
+        elif attached.kind in ("job", "aside"):
+            transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
+            summary = one_line(attached.result)
+            transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
+    for text in [said.shown] if said.shown else typed:
+        transcript.add_user(text)
+    if lines := attached_lines(said.message.blocks[:-1], typed_text(said.message)):
+        transcript.add_attached(lines)
+
+
+class _Nothing:
+    """The status line and the user of a replay: what was running and asked is over."""
+
+    def show_activity(self, activity: Activity | None) -> None: ...
+    def show_usage(self, event: UsageUpdated) -> None: ...
+    def add_turn(self, usage: Usage, cost: Decimal | None) -> None: ...
+    def ask(self, approval: TurnApproval, position: str) -> None: ...
+    def withdraw(self, approval_id: str) -> None: ...
+    def take_steering(self, text: str) -> None: ...

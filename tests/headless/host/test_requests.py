@@ -1,0 +1,294 @@
+"""Requests of a host that change the run: tool servers, folders, skills, instructions for plan mode, questions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.turns import Call, Turn
+from tests.headless.host.running import FAKE_SERVER as FAKE
+from tests.headless.host.running import Host, hosting, make_skill
+from tests.headless.host.scripts import FORM, shell
+
+PROMPTED = ("--permission-prompt-tool", "stdio")
+
+
+def statuses(host: Host) -> dict[str, str]:
+    return {one["name"]: one["status"] for one in host.control("mcp_status")["response"]["mcpServers"]}
+
+
+def set_servers(host: Host, servers: Any, *, serves: str = "") -> dict[str, Any]:
+    """Send the servers and return the response; answer what qcode asks the server `serves` meanwhile."""
+    host.send(
+        {
+            "type": "control_request",
+            "request_id": "set",
+            "request": {"subtype": "mcp_set_servers", "servers": servers},
+        }
+    )
+
+    def is_answer(line: dict[str, Any]) -> bool:
+        return bool(line["type"] == "control_response" and line["response"]["request_id"] == "set")
+
+    line = host.serve(is_answer, serves) if serves else host.until(is_answer)
+    response: dict[str, Any] = line["response"]
+    return response
+
+
+# Tool servers
+
+
+def test_servers_are_added_called_and_removed_while_the_host_runs(tmp_path: Path) -> None:
+    script = [
+        Turn(text="Hello."),
+        Turn(calls=(Call("fake__add", '{"a": 2, "b": 3}'),)),
+        Turn(text="5"),
+        Turn(text="Bye."),
+    ]
+    with hosting(tmp_path, script, "--allowed-tools", "mcp(fake/*)") as host:
+        host.greet()
+        host.ask()
+        host.result()
+        bad = {"command": ["not", "a", "text"]}
+        answer = set_servers(host, {"fake": FAKE, "bad": bad})["response"]
+        assert (answer["added"], answer["removed"], list(answer["errors"])) == (["fake"], [], ["bad"])
+        assert statuses(host) == {"fake": "connected"}
+        host.ask()
+        result = host.result()
+        assert (result["result"], [one.content for one in host.server.requests[-1].results]) == ("5", ["5"])
+        assert set_servers(host, {"fake": FAKE})["response"] == {"added": [], "removed": [], "errors": {}}
+        assert set_servers(host, {})["response"] == {"added": [], "removed": ["fake"], "errors": {}}
+        assert statuses(host) == {}
+        host.ask()
+        host.result()
+        host.end()
+    tools = [line["tools"] for line in host.seen if line.get("subtype") == "init"]
+    assert ["mcp__fake__add" in names for names in tools] == [False, True, False]
+
+
+def test_server_inside_the_host_is_added_and_servers_of_the_handshake_are_replaced(tmp_path: Path) -> None:
+    script = [Turn(text="Hello."), Turn(calls=(Call("more__add", "{}"),)), Turn(text="5")]
+    with hosting(tmp_path, script, "--allowed-tools", "mcp(more/*)") as host:
+        host.greet(sdkMcpServers=["calc"])
+        host.ask()
+        host.serve(lambda line: line["type"] == "result")
+        answer = set_servers(host, {"more": {"type": "sdk", "name": "more"}}, serves="more")["response"]
+        assert answer == {"added": ["more"], "removed": ["calc"], "errors": {}}
+        host.ask()
+        assert host.serve(lambda line: line["type"] == "result", "more")["result"] == "5"
+        assert host.server.requests[-1].results[0].content == "sum 5"
+
+
+def test_server_that_fails_is_reported_and_one_of_the_configuration_stays(tmp_path: Path) -> None:
+    config = tmp_path / "qcode" / "config.toml"
+    config.parent.mkdir()
+    config.write_text(f"[mcp_servers.own]\ncommand = {json.dumps(sys.executable)}\nargs = ['-c', 'pass']\n")
+    with hosting(tmp_path, []) as host:
+        host.greet()
+        exits = {**FAKE, "args": [*FAKE["args"], "exits"]}
+        answer = set_servers(host, {"own": FAKE, "exits": exits})["response"]
+    assert (answer["added"], answer["removed"]) == (["exits"], [])
+    assert "the configuration has a server of this name" in answer["errors"]["own"]
+    assert answer["errors"]["exits"]
+
+
+def test_server_of_the_command_line_can_be_replaced(tmp_path: Path) -> None:
+    given = json.dumps({"mcpServers": {"fake": {**FAKE, "args": ["-c", "pass"]}}})
+    with hosting(tmp_path, [], "--mcp-config", given) as host:
+        host.greet()
+        assert set_servers(host, {"fake": FAKE})["response"] == {"added": ["fake"], "removed": [], "errors": {}}
+        assert statuses(host) == {"fake": "connected"}
+
+
+def test_process_server_does_not_start_in_an_untrusted_folder(tmp_path: Path) -> None:
+    with hosting(tmp_path, [], trust=False) as host:
+        host.greet()
+        answer = set_servers(host, {"fake": FAKE})["response"]
+        assert "not trusted" in answer["errors"]["fake"]
+        assert statuses(host) == {"fake": "disabled"}
+
+
+def test_servers_that_are_no_object_are_an_error(tmp_path: Path) -> None:
+    with hosting(tmp_path, []) as host:
+        host.greet()
+        assert "needs servers" in set_servers(host, ["x"])["error"]
+
+
+# Folders
+
+
+def reading(path: Path) -> Turn:
+    return Turn(calls=(Call("read", json.dumps({"path": str(path)})),))
+
+
+def test_folders_are_added_and_removed_by_an_answer(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "note.txt").write_text("found it")
+    script = [
+        Turn(calls=(shell("touch b.txt"),)),
+        reading(outside / "note.txt"),
+        Turn(calls=(shell("touch c.txt"),)),
+        reading(outside / "note.txt"),
+        Turn(text="Done."),
+    ]
+
+    def update(kind: str) -> dict[str, Any]:
+        return {"type": kind, "directories": [str(outside)], "destination": "session"}
+
+    with hosting(tmp_path, script, *PROMPTED) as host:
+        host.greet()
+        host.ask()
+        host.answer(host.request(), behavior="allow", updatedPermissions=[update("addDirectories")])
+        host.answer(host.request(), behavior="allow", updatedPermissions=[update("removeDirectories")])
+        last = host.request()
+        host.answer(last, behavior="deny", message="no")
+        host.result()
+        results = [one.content for request in host.server.requests for one in request.results]
+        system = [json.dumps(request.body) for request in host.server.requests]
+    assert last["request"]["tool_name"] == "Read"
+    assert any("found it" in text for text in results)
+    assert f"Added folder: {outside}" in system[1]
+    assert f"Added folder: {outside}" not in system[4]
+
+
+@pytest.mark.parametrize("folder", ["/nonexistent", "a.txt"])
+def test_folder_that_cannot_be_added_is_a_notice(folder: str, tmp_path: Path) -> None:
+    update = {"type": "addDirectories", "directories": [folder], "destination": "localSettings"}
+    with hosting(tmp_path, [Turn(calls=(shell("touch b.txt"),)), Turn(text="Done.")], *PROMPTED) as host:
+        host.greet()
+        host.ask()
+        host.answer(host.request(), behavior="allow", updatedPermissions=[update])
+        assert host.result()["result"] == "Done."
+        host.end()
+    assert "a permission update was not applied" in json.dumps(host.seen)
+
+
+def test_folder_with_a_file_that_a_hook_runs_is_not_added(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "check.sh").write_text("exit 0\n")
+    config = tmp_path / "qcode" / "config.toml"
+    config.parent.mkdir()
+    config.write_text(f'[[hooks.PreToolUse]]\ncommand = "sh {tools}/check.sh"\n')
+    update = {"type": "addDirectories", "directories": [str(tools)], "destination": "session"}
+    with hosting(tmp_path, [Turn(calls=(shell("touch b.txt"),)), Turn(text="Done.")], *PROMPTED) as host:
+        host.greet()
+        host.ask()
+        host.answer(host.request(), behavior="allow", updatedPermissions=[update])
+        host.result()
+        host.end()
+    assert "one of your hooks runs" in json.dumps(host.seen)
+
+
+# Skills, plan mode, tools
+
+
+def test_model_can_load_only_the_skills_that_the_host_lists(tmp_path: Path) -> None:
+    make_skill(tmp_path, "pdf")
+    make_skill(tmp_path, "secret")
+    script = [
+        Turn(calls=(Call("skill", '{"name": "pdf"}'),)),
+        Turn(calls=(Call("skill", '{"name": "secret"}'),)),
+        Turn(text="Done."),
+    ]
+    with hosting(tmp_path, script) as host:
+        host.greet(skills=["pdf"])
+        host.ask()
+        host.result()
+        first = json.dumps(host.server.requests[0].body)
+        results = [one.content for one in host.server.requests[-1].results]
+    assert "About pdf." in first
+    assert "About secret." not in first
+    assert "The text of pdf." in results[0]
+    assert "must be one of 'pdf'" in results[1]
+
+
+def test_empty_list_of_skills_offers_none(tmp_path: Path) -> None:
+    make_skill(tmp_path, "pdf")
+    with hosting(tmp_path, [Turn(text="Done.")]) as host:
+        host.greet(skills=[])
+        host.ask()
+        host.result()
+        assert "About pdf." not in json.dumps(host.server.requests[0].body)
+
+
+@pytest.mark.parametrize("flags", [(), ("--system-prompt", "")])
+def test_instructions_of_the_host_for_plan_mode_reach_the_model(flags: tuple[str, ...], tmp_path: Path) -> None:
+    with hosting(tmp_path, [Turn(text="a"), Turn(text="b")], "--permission-mode", "plan", *PROMPTED, *flags) as host:
+        host.greet(planModeInstructions="Write a design with three options.")
+        host.ask()
+        host.result()
+        host.control("set_permission_mode", mode="default")
+        host.ask()
+        host.result()
+        planning, working = (json.dumps(request.body) for request in host.server.requests)
+        host.end()
+    assert "Write a design with three options." in planning
+    assert "exit_plan_mode" in planning
+    assert "names files and steps" not in planning.split("exit_plan_mode")[0]
+    assert "three options" not in working
+    assert "without effect" not in json.dumps(host.seen)
+
+
+def test_host_is_never_offered_the_patch_tool(tmp_path: Path) -> None:
+    patching = ("-m", "openai/gpt-5.2")
+    with hosting(tmp_path, [Turn(text="Done.")], *patching) as host:
+        host.greet()
+        host.ask()
+        host.result()
+        names = [tool["function"]["name"] for tool in host.server.requests[0].body["tools"]]
+    init = next(line for line in host.seen if line.get("subtype") == "init")
+    assert "apply_patch" not in {*names, *init["tools"]}
+    assert {"Edit", "Write"} <= set(init["tools"])
+
+
+def test_permission_prompts_none_denies_what_would_ask(tmp_path: Path) -> None:
+    flags = (*PROMPTED, "--permission-prompts=none")
+    with hosting(tmp_path, [Turn(calls=(shell("touch b.txt"),)), Turn(text="Then not.")], *flags) as host:
+        host.greet()
+        host.ask()
+        assert host.result()["permission_denials"][0]["tool_name"] == "Bash"
+        assert not [line for line in host.seen if line["type"] == "control_request"]
+
+
+# Questions of tool servers
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ({"action": "accept", "content": {"answer": "blue"}}, {"action": "accept", "content": {"color": "blue"}}),
+        ({"action": "decline"}, {"action": "decline"}),
+        ({"action": "cancel"}, {"action": "cancel"}),
+        ({"action": "accept", "content": {"answer": 7}}, {"action": "cancel"}),
+        (None, {"action": "cancel"}),
+    ],
+)
+def test_question_of_a_server_is_an_elicitation(
+    reply: dict[str, Any] | None, answer: dict[str, Any], tmp_path: Path
+) -> None:
+    script = [Turn(calls=(Call("fake__ask", json.dumps({"params": FORM})),)), Turn(text="Done.")]
+    config = json.dumps({"mcpServers": {"fake": FAKE}})
+    with hosting(tmp_path, script, *PROMPTED, "--mcp-config", config, "--allowed-tools", "mcp(fake/*)") as host:
+        host.greet()
+        host.ask()
+        request = host.request("elicitation")
+        if reply is None:
+            error = {"subtype": "error", "request_id": request["request_id"], "error": "not supported"}
+            host.send({"type": "control_response", "response": error})
+        else:
+            host.answer(request, **reply)
+        host.result()
+        result = host.server.requests[-1].results[0].content
+    fields = request["request"]
+    assert (fields["mcp_server_name"], fields["mode"]) == ("fake", "form")
+    assert "Which color?" in fields["message"]
+    assert "Color" in fields["message"]
+    assert fields["requested_schema"]["properties"]["answer"]["enum"][:2] == ["red", "blue"]
+    given = json.loads(result[result.index("{") :])
+    assert {name: given[name] for name in answer} == answer
