@@ -57,12 +57,12 @@ async def _used(servers: Servers) -> bool:
         properties = tool.parameters.get("properties")
         numbers = properties if isinstance(properties, dict) else {}
         arguments: JsonObject = dict.fromkeys(numbers, 2)
-        result = await servers.run(tool.name, arguments, print, 30_000, Path, _accept)
-        print(tool.name, result.content)
+        result = await servers.run(tool.name, arguments, sys.stdout.write, 30_000, Path, _accept)
+        sys.stdout.write(f"{tool.name}: {result.content}\n")
         if "qcode mcp login" in result.content:
             return True
     status = servers.statuses()[0]
-    print(status.state, status.problem)
+    sys.stdout.write(f"{status.state} {status.problem}\n")
     return status.state == "sign-in"
 
 
