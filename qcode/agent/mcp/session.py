@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     Elicit: TypeAlias = Callable[
         ["types.ElicitRequestFormParams | types.ElicitRequestURLParams"], Awaitable["types.ElicitResult"]
     ]
+    Sampler: TypeAlias = Callable[
+        ["types.CreateMessageRequestParams"], Awaitable["types.CreateMessageResult | types.ErrorData"]
+    ]
 
 MAX_REASON = 300
 MAX_LISTED = 1_000
@@ -167,8 +170,9 @@ def open_session(
     rejected: Rejected,
     on_change: Callable[[], None],
     elicit: Elicit,
+    sample: Sampler | None = None,
 ) -> ClientSession:
-    """Return a session that reports the workspace as its only root; `elicit` asks the user."""
+    """Return a session that reports the workspace as its only root; `elicit` asks the user, `sample` the model."""
     import mcp_types as types
     from mcp import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -193,6 +197,10 @@ def open_session(
     async def elicited(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
         return await elicit(params)
 
+    async def sampled(context: object, params: types.CreateMessageRequestParams) -> Any:  # noqa: ANN401  # or an error
+        assert sample is not None
+        return await sample(params)
+
     async def heard(message: object) -> None:
         if str(getattr(message, "method", "")).endswith("/list_changed"):
             on_change()
@@ -200,6 +208,7 @@ def open_session(
     session = Session(
         list_roots_callback=roots,
         elicitation_callback=elicited,
+        sampling_callback=sampled if sample is not None else None,
         message_handler=heard,
         client_info=types.Implementation(name="qcode", version=__version__),
         dispatcher=Dispatcher(*streams),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import zlib
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused
@@ -39,6 +40,8 @@ def image_type(data: bytes) -> str:
 
 def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
     """Return an image that can be sent. Raise `Refused` if it is broken, or too large and cannot be scaled down."""
+    if media_type == "image/png":
+        data = without_bad_chunks(data)
     try:
         import PIL.Image as pillow  # noqa: N813  # an extra; loaded with the first image
     except ImportError:
@@ -66,9 +69,26 @@ def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
                 smaller.convert("RGB").save(target, "JPEG", quality=80)
                 has_alpha = False
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
-        raise Refused(f"{shown} is a broken image: {error}") from None
+        why = str(error).partition(" <")[0]  # an error of Pillow may name the buffer
+        raise Refused(f"{shown} is a broken image: {why}") from None
     described = f"{width} x {height}, shown at {smaller.width} x {smaller.height}"
     return _picture(target.getvalue(), "image/png" if has_alpha else "image/jpeg", described)
+
+
+def without_bad_chunks(data: bytes) -> bytes:
+    """Return a PNG without optional chunks whose checksum is wrong, which Pillow and providers may refuse.
+
+    Browsers ignore such chunks, for example a color profile that an editor damaged (PNG specification, section 13.2).
+    """
+    kept, place = [data[:8]], 8
+    while place + 12 <= len(data):
+        end = place + 12 + int.from_bytes(data[place : place + 4], "big")
+        body = data[place + 4 : end - 4]
+        is_optional = bool(data[place + 4] & 0x20)  # the first letter of its name is lower case
+        if end > len(data) or not is_optional or zlib.crc32(body) == int.from_bytes(data[end - 4 : end], "big"):
+            kept.append(data[place:end])
+        place = end
+    return b"".join((*kept, data[place:]))
 
 
 def _picture(data: bytes, media_type: str, described: str) -> EncodedImage:
