@@ -197,10 +197,6 @@ def open_session(
     async def elicited(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
         return await elicit(params)
 
-    async def sampled(context: object, params: types.CreateMessageRequestParams) -> Any:  # noqa: ANN401  # or an error
-        assert sample is not None
-        return await sample(params)
-
     async def heard(message: object) -> None:
         if str(getattr(message, "method", "")).endswith("/list_changed"):
             on_change()
@@ -208,7 +204,7 @@ def open_session(
     session = Session(
         list_roots_callback=roots,
         elicitation_callback=elicited,
-        sampling_callback=sampled if sample is not None else None,
+        sampling_callback=None if sample is None else lambda context, params: sample(params),
         message_handler=heard,
         client_info=types.Implementation(name="qcode", version=__version__),
         dispatcher=Dispatcher(*streams),
