@@ -7,7 +7,7 @@ server is in `connection`, its transports in `transports`. The `mcp` package is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
         ["types.ElicitRequestFormParams | types.ElicitRequestURLParams"], Awaitable["types.ElicitResult"]
     ]
     Sampler: TypeAlias = Callable[
-        ["types.CreateMessageRequestParams"], Awaitable["types.CreateMessageResult | types.ErrorData"]
+        ["types.CreateMessageRequestParams"],
+        Coroutine[Any, Any, "types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData"],
     ]
 
 MAX_REASON = 300

@@ -57,7 +57,7 @@ async def _used(servers: Servers) -> bool:
         properties = tool.parameters.get("properties")
         numbers = properties if isinstance(properties, dict) else {}
         arguments: JsonObject = dict.fromkeys(numbers, 2)
-        result = await servers.run(tool.name, arguments, sys.stdout.write, 30_000, Path, _accept)
+        result = await servers.run(tool.name, arguments, lambda text: None, 30_000, Path, _accept)
         sys.stdout.write(f"{tool.name}: {result.content}\n")
         if "qcode mcp login" in result.content:
             return True
