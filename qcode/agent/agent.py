@@ -431,8 +431,13 @@ class Agent:
             await self._turns.close()
         await self.conversation.close()
 
-    def release(self) -> None:
-        """Release all files, for a process that exits now; safe to call twice."""
+    def release(self, end_reason: str = "") -> None:
+        """Release all files, for a process that exits now; safe to call twice.
+
+        With `end_reason`, the hooks of the end run before; no loop may run any more.
+        """
+        if end_reason and self.conversation.hooks is not None:
+            self.conversation.hooks.end_now(end_reason)
         self.conversation.release()
 
 

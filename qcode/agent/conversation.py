@@ -136,8 +136,8 @@ class Conversation:
         """Let hooks see the events of this conversation from now on."""
         from qcode.agent.hooks.calls import CallHooks
 
-        self.hooks = hooks
-        self._calls.hooks = CallHooks(hooks.scope, self._toolbox, self._context.folder, self._stop_by_hook)
+        self.hooks, place = hooks, (self._toolbox, self._context.folder)
+        self._calls.hooks = CallHooks(hooks.scope, *place, self._stop_by_hook, lambda: self.policy)
         hooks.open_transcript(self.messages)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:

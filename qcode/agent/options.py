@@ -341,18 +341,22 @@ class RunContext:
     def definition_folders(self, name: str) -> tuple[tuple[Path, Path | None], ...]:
         """Return the existing folders `name` with definitions, the user's first, each with its project if it has one.
 
-        They are those of qcode and of Claude Code: `agents` means `agents/` of the configuration, `~/.claude/agents`,
-        `.qcode/agents` and `.claude/agents`.
+        They are those of qcode and, unless `skills.foreign` is off, of Claude Code: `agents` means `agents/` of the
+        configuration, `~/.claude/agents`, `.qcode/agents` and `.claude/agents`.
         """
         from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, may_exist
 
         found: list[tuple[Path, Path | None]] = []
         if self.user_folder is not None:
             found.append((self.user_folder / name, None))
-        if self.home is not None:
+        is_foreign = self.settings.skills.foreign
+        if self.home is not None and is_foreign:
             found.append((self.home / CLAUDE_FOLDER / name, None))
         if self.reads_project:
-            found += [(self.root / folder / name, self.root) for folder in (PROJECT_FOLDER, CLAUDE_FOLDER)]
+            found += [
+                (self.root / folder / name, self.root)
+                for folder in (PROJECT_FOLDER, *((CLAUDE_FOLDER,) if is_foreign else ()))
+            ]
         own = {path.resolve() for path, project in found if project is None}
         is_own = [project is not None and path.resolve() in own for path, project in found]
         return tuple(one for one, is_same in zip(found, is_own, strict=True) if may_exist(one[0]) and not is_same)

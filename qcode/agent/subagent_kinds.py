@@ -27,7 +27,8 @@ class SubagentKind:
 
     `only_reads`: it has the permissions of plan mode. `tools` are the only ones it is offered, if not empty, and never
     those in `without`; `server__` stands for all tools of a server. `model` is the default for its calls: `same`, or
-    `small` if there is one. `max_turns` limits its replies. `output` overrides keys of `[output]`.
+    `small` if there is one. `max_turns` limits its replies. `output` overrides keys of `[output]`. `skills` are loaded
+    before its task.
     """
 
     name: str
@@ -39,6 +40,7 @@ class SubagentKind:
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     without: frozenset[str] = frozenset()
     max_turns: int = MAX_STEPS
+    skills: tuple[str, ...] = ()
 
     def offered(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools of the conversation that it is offered, without those that ask the user or end the run."""

@@ -202,7 +202,9 @@ class AgentRun:
         from qcode.agent.hooks.calls import CallHooks
 
         self._hooks = scope = hooks.scope.inside(self._call_id, self._kind.name)
-        self._calls.hooks = CallHooks(scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook)
+        self._calls.hooks = CallHooks(
+            scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook, lambda: self._policy
+        )
         if scope.has("SubagentStop"):
             self._turn.settings = replace(self._turn.settings, confirms=frozenset({"stop"}))
             self._driver = Driver(self._turn, self._client.logged, self, confirm=scope.confirm_agent)
@@ -220,7 +222,10 @@ class AgentRun:
         """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
         told = [] if self._hooks is None else await self._hooks.begin_agent()
-        task = Message("user", (*told, *user(self._task.prompt).blocks))
+        skills, problems = await self._toolbox.preloaded(self._kind.skills)
+        for problem in problems:
+            await self._parent.driver.show(Notice("warning", f"sub-agent {self._kind.name}: {problem}"))
+        task = Message("user", (*skills, *told, *user(self._task.prompt).blocks))
         async with aclosing(self._driver.run(UserSubmitted(task))) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):

@@ -142,6 +142,19 @@ class Toolbox:
             specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in taken))
         return (*filter(self.is_offered, specs), *(tool.spec for tool in self._own))
 
+    async def preloaded(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
+        """Return the texts of skills, and a line for each that cannot be loaded."""
+        texts: list[Text] = []
+        problems: list[str] = []
+        for name in skills:
+            try:
+                if self._skill is None:
+                    raise Refused(f"there is no skill {name}")
+                texts.append(Text(await asyncio.to_thread(self._skill.preload, name, self.workspace)))
+            except Refused as refused:
+                problems.append(str(refused))
+        return texts, problems
+
     def is_of_server(self, name: str) -> bool:
         """Return whether a tool belongs to a tool server."""
         return self.servers is not None and self.servers.has(name)

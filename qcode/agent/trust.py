@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.context.instructions import LOCAL_NAME, NAMES, RULE_FOLDERS
 from qcode.config import state_file
-from qcode.config.paths import PROJECT_FOLDER
+from qcode.config.paths import CLAUDE_SETTINGS, PROJECT_FOLDER
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
@@ -248,11 +248,8 @@ MAX_PINNED_BYTES = 50 * 1024 * 1024
 SKILL_FOLDERS = (".qcode/skills", ".agents/skills", ".claude/skills")
 """The folders of a project's skills, in their order."""
 
-PINNED_FOLDERS = (
-    PROJECT_FOLDER,
-    ".agents/skills",
-    *(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks", "settings.json", "settings.local.json")),
-)
+_CLAUDE = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
+PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE, *CLAUDE_SETTINGS)
 """The folders and files of a project's root that are pinned whole. Below the root, `SKILL_FOLDERS` are."""
 
 _UNPINNED = (".git", "__pycache__")
@@ -449,7 +446,7 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
             is_used_here = name in (*NAMES, LOCAL_NAME) or place == root
             if is_used_here and os.path.lexists(place / name):
                 yield visible(str((place / name).relative_to(root))), what
-    if SETTINGS in status.files:
+    if any(name in status.files for name in (SETTINGS, *CLAUDE_SETTINGS)):
         from qcode.agent.hooks.events import project_hook_rows
 
         yield from project_hook_rows(root)

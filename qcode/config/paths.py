@@ -13,6 +13,9 @@ PROJECT_FOLDER = ".qcode"
 CLAUDE_FOLDER = ".claude"
 """The folder of Claude Code in the home and in a project. Its commands, agents and instructions are read."""
 
+CLAUDE_SETTINGS = (f"{CLAUDE_FOLDER}/settings.json", f"{CLAUDE_FOLDER}/settings.local.json")
+"""Claude Code's settings in a project, whose hooks may be read."""
+
 AGENTS_FOLDER = "agents"
 COMMANDS_FOLDER = "commands"
 MCP_FILE = ".mcp.json"

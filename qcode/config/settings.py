@@ -285,7 +285,10 @@ class SkillSettings:
         (), kinds.texts(), "further folders of skills, absolute or below your home folder", is_project_allowed=False
     )
     foreign: bool = key(
-        True, kinds.boolean(), "also read the skills in .agents and .claude folders", is_project_allowed=False
+        True,
+        kinds.boolean(),
+        "also read the skills, commands and agents in .agents and .claude folders",
+        is_project_allowed=False,
     )
 
 

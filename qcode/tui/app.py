@@ -294,6 +294,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         Raise `QcodeError` if the agent could not be opened.
         """
+        code = None
         try:
             code = super().run(
                 headless=headless,
@@ -306,7 +307,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             )
         finally:
             if self._agent is not None:
-                self._agent.release()
+                self._agent.release("prompt_input_exit" if code == 0 else "other")
         if self.failure is not None:
             raise self.failure
         if self._crash is not None:

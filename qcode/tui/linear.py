@@ -420,10 +420,12 @@ def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> i
     Raise `QcodeError` if the agent cannot be opened.
     """
     agent = open_agent(context, selection)
+    code: int | None = None
     try:
-        return run_linear_with(agent, welcome)
+        code = run_linear_with(agent, welcome)
     finally:
-        agent.release()
+        agent.release("prompt_input_exit" if code == 0 else "other")
+    return code
 
 
 def run_linear_with(agent: Agent, welcome: Welcome) -> int:

@@ -204,7 +204,8 @@ def test_unreadable_event_is_never_allowed(hook: Hook, data: bytes) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"cwd": None}, {"cwd": "src"}, {"cwd": "/nonexistent"}, {"cwd": 5}, {"tool_input": None}, {"tool_input": []},
+        {"cwd": None}, {"cwd": "src"}, {"cwd": "/nonexistent"}, {"cwd": 5}, {"cwd": "/\0"},
+        {"tool_input": None}, {"tool_input": []},
         {"tool_input": {}}, {"tool_input": {"command": ["ls"]}}, {"tool_input": {"command": ""}}, {"tool_name": None},
     ],
 )  # fmt: skip
@@ -213,6 +214,13 @@ def test_incomplete_event_asks(hook: Hook, change: dict[str, Any]) -> None:
     if said is None:
         said = hook.event("claude", "Bash", change["tool_input"])
     assert decision(said) == "ask"
+
+
+def test_reason_is_short_and_has_no_escape_codes(hook: Hook) -> None:
+    said = hook.event("claude", "Bash", {"command": "ls"}, cwd="/\x1b[31m" + "x" * 5_000)
+    told = said["hookSpecificOutput"]["permissionDecisionReason"]
+    assert "\x1b" not in told
+    assert len(told) < 500
 
 
 def test_event_of_another_kind_gets_no_decision(hook: Hook) -> None:

@@ -219,7 +219,7 @@ class StagedAgent(Agent):
     def report_crash(self, failure: BaseException) -> str:
         return f"{type(failure).__name__}: {one_line(str(failure))}"
 
-    def release(self) -> None:
+    def release(self, end_reason: str = "") -> None:
         """Close nothing."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qcode.agent.claude.markdown import MarkdownFolder, read_markdown
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
-from qcode.agent.context.front_matter import FrontMatterError, plain
+from qcode.agent.context.front_matter import FrontMatterError, plain, split_names
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
 from qcode.text.clean import single_spaced
@@ -23,7 +23,9 @@ from qcode.values import dataclass
 MAX_DESCRIPTION = 1_024
 MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
-_USED = frozenset({"name", "description", "prompt", "tools", "disallowedTools", "model", "maxTurns", "permissionMode"})
+_USED = frozenset(
+    {"name", "description", "prompt", "tools", "disallowedTools", "model", "maxTurns", "permissionMode", "skills"}
+)
 _SMALL_MODELS = frozenset({"haiku", SMALL})
 _NEVER_OFFERED = frozenset({"agent", "ask_person", "exit_plan_mode"})
 """Tools that no sub-agent is offered, whatever its definition names."""
@@ -65,6 +67,7 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
         model=_model(definition),
         without=without,
         max_turns=_max_turns(definition),
+        skills=_skills(definition),
     )
     return DefinedAgent(with_common_prompt(kind), tuple(unused))
 
@@ -100,6 +103,14 @@ def _named(name: str) -> tuple[str, ...]:
     return ("edit", "multi_edit", "apply_patch") if ours in ("edit", "multi_edit") else (ours,)
 
 
+def _skills(definition: Mapping[str, object]) -> tuple[str, ...]:
+    given = definition.get("skills") or ()
+    names = split_names(given) if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ValueError("skills must be a text with commas, or a list of names")
+    return tuple(dict.fromkeys(names))
+
+
 def _model(definition: Mapping[str, object]) -> str:
     given = definition.get("model")
     if given is not None and not isinstance(given, str):
@@ -125,7 +136,7 @@ def load_agents(
     for folder in folders:
         for file in folder.files(problems):
             try:
-                kind = _read_agent(file)
+                kind = _read_agent(file, problems)
             except FrontMatterError as error:
                 problems.append(str(error))
                 continue
@@ -136,8 +147,9 @@ def load_agents(
     return tuple(found.values()), tuple(problems)
 
 
-def _read_agent(file: Path) -> SubagentKind:
-    matter = read_markdown(file)
+def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
+    """Return the kind in a file; raise `FrontMatterError`. Add a line to `problems` if it is read only in part."""
+    matter = read_markdown(file, is_lenient=True)
     if not matter.is_present:
         raise FrontMatterError(f"{file}:1: no front matter: an agent begins with a --- line, name and description")
     definition = {field: plain(value.value) for field, value in matter.fields.items()}
@@ -146,11 +158,13 @@ def _read_agent(file: Path) -> SubagentKind:
     limit = matter.number("maxTurns")
     if limit is not None:
         definition["maxTurns"] = limit
-    for field in ("tools", "disallowedTools"):
+    for field in ("tools", "disallowedTools", "skills"):
         names = matter.names(field)
         definition[field] = None if names is None else list(names)
     try:
-        return agent_kind(name, definition, matter.body).kind
+        kind = agent_kind(name, definition, matter.body).kind
+        problems += [matter.warning] if matter.warning else []
+        return kind
     except ValueError as error:
         field = next((one for one in definition if str(error).startswith(one)), "name")
         raise matter.error(field, str(error)) from None

@@ -43,8 +43,11 @@ def markdown_folders(folders: Iterable[tuple[Path, Path | None]]) -> tuple[Markd
     return tuple(MarkdownFolder(path, project) for path, project in folders)
 
 
-def read_markdown(file: Path) -> FrontMatter:
-    """Read a file of at most 256 KiB; raise `FrontMatterError`. Never blocks on a special file."""
+def read_markdown(file: Path, *, is_lenient: bool = False) -> FrontMatter:
+    """Read a file of at most 256 KiB, as `read_front_matter`; raise `FrontMatterError`.
+
+    Never blocks on a special file.
+    """
     shown = str(file)
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -56,4 +59,4 @@ def read_markdown(file: Path) -> FrontMatter:
         raise FrontMatterError(one_line(f"{shown}:1: cannot read the file: {error.strerror}")) from None
     if len(data) > MAX_BYTES:
         raise FrontMatterError(one_line(f"{shown}:1: the file is larger than {MAX_BYTES // 1024} KiB"))
-    return read_front_matter(data, shown)
+    return read_front_matter(data, shown, is_lenient=is_lenient)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
@@ -54,7 +55,8 @@ class Field:
 class FrontMatter:
     """The fields of a file, in their order, and its `body`. `shown` is the path of the file in errors.
 
-    `is_present`: the file begins with front matter; otherwise all of it is the body. Methods raise `FrontMatterError`.
+    `is_present`: the file begins with front matter; otherwise all of it is the body. `warning` is not empty if it is
+    not YAML, and only its lines of the form `name: value` were read. Methods raise `FrontMatterError`.
     """
 
     shown: str
@@ -62,6 +64,7 @@ class FrontMatter:
     body_line: int = 1
     is_present: bool = False
     fields: Mapping[str, Field] = field(default_factory=lambda: MappingProxyType({}))
+    warning: str = ""
 
     def text(self, name: str) -> str | None:
         """Return the text of a field, None if the field is missing or empty."""
@@ -128,10 +131,11 @@ class FrontMatter:
         return None if is_empty else found
 
 
-def read_front_matter(data: bytes | str, shown: str) -> FrontMatter:
+def read_front_matter(data: bytes | str, shown: str, *, is_lenient: bool = False) -> FrontMatter:
     """Split a file into its fields and body; raise `FrontMatterError`. `shown` is its path for the user.
 
-    A byte order mark and CRLF are accepted; the body has LF. Anchors, aliases, tags and repeated names are refused.
+    With `is_lenient`, front matter that is not YAML has the fields of its lines `name: value`, and a warning. A byte
+    order mark and CRLF are accepted; the body has LF. Anchors, aliases, tags and repeated names are refused.
     """
     text = _decoded(data, shown)
     first, newline, rest = text.partition("\n")
@@ -144,8 +148,16 @@ def read_front_matter(data: bytes | str, shown: str) -> FrontMatter:
     header = "\n".join([*lines[:last], ""])
     if _size(header, shown) > MAX_BYTES:
         raise _error(shown, 1, f"the front matter is larger than {MAX_BYTES // 1024} KiB")
-    fields = _parsed(header, shown)
-    return FrontMatter(shown, "\n".join(lines[last + 1 :]), last + 3, True, MappingProxyType(fields))
+    warning = ""
+    try:
+        fields = _parsed(header, shown)
+    except FrontMatterError as error:
+        fields = _line_fields(header, shown) if is_lenient else {}
+        if not fields:
+            raise
+        warning = one_line(f"{error}; only its lines of the form `name: value` are used")
+    body = "\n".join(lines[last + 1 :])
+    return FrontMatter(shown, body, last + 3, True, MappingProxyType(fields), warning)
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -198,6 +210,35 @@ def _parsed(header: str, shown: str) -> dict[str, Field]:
             except YAMLError:
                 pass  # the first error has the words of the user
         raise _yaml_error(error, header, shown) from None
+
+
+_LINE = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+
+
+def _line_fields(header: str, shown: str) -> dict[str, Field]:
+    """Return the fields of the lines that look like one, the first of a name; each is YAML on its own, or text.
+
+    Some agents of Claude Code continue their `description` below its line, as plain text.
+    """
+    from yaml import YAMLError
+
+    fields: dict[str, Field] = {}
+    lines = header.split("\n")
+    for number, line in enumerate(lines):
+        match = _LINE.fullmatch(line.rstrip())
+        if match is None or match[1] in fields:
+            continue
+        text = (match[2] or "").strip()
+        # A list of tools may be below its name: without it, an agent would have all tools.
+        below = [] if text else list(takewhile(lambda one: one.startswith((" ", "\t", "-")), lines[number + 1 :]))
+        try:
+            value = _Composer("\n".join([line, *below]), shown).fields()[match[1]].value
+        except (YAMLError, FrontMatterError, KeyError):
+            if below:
+                return {}
+            value = text
+        fields[match[1]] = Field(value, number + 2, text)
+    return fields
 
 
 _ONE_LINE = re.compile(r"([ \t]*[\w-]+:[ \t]+)([^\s'\"|>].*)")

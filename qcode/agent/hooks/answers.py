@@ -68,7 +68,11 @@ def answer_of_exit(event: str, code: int, stdout: str, stderr: str) -> Answer:
     found: Answer | None = None
     if text.startswith("{") and text.endswith("}"):
         values = parse_object(text)
-        if values is None and code in (0, BLOCKING_EXIT):
+        first = parse_object(text.partition("\n")[0])
+        if first is not None and first.get("async") is True:
+            # Claude Code continues while such a hook runs; the lines behind it decide nothing.
+            found = Answer()
+        elif values is None and code in (0, BLOCKING_EXIT):
             found = failed("its output is not valid JSON")
         elif values is not None:
             found = answer_of_object(event, values)

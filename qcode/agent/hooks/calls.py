@@ -24,7 +24,9 @@ from qcode.agent.claude.tool_names import (
 from qcode.agent.hooks.answers import Answer
 from qcode.agent.hooks.events import HookInput
 from qcode.engine.effects import HookStopped
-from qcode.protocol.tools import Files, Refused, Runs, ToolOutcome
+from qcode.protocol.tools import Files, Refused, Runs, ToolOutcome, ToolSpec
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
 from qcode.safety.verdict import Verdict
 from qcode.text.json import Json, JsonObject
 from qcode.tools.arguments import check
@@ -41,14 +43,22 @@ _ALLOWED = "a hook allowed it"
 class CallHooks:
     """The hooks around the calls of a conversation, or of one sub-agent. `stop` ends the turn after the running calls.
 
-    `folder` is the folder that paths in calls are relative to.
+    `folder` is the folder that paths in calls are relative to, `policy` returns that of the calls.
     """
 
-    def __init__(self, scope: HookScope, toolbox: Toolbox, folder: Path, stop: Callable[[HookStopped], None]) -> None:
+    def __init__(
+        self,
+        scope: HookScope,
+        toolbox: Toolbox,
+        folder: Path,
+        stop: Callable[[HookStopped], None],
+        policy: Callable[[], Policy],
+    ) -> None:
         self._scope = scope
         self._toolbox = toolbox
         self._folder = str(folder)
         self._stop = stop
+        self._policy = policy
         self._contexts: dict[str, tuple[str, ...]] = {}
 
     async def before(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
@@ -122,6 +132,11 @@ class CallHooks:
     ) -> Answer:
         """Run the handlers of an event about a call; a patch goes to them once per file."""
         servers = self._server_tools()
+        spec = self._toolbox.spec(name)
+
+        def covered(rules: tuple[str, ...]) -> bool:
+            return is_covered(self._policy(), spec, arguments, rules)
+
         inputs = []
         for call in to_claude(name, arguments, self._folder, servers):
             names = claude_names(name, servers) if not call.is_part else (call.name,)
@@ -131,12 +146,12 @@ class CallHooks:
                 "tool_use_id": call_id,
                 **(further or {}),
             }
-            inputs.append(HookInput(fields, names, call_id, call.is_part))
+            inputs.append(HookInput(fields, names, call_id, call.is_part, covered))
         whole = None
         if name == APPLY_PATCH and any(given.is_part for given in inputs):
             patch = claude_input(name, arguments, self._folder)
             fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(further or {})}
-            whole = HookInput(fields, (name,), call_id)
+            whole = HookInput(fields, (name,), call_id, is_covered=covered)
         return await self._scope.run(event, inputs, whole)
 
     def _server_tools(self) -> Mapping[str, str]:
@@ -177,6 +192,12 @@ class CallHooks:
         text = f"A hook stopped the turn{f': {reason}' if reason else '.'}"
         self._stop(HookStopped(text))
         return reason or "a hook stopped the turn"
+
+
+def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tuple[str, ...]) -> bool:
+    """Return whether one of some rules covers a call, or may: a rule that denies would change its verdict."""
+    plain = replace(policy, mode="bypass", rules=Rules.of(), is_trusted=True, limit=None, never_asks=False)
+    return replace(plain, rules=Rules.of(deny=rules)).judge(spec, arguments) != plain.judge(spec, arguments)
 
 
 def error_text(outcome: ToolOutcome) -> str:

@@ -91,7 +91,8 @@ class Hook:
 class Handler:
     """A hook as it runs. `where` is the `file:line` that defines it, empty for a hook of a program.
 
-    `shown` is its command line or the name of its function.
+    `shown` is its command line or the name of its function. With `condition`, rules of permission, it runs only for
+    calls that one of them covers.
     """
 
     event: str
@@ -103,6 +104,7 @@ class Handler:
     may_allow: bool = False
     where: str = ""
     shown: str = ""
+    condition: tuple[str, ...] = ()
 
     @property
     def counts_allow(self) -> bool:
@@ -133,17 +135,43 @@ class HookInput:
     """One event for the handlers: the fields of its JSON, and the names that a matcher may use for its subject.
 
     `tool_use_id` is the id of the call it is about. `is_part`: the input is one file of a patch, so an answer cannot
-    replace it.
+    replace it. `is_covered` returns whether one of some rules covers the call; None if it is not about a call.
     """
 
     fields: JsonObject
     names: tuple[str, ...] = ()
     tool_use_id: str | None = None
     is_part: bool = False
+    is_covered: Callable[[tuple[str, ...]], bool] | None = None
 
 
 def project_hook_rows(root: Path) -> list[tuple[str, str]]:
-    """Return the hooks in the settings of a project for the trust question: a name, and the command line."""
+    """Return the hooks in the settings of a project for the trust question: a name, and the command line.
+
+    Those of Claude Code's settings run only if the user has switched them on, which is not known yet.
+    """
+    return [*_own_rows(root), *_claude_rows(root)]
+
+
+def _claude_rows(root: Path) -> list[tuple[str, str]]:
+    from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks
+    from qcode.config.paths import CLAUDE_SETTINGS
+
+    rows: list[tuple[str, str]] = []
+    for name in CLAUDE_SETTINGS:
+        try:
+            found = read_claude_hooks(root / name)
+        except ValueError:
+            continue
+        for event, _, hook in claude_hooks(found):
+            args = hook.get("args")
+            words = [hook.get("command") or hook.get("type") or "?", *(args if isinstance(args, list) else ())]
+            shown = visible(one_line(" ".join(map(str, words)), 400))
+            rows.append((f"hook {visible(event)}", f"runs {shown} if hooks.claude is on ({name})"))
+    return rows
+
+
+def _own_rows(root: Path) -> list[tuple[str, str]]:
     import tomllib
 
     try:

@@ -26,6 +26,7 @@ def hook_lines(
         matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN))})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
         facts = [handler.where or "the program", f"{handler.timeout_s:g} s", f"on failure: {handler.on_failure}"]
+        facts += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
         facts += ["may allow"] if handler.counts_allow else []
         facts += [] if runs is None else [_ran(runs[index])]
         lines.append(f"  {' · '.join(facts)}")
@@ -57,6 +58,7 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
             "timeout_s": handler.timeout_s,
             "on_failure": handler.on_failure,
             "may_allow": handler.counts_allow,
+            "if": list(handler.condition),
             "why_not_run": None,
         }
         for handler in handlers

@@ -17,7 +17,7 @@ from qcode.agent.permissions import verdict_on
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Verdict
-from qcode.text.clean import visible
+from qcode.text.clean import one_line, visible
 from qcode.text.diff import PatchError, patch_paths
 from qcode.text.json import DuplicateKeyError, Json, JsonObject, parse_arguments
 from qcode.values import dataclass
@@ -122,7 +122,7 @@ def read_event(user: HookUser, data: bytes) -> HookEvent | None:
     name, given, folder = values.get("tool_name"), values.get("tool_input"), values.get("cwd")
     if not isinstance(name, str) or not isinstance(given, dict):
         raise UnreadableEventError("the event names no tool and its input")
-    if not isinstance(folder, str) or not folder.startswith("/"):
+    if not isinstance(folder, str) or not folder.startswith("/") or "\0" in folder:
         raise UnreadableEventError("the event names no working folder")
     use = form.tools.get(name)
     event = HookEvent(folder, (), only_narrows=user == "codex", is_bypassed=values.get("permission_mode") in _BYPASSED)
@@ -210,7 +210,7 @@ def _decision(verdict: Verdict, event: HookEvent) -> Decision:
 
 def answer(user: HookUser, decision: Decision, reason: str) -> str:
     """Return the answer of the hook in the form of a program, as one line of JSON."""
-    told = f"qcode: {visible(reason)}"
+    told = f"qcode: {visible(one_line(reason))}"
     values: dict[str, Json] = {}
     if user == "gemini" and decision:
         values = {"decision": decision, "reason": told}

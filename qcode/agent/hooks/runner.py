@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -98,6 +99,8 @@ class HookRunner:
                 continue
             try:
                 found = self._inputs_for(handler, inputs, whole)
+                if handler.condition:
+                    found = await asyncio.to_thread(_covered, handler.condition, found)
             except MatcherError as error:
                 answers.setdefault(index, []).append(judged_answer(handler, failed(str(error))))
                 self._note(index, _Ran(failed(str(error)), None, 0.0))
@@ -185,6 +188,8 @@ class HookRunner:
             "CLAUDE_PROJECT_DIR": str(self._root),
             "QCODE_PROJECT_DIR": str(self._root),
             "QCODE": "1",
+            # Scripts for Claude Code write variables for its shell there, and fail without it. Here they are dropped.
+            **({"CLAUDE_ENV_FILE": os.devnull} if handler.event == "SessionStart" else {}),
         }
 
     def _note(self, index: int, ran: _Ran) -> None:
@@ -194,6 +199,10 @@ class HookRunner:
         if ran.answer.failure:
             noted.failures += 1
             noted.failure = ran.answer.failure
+
+
+def _covered(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:
+    return [given for given in inputs if given.is_covered is None or given.is_covered(condition)]
 
 
 def shown_command(handler: Handler) -> str:

@@ -7,8 +7,10 @@ change anything run beside the turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.sources import UnusedHook
 from qcode.agent.hooks.transcript import TranscriptFile
 from qcode.engine.effects import Compact, Confirm, Confirmed
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import Approval, ApprovalMode, Question
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApiCalls,
@@ -42,6 +44,9 @@ from qcode.values import dataclass
 
 MAX_CONTEXT = 10_000
 _SHOWN_CONTEXT = 2_000
+IDLE_S = 60.0
+"""The time after a turn without a prompt until a notification says so, as in Claude Code."""
+_IDLE = "qcode is waiting for your input"
 MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
 _ERRORS = {
     ErrorKind.RATE_LIMIT: "rate_limit",
@@ -99,6 +104,7 @@ class SessionHooks:
         self._prompting: asyncio.Task[Any] | None = None
         self._trigger = "auto"
         self._summary = ""
+        self._idle: asyncio.TimerHandle | None = None
         self.end_reason = "other"
         self.unused: tuple[UnusedHook, ...] = ()
 
@@ -141,6 +147,7 @@ class SessionHooks:
 
     def begin(self, source: str, messages: Sequence[Message]) -> None:
         """Begin another session. The hooks of the end of the one before run now, those of the start with a prompt."""
+        self._is_busy()
         reason = "clear" if source == "clear" else "resume"
         self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
         self._source = source
@@ -149,13 +156,23 @@ class SessionHooks:
 
     async def end(self) -> None:
         """Run the SessionEnd hooks, once those that run beside the turn have had as much time as they."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=END_TIMEOUT_S)
-        for task in tuple(self._tasks):
+        self._is_busy()
+        # Those of a loop that has ended are over.
+        tasks = {task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self.runner.has("SessionEnd"):
             await self.scope.run("SessionEnd", [HookInput({"reason": self.end_reason}, (self.end_reason,))])
+
+    def end_now(self, reason: str) -> None:
+        """Run the SessionEnd hooks for a front end whose loop has ended; Ctrl+C ends them."""
+        self.end_reason = reason
+        if self.runner.has("SessionEnd"):
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(self.end())
 
     async def _start(self) -> None:
         """Run the SessionStart hooks of a session that has just begun; their text precedes the next prompt."""
@@ -174,6 +191,7 @@ class SessionHooks:
         `told` has their text for the model. It is None if the prompt is not sent, because a hook blocked it or the user
         cancelled: then the events of a turn that did not begin follow.
         """
+        self._is_busy()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
         self.show, self.told = queue.put, None
         self._prompting = task = asyncio.ensure_future(self._prompted(prompt))
@@ -240,13 +258,15 @@ class SessionHooks:
         """Start the hooks of an event that cannot be changed any more; they run beside the turn."""
         match event:
             case ApprovalRequested(approval=approval) if is_attended:
-                kind = "permission_prompt"
-                fields: JsonObject = {"message": approval.question, "title": "qcode", "notification_type": kind}
-                self.spawn("Notification", HookInput(fields, (kind,)))
+                self._notify(_kind_of(approval), approval.question)
             case TurnEnded(outcome=Outcome.ERROR | Outcome.MAX_TOKENS) if self.runner.has("StopFailure"):
                 error = error_name(event)
                 message = event.error.message if event.error is not None else ""
-                fields = {"error": error, "error_details": message, "last_assistant_message": event.text}
+                fields: JsonObject = {
+                    "error": error,
+                    "error_details": message,
+                    "last_assistant_message": event.text,
+                }
                 self.spawn("StopFailure", HookInput(fields, (error,)))
             case CompactionStarted(cause=cause):
                 self._trigger = "manual" if cause == "asked" else "auto"
@@ -256,6 +276,18 @@ class SessionHooks:
                 self._source = self._source or "compact"
             case _:
                 pass
+        if isinstance(event, TurnEnded) and is_attended and self.runner.has("Notification"):
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._notify, "idle_prompt", _IDLE)
+
+    def _notify(self, kind: str, message: str) -> None:
+        fields: JsonObject = {"message": message, "title": "qcode", "notification_type": kind}
+        self.spawn("Notification", HookInput(fields, (kind,)))
+
+    def _is_busy(self) -> None:
+        """The user did something: the notification that qcode waits for a prompt is not due."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
 
     def compacted(self, effect: Compact) -> None:
         """Note the summary of a compaction for the hooks after it."""
@@ -371,7 +403,12 @@ class HookScope:
 
 
 def _with_fields(given: HookInput, common: JsonObject) -> HookInput:
-    return HookInput({**common, **given.fields}, given.names, given.tool_use_id, given.is_part)
+    return replace(given, fields={**common, **given.fields})
+
+
+def _kind_of(approval: Approval) -> str:
+    """Return Claude Code's type of the notification about a question for the user."""
+    return "elicitation_dialog" if isinstance(approval, Question) and approval.server else "permission_prompt"
 
 
 def _unsent_turn(prompt: str, blocked: str) -> tuple[TurnEvent, ...]:

@@ -6,14 +6,16 @@ line each and never stop the start.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qcode.agent.claude.hooks import claude_hooks, read_claude_hooks
+from qcode.agent.claude.rules import convert
 from qcode.agent.hooks.events import EVENTS, Command, Handler, HookOrigin, OnFailure
+from qcode.config.paths import CLAUDE_SETTINGS
 from qcode.text.clean import one_line, visible
 from qcode.values import dataclass
 
@@ -21,11 +23,10 @@ if TYPE_CHECKING:
     from qcode.agent.options import RunContext
     from qcode.config.kinds import WrittenHook
 
-MAX_SETTINGS = 1024 * 1024
-CLAUDE_PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
 _OWN_CLAUDE_FILE = ".claude/settings.json"
 _PROJECT_VARIABLE = re.compile(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
 _HOME = re.compile(r"\$\{?HOME\}?(?=/)|^~(?=/)")
+_ABOUT_CALLS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
 _SEPARATORS = re.compile(r"[\s;&|<>()'\"`=]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
@@ -103,7 +104,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
     if settings.claude in ("own", "both") and home and context.user_folder is not None:
         collected.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
     if settings.claude in ("project", "both") and context.is_trusted:
-        for name in CLAUDE_PROJECT_FILES:
+        for name in CLAUDE_SETTINGS:
             collected.add_claude(context.root / name, "project")
     handlers = sorted(collected.handlers, key=lambda handler: handler.origin == "project")
     return ConfiguredHooks(tuple(handlers), tuple(collected.unused), tuple(collected.problems))
@@ -152,7 +153,7 @@ class _Collected:
         except ValueError as error:
             self.problems.append(f"{file}: {error}; its hooks do not run")
             return
-        for event, group, hook in _claude_rows(groups):
+        for event, group, hook in claude_hooks(groups):
             shown = str(hook.get("command") or hook.get("type") or "?")
             why = _why_unused(event, group, hook)
             if why:
@@ -171,41 +172,6 @@ def is_relative(command: Command) -> bool:
     return "/" in program and not program.startswith(("/", "~", "$"))
 
 
-def read_claude_hooks(file: Path) -> Mapping[str, Any]:
-    """Return the `hooks` of a settings file of Claude Code, empty without the file; raise `ValueError` in one line."""
-    try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise ValueError(f"cannot read the file: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "rb") as stream:
-            data = stream.read(MAX_SETTINGS + 1)
-    except OSError as error:
-        raise ValueError(f"cannot read the file: {error.strerror}") from None
-    if len(data) > MAX_SETTINGS:
-        raise ValueError("is larger than 1 MiB")
-    try:
-        values = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise ValueError("is not valid JSON") from None
-    found = values.get("hooks", {}) if isinstance(values, dict) else None
-    if not isinstance(found, dict):
-        raise ValueError("`hooks` must be an object")
-    return found
-
-
-def _claude_rows(groups: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the event, the group with the matcher, and each hook; parts of another form are left out."""
-    for event, rows in groups.items():
-        for group in rows if isinstance(rows, list) else []:
-            hooks = group.get("hooks") if isinstance(group, dict) else None
-            for hook in hooks if isinstance(hooks, list) else []:
-                if isinstance(hook, dict):
-                    yield event, group, hook
-
-
 def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -> str:
     if event not in EVENTS:
         return "qcode has no such event"
@@ -217,6 +183,8 @@ def _why_unused(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
         return "it has no command"
     if not isinstance(group.get("matcher", ""), str | None):
         return "its matcher is not text"
+    if hook.get("if") and event not in _ABOUT_CALLS:
+        return "`if` is only for events about a call; there it never runs in Claude Code either"
     return ""
 
 
@@ -234,4 +202,17 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], where: st
     on_failure: OnFailure = "block" if given == "block" else form.on_failure
     shown = " ".join(argv) if argv else line
     command = Command(argv=argv) if argv else Command(line)
-    return Handler(event, matcher, command, timeout_s, on_failure, origin, where=where, shown=shown)
+    condition = _condition(hook.get("if"))
+    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, where, shown, condition)
+
+
+def _condition(rule: object) -> tuple[str, ...]:
+    """Return the `if` of a hook as rules of qcode that cover at least as much; empty if there are none.
+
+    Then the hook runs for every call. See code.claude.com/docs/en/hooks.
+    """
+    if not isinstance(rule, str) or not rule.strip():
+        return ()
+    found = convert(rule, "deny", "project")
+    # A lost part would leave out calls that the hook is meant for.
+    return () if found.lost else found.rules

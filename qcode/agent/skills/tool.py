@@ -65,6 +65,13 @@ class SkillTool:
         task = {"description": f"skill {skill.handle}", "prompt": loaded.text, "kind": self._skills.kind_of(skill)}
         return AGENT, {**task, **({"model": model} if (model := self._skills.agent_model(skill)) else {})}
 
+    def preload(self, name: str, workspace: Workspace) -> str:
+        """Return the text of a skill for a sub-agent that begins with it; raise `Refused`."""
+        skill = self._skills.find(name)
+        text = self._skills.load(skill).text
+        workspace.show_folder(skill.folder)
+        return text
+
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         return Preview("Load a skill?", visible(str(arguments.get("name", ""))))
 

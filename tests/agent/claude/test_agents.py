@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qcode import Agent, Notice
 from qcode.agent.claude.agents import MAX_DESCRIPTION, agent_kind, load_agents
 from qcode.agent.claude.markdown import MarkdownFolder
 from qcode.agent.opening import kinds_of
 from qcode.agent.options import Options, RunContext
 from qcode.agent.subagent_kinds import MAX_STEPS
 from qcode.protocol.tools import ToolSpec
+from qcode.testing import Call, Scripted
 
 PLAIN = {"description": "reviews code", "prompt": "Review the diff."}
 
@@ -194,3 +197,100 @@ def test_folders_of_claude_code_are_read_after_those_of_qcode_and_of_a_project_a
     assert names(trust=True, setting_sources=["project"]) == ["kind2", "kind3"]
     assert names(trust=True, setting_sources=["user"]) == ["kind0", "kind1"]
     assert names(trust=True, user_config=False) == ["kind2", "kind3"]
+
+
+BROKEN = """\
+---
+name: skill-reviewer
+description: Use this agent when the user asks to "review my skill". Examples:
+
+<example>
+Context: User just created a new skill
+user: "I've created a PDF skill"
+assistant: "Great! Let me review: the skill."
+</example>
+
+model: inherit
+color: cyan
+tools: ["Read", "Grep"]
+skills: [pdf, xlsx]
+---
+
+You review skills.
+"""
+"""The form of `agents/skill-reviewer.md` of the plugin `plugin-dev` in `anthropics/claude-code`, which is not YAML."""
+
+
+def test_agent_whose_front_matter_is_not_yaml_is_read_by_lines_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(BROKEN)
+    (kind,), (warning,) = load_agents([MarkdownFolder(tmp_path)], ())
+    assert (kind.name, sorted(kind.tools), kind.skills) == ("skill-reviewer", ["grep", "read"], ("pdf", "xlsx"))
+    assert kind.purpose == 'Use this agent when the user asks to "review my skill". Examples:'
+    assert kind.role.endswith("You review skills.")
+    assert warning.startswith(f"{tmp_path}/a.md:3: not YAML")
+    assert warning.endswith("only its lines of the form `name: value` are used")
+
+
+@pytest.mark.parametrize(
+    ("tools", "known"),
+    [
+        ("tools:\n  - Read", {"read"}),
+        ("tools:\n- Read\n- Grep", {"read", "grep"}),
+        ("tools: [Read,\n  Grep]", None),
+        ("tools:\n  - Read\n  bad: : [", None),
+    ],
+)
+def test_tools_of_such_an_agent_are_never_widened(tmp_path: Path, tools: str, known: set[str] | None) -> None:
+    (tmp_path / "a.md").write_text(f"---\nname: a\ndescription: x\n<b>\n{tools}\nend: a: b\n---\nDo.\n")
+    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ())
+    assert [set(kind.tools) for kind in kinds] == ([] if known is None else [known])
+    assert len(problems) == 1
+
+
+def test_skills_of_an_agent_are_loaded_before_its_task(tmp_path: Path) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    for name, text in {
+        ".claude/agents/packer.md": "---\nname: packer\ndescription: packs\nskills: pack, nowhere\n---\nYou pack.\n",
+        ".claude/skills/pack/SKILL.md": "---\nname: pack\ndescription: packs boxes\n---\nFold the box twice.\n",
+    }.items():
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    model = Scripted([Call("agent", description="d", prompt="Pack it.", kind="packer"), "packed", "done"])
+    events: list[Any] = []
+
+    async def play() -> None:
+        context = RunContext.read(
+            Options(cwd=work, model=model, trust=True),
+            {**os.environ, "HOME": str(home), "QCODE_HOME": str(tmp_path / "q")},
+        )
+        async with Agent.open(context) as agent, agent.stream("go") as stream:
+            events.extend([event async for event in stream])
+
+    asyncio.run(play())
+    (task,) = [request.messages[0].text for request in model.requests if "You pack." in request.system]
+    assert task.index("Fold the box twice.") < task.index("Pack it.")
+    notices = [event.event.text for event in events if hasattr(event, "event") and isinstance(event.event, Notice)]
+    notices += [event.text for event in events if isinstance(event, Notice)]
+    assert any("sub-agent packer: " in text and "nowhere" in text for text in notices)
+
+
+def test_folders_of_claude_code_can_be_left_out(tmp_path: Path) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    for name, folder in {
+        "one": home / ".claude/agents",
+        "two": work / ".claude/agents",
+        "own": work / ".qcode/agents",
+    }.items():
+        folder.mkdir(parents=True)
+        (folder / f"{name}.md").write_text(f"---\nname: {name}\ndescription: x\n---\nDo.\n")
+    env = {**os.environ, "HOME": str(home), "QCODE_HOME": str(tmp_path / "q")}
+    names = [
+        {
+            kind.name
+            for kind in kinds_of(RunContext.read(Options(cwd=work, trust=True, settings={"skills": given}), env))[0]
+        }
+        for given in ({}, {"foreign": False})
+    ]
+    assert names[0] - names[1] == {"one", "two"}
+    assert "own" in names[1]

@@ -230,6 +230,12 @@ def test_hook_of_a_program_names_the_nearest_event() -> None:
         handler_of("PreTooUse", Hook("shell", _check))
 
 
+def test_hook_that_goes_to_the_background_decides_nothing() -> None:
+    text = '{"async": true, "asyncTimeout": 180000}\n{"decision": "block"}'
+    assert answer_of_exit("PreToolUse", 0, text, "") == Answer()
+    assert answer_of_exit("PreToolUse", 2, text, "no").decision == "deny"
+
+
 def test_output_for_another_event_is_ignored_with_a_message() -> None:
     given = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "pink"}, "decision": "block"}
     answer = answer_of_object("UserPromptSubmit", given)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.sandbox import landlock
+from qcode.safety.sandbox import detection, landlock
 from qcode.safety.sandbox.detection import find_sandbox
 
 _BWRAP = Path("/usr/bin/bwrap")
@@ -28,3 +28,36 @@ def test_landlock_is_found_if_the_kernel_has_it() -> None:
     found = find_sandbox(allows=("landlock",))
     assert found is not None
     assert found.kind == "landlock"
+
+
+CONFINED = "CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"
+FAKE_CAT = """#!/bin/sh
+case $1 in
+  */seen) echo visible ;;
+  /proc/self/status) printf '%s' "$STATUS" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        ("bubblewrap", CONFINED, detection._HELD),
+        ("bubblewrap", "", 4),
+        ("bubblewrap", CONFINED.replace("CapEff:\t0", "CapEff:\t8"), 4),
+        ("bubblewrap", CONFINED.replace("CapEff", "CapXxx"), 4),
+        ("bubblewrap", CONFINED.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0"), 5),
+        ("bubblewrap", CONFINED.replace("NoNewPrivs:\t1\n", ""), 5),
+        ("bubblewrap", CONFINED.replace("Seccomp:\t2", "Seccomp:\t0"), 6),
+        ("landlock", "", detection._HELD),
+    ],
+)
+def test_probe_fails_if_a_restriction_is_missing_or_cannot_be_read(
+    tmp_path: Path, kind: str, status: str, code: int
+) -> None:
+    (tmp_path / "cat").write_text(FAKE_CAT)
+    (tmp_path / "cat").chmod(0o755)
+    argv = ["/bin/sh", "-c", detection._ATTEMPTS, "probe", f"{tmp_path}/missing", kind]
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "STATUS": status}
+    assert subprocess.run(argv, env=env, capture_output=True).returncode == code
