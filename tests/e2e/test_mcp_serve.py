@@ -67,8 +67,14 @@ def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_on
 
 def test_cancelled_ask_ends_and_the_server_continues(cli: CliRunner) -> None:
     async def body(session: ClientSession) -> Any:
-        work = asyncio.ensure_future(session.call_tool("ask", {"prompt": "a very long reply"}))
-        await asyncio.wait({work}, timeout=0.3)
+        begun = asyncio.Event()
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            begun.set()
+
+        asked = session.call_tool("ask", {"prompt": "a very long reply"}, progress_callback=progressed)
+        work = asyncio.ensure_future(asked)
+        await begun.wait()
         work.cancel()
         await asyncio.wait({work})
         return await session.call_tool("permissions_check", {"kind": "read", "value": "x"})
