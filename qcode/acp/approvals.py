@@ -12,6 +12,7 @@ from qcode.acp import cards
 from qcode.acp.cards import Card
 from qcode.acp.wire import WireError
 from qcode.protocol.approvals import (
+    OWN_QUESTION,
     AcceptPlan,
     Allow,
     Answer,
@@ -164,6 +165,8 @@ def _shown(detail: str, fence: str) -> JsonObject:
 
 
 def _asker(question: Question) -> str:
+    if question.server == OWN_QUESTION:
+        return "qcode asks:"
     return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""
 
 

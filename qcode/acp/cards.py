@@ -337,7 +337,8 @@ def finished(
         "rawOutput": {**raw_output(outcome), "state": state},
     }
     if outcome.changes or outcome.diff:
-        update["content"] = change_content(outcome.changes, outcome.diff, folder)
+        problems = output_content(outcome.problems) if outcome.problems else []
+        update["content"] = [*change_content(outcome.changes, outcome.diff, folder), *problems]
         arguments = parse_object(call.arguments) or {}
         update["locations"] = locations_of(call.name, arguments, folder, outcome.changes)
     elif not has_terminal:

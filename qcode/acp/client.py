@@ -85,11 +85,13 @@ def _plain(name: str) -> str:
 def _server(row: JsonObject) -> McpServer | str:
     """Return the server of a row, or why it cannot be used."""
     match row:
-        case {"type": "http", "url": str(url)} if url.startswith(("http://", "https://")):
-            headers = _pairs(row.get("headers"))
-            return "its headers are not valid" if headers is None else McpServer(url=url, headers=headers)
-        case {"type": "sse"}:
-            return "SSE servers are not supported"
+        case {"type": "http" | "sse" as kind, "url": str(url)} if url.startswith(("http://", "https://")):
+            headers, transport = _pairs(row.get("headers")), "sse" if kind == "sse" else None
+            return (
+                "its headers are not valid"
+                if headers is None
+                else McpServer(url=url, headers=headers, transport=transport)
+            )
         case {"command": str(command)} if command and row.get("type") in (None, "stdio"):
             args, env = row.get("args"), _pairs(row.get("env"))
             if not isinstance(args, list | None) or not all(isinstance(one, str) for one in args or []) or env is None:

@@ -21,12 +21,17 @@ from qcode.agent.context.attachments import (
 )
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image
+from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, visible
 from qcode.text.json import Json, object_in
 from qcode.tools.files.pictures import image_type
+from qcode.tools.files.read import page_range, read_pdf
+from qcode.tools.processes import SideProcess
 from qcode.values import dataclass
 
 MAX_BLOCKS = 1_000
+_PDF = "JVBERi"
+"""The beginning of a PDF in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +51,20 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """A PDF that was sent along."""
+
+    uri: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class PromptBlocks:
     """The blocks of a prompt as they were sent. `parts` are texts and links in their order."""
 
     parts: tuple[str | Link, ...]
     resources: tuple[Resource, ...] = ()
+    documents: tuple[Document, ...] = ()
     images: tuple[Image, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -74,6 +88,7 @@ def read_prompt(blocks: Json) -> PromptBlocks:
         raise invalid(f"the prompt must be a list of at most {MAX_BLOCKS:,} blocks")
     parts: list[str | Link] = []
     resources: list[Resource] = []
+    documents: list[Document] = []
     images: list[Image] = []
     notes: list[str] = []
     for block in map(object_in, blocks):
@@ -90,10 +105,13 @@ def read_prompt(blocks: Json) -> PromptBlocks:
                 parts.append(Link(uri, ""))
             case {"type": "resource", "resource": {"uri": str(uri), "blob": str(data)}}:
                 parts.append(Link(uri, ""))
+                if (document := _document(uri, data)) is not None:
+                    documents.append(document)
+                    continue
                 try:
                     images.append(_image(data))
                 except WireError:
-                    notes.append(f"not attached: {one_line(uri)} is neither text nor an image")
+                    notes.append(f"not attached: {one_line(uri)} is neither text, nor an image, nor a PDF")
             case {"type": "audio"}:
                 raise invalid("audio is not supported")
             case _:
@@ -101,7 +119,17 @@ def read_prompt(blocks: Json) -> PromptBlocks:
     typed = any(isinstance(part, Link) or part.strip() for part in parts)
     if not typed and not images:
         raise invalid("the prompt is empty")
-    return PromptBlocks(tuple(parts), tuple(resources), tuple(images), tuple(notes))
+    return PromptBlocks(tuple(parts), tuple(resources), tuple(documents), tuple(images), tuple(notes))
+
+
+def _document(uri: str, data: str) -> Document | None:
+    """Return a PDF, None if the data is something else."""
+    if not data.lstrip().startswith(_PDF):
+        return None
+    try:
+        return Document(uri, base64.b64decode("".join(data.split()), validate=True))
+    except (binascii.Error, ValueError):
+        return None
 
 
 def _image(data: str) -> Image:
@@ -134,6 +162,16 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
             continue
         attached.append(attached_text(shown, resource.text))
         embedded[resource.uri] = path or Path(shown)
+    for document in blocks.documents:
+        path = file_of(document.uri)
+        shown = _shown_path(path, folder) if path is not None else visible(one_line(document.uri))
+        try:
+            text = read_pdf(document.data, shown, page_range(""), SideProcess()).content
+        except Refused as refused:
+            notices.append(f"not attached: {refused}")
+            continue
+        attached.append(attached_text(shown, text))
+        embedded[document.uri] = path or Path(shown)
     linked: dict[str, Path] = {}
     for part in blocks.parts:
         path = file_of(part.uri) if isinstance(part, Link) else None

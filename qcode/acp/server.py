@@ -117,7 +117,7 @@ class Server:
                 "agentCapabilities": {
                     "loadSession": True,
                     "promptCapabilities": {"image": True, "embeddedContext": True},
-                    "mcpCapabilities": {"http": True, "sse": False},
+                    "mcpCapabilities": {"http": True, "sse": True},
                     "sessionCapabilities": {
                         "list": {},
                         "delete": {},
@@ -309,12 +309,17 @@ class Server:
 
     async def _set_model(self, params: JsonObject) -> Answer:
         session, model = self._session(params), _text(params, "modelId")
-        return Answer({}, session.changed_by_client(lambda: session.settings.set_model(model)))
+        return Answer({}, await session.change_model(model))
 
     async def _set_option(self, params: JsonObject) -> Answer:
         session, option = self._session(params), _text(params, "configId")
         value = params.get("value")
-        then = session.changed_by_client(lambda: session.settings.set_option(option, value))
+        if not isinstance(value, str):
+            raise invalid("the value must be a text")
+        if option == "model":
+            then = await session.change_model(value)
+        else:
+            then = session.changed_by_client(lambda: session.settings.set_option(option, value))
         return Answer({"configOptions": session.settings.options()}, then)
 
     def _session(self, params: JsonObject) -> EditorSession:

@@ -45,6 +45,8 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from qcode.agent.models.client import ModelClient
+
 CANCEL_S = 0.8
 """Seconds until a cancelled prompt is answered, whether its turn has ended or not."""
 
@@ -96,6 +98,7 @@ class EditorSession:
         self._title = ""
         self._forcing: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
+        self._connecting: set[asyncio.Future[ModelClient | None]] = set()
         self.commands = commands.SessionCommands(agent)
         starting = (notice.text for notice in agent.start_notices() if notice.level != "info")
         self._opening_notices = [*complaints, *starting]
@@ -192,6 +195,8 @@ class EditorSession:
             prompt = self._waiting.popleft()
             self._running = prompt
             try:
+                if self._connecting:
+                    await asyncio.wait(self._connecting)
                 await self._run(prompt)
             except asyncio.CancelledError:
                 prompt.settle({"stopReason": "cancelled"})
@@ -412,6 +417,18 @@ class EditorSession:
     def changed_by_client(self, change: Callable[[], None]) -> Callable[[], None]:
         """Make a change that the client asked for; return the updates to send after the response."""
         change()
+        return self._sync
+
+    async def change_model(self, name: str) -> Callable[[], None]:
+        """Switch the model from the next turn on, as `changed_by_client`; a prompt sent meanwhile waits."""
+        connecting = asyncio.ensure_future(asyncio.to_thread(self.settings.connect_model, name))
+        self._connecting.add(connecting)
+        try:
+            client = await asyncio.shield(connecting)
+            if client is not None:
+                self.agent.conversation.set_model(client)
+        finally:
+            connecting.add_done_callback(self._connecting.discard)
         return self._sync
 
     def _spent(self) -> Decimal | None:

@@ -16,6 +16,7 @@ from qcode.text.json import Json, JsonObject
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
+    from qcode.agent.models.client import ModelClient
     from qcode.agent.models.offered import OfferedProvider
 
 MAX_MODELS = 200
@@ -70,24 +71,20 @@ class SessionSettings:
             raise invalid(f'the mode "{one_line(wanted, 80)}" is not available')
         self._agent.conversation.set_mode(mode)
 
-    def set_model(self, wanted: str) -> None:
-        """Switch the model from the next turn on; raise `WireError` if that is not possible."""
+    def connect_model(self, wanted: str) -> ModelClient | None:
+        """Return a client for a model, None for the current one; raise `WireError`. It may wait for the keyring."""
         if wanted == self._agent.conversation.model:
-            return
+            return None
         try:
-            self._agent.conversation.set_model(wanted)
+            return self._agent.connect_model(wanted)
         except ValueError as refusal:
             raise invalid(one_line(str(refusal), 1_000)) from None
 
-    def set_option(self, option: str, value: Json) -> None:
-        """Set an option; raise `WireError` for an unknown option or value."""
-        if not isinstance(value, str):
-            raise invalid("the value must be a text")
+    def set_option(self, option: str, value: str) -> None:
+        """Set an option other than the model; raise `WireError` for an unknown option or value."""
         match option:
             case "mode":
                 self.set_mode(value)
-            case "model":
-                self.set_model(value)
             case "effort":
                 level = next((level for level in EFFORTS if level == value), None)
                 if level is None and value != DEFAULT_EFFORT:

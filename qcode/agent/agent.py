@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.asides import Asides
+    from qcode.agent.models.client import ModelClient
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
     from qcode.agent.offered_tools import OfferedTool
@@ -402,6 +403,10 @@ class Agent:
             self.toolbox.use_servers(self._parts.open_servers(()))
         assert self.toolbox.servers is not None
         return self.toolbox.servers.replace_named(specs)
+
+    def connect_model(self, name: str) -> ModelClient:
+        """Return a client for `Conversation.set_model`; it blocks if the key is in the keyring. Raise `ValueError`."""
+        return self._clients.named(name)
 
     def warm_up(self) -> None:
         """Load what the first request needs, if it needs an SDK; it blocks."""

@@ -1,9 +1,8 @@
 """The calls of a turn between verdict and run: judged, shown, answered, and run in the sandbox of their verdict.
 
 `approval_of` makes the approval that the user is asked for. A call that the user edits is judged again, from its
-approval on (`draft_of`, `revised_arguments`). `mask_diff` hides the contents of secret files in shown
-diffs: it counts the lines of each hunk, so no line of a file can pass for a header. Text the model would write is
-always shown whole.
+approval on (`draft_of`, `revised_arguments`). Shown diffs hide the contents of secret files; text
+the model would write is always shown whole.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -19,13 +18,15 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.permissions import Permissions, judge_with_hook
-from qcode.agent.toolbox import Ask, Toolbox
+from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
+    OWN_QUESTION,
     AcceptPlan,
     Allow,
     Answer,
     ApprovalMode,
+    Ask,
     CallApproval,
     Choice,
     Decision,
@@ -48,9 +49,10 @@ from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import RESTRICTED, Level, Verdict
 from qcode.text.clean import one_line, visible, visible_lines, visible_rows
-from qcode.text.diff import diff_lines
+from qcode.text.diff import mask_diff
 from qcode.text.json import JsonObject, parse_object
 from qcode.tools.dialog import EXIT_PLAN_MODE
+from qcode.tools.shell import Shell
 from qcode.tools.tool import Preview
 from qcode.values import dataclass
 
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.calls import CallHooks
 
 MAX_SHOWN_NAME = 80
+SHELL = Shell.spec.name
 _AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
 _MODES: dict[ApprovalMode, str] = {
     "default": "the user is asked before each change",
@@ -138,9 +141,10 @@ class PendingCalls:
         detail: str,
         choices: tuple[Choice, ...],
     ) -> str | None:
-        """Ask a question of a tool server during a call of it; return the answer, None if it was dismissed."""
+        """Ask a question of a tool server, or about the settings, in a call; return the answer, None if dismissed."""
         self._asked += 1
-        approval = Question(call, question, detail, choices, call.name.partition("__")[0], self._asked)
+        server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else OWN_QUESTION
+        approval = Question(call, question, detail, choices, server, self._asked)
         self._inputs[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:
             await show(ApprovalRequested(approval))
@@ -443,10 +447,28 @@ class PendingCalls:
         with self._approved(judged.targets):
             outcome = await (self._watched(work) if self._may_change_files(policy, judged, model) else work)
         outcome = await toolbox.with_folder_instructions(judged.name, judged.arguments, outcome)
+        if toolbox.edits is not None:
+            run = partial(self._run_line, policy, model)
+            outcome = await toolbox.edits.finish(outcome, policy, toolbox.workspace, run, ask)
         if not outcome.diff:
             return outcome
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
         return replace(outcome, diff=masked, changes=_open_changes(policy, outcome.changes))
+
+    async def _run_line(
+        self,
+        policy: Policy,
+        model: str,
+        line: str,
+        level: Level | None,
+        seconds: float | None,
+        is_watched: bool,
+    ) -> ToolOutcome:
+        """Run a command of the settings as the shell tool does, unseen; `is_watched`: record the files it changes."""
+        arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
+        if is_watched:
+            return await self.run(policy, ResolvedCall(SHELL, arguments, level), _unseen, model)
+        return await self._toolbox.run(SHELL, arguments, _unseen, level)
 
     async def after(self, call: ToolCall, judged: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
         """Return the outcome of a call that ran, with what the hooks add for the model."""
@@ -471,6 +493,12 @@ class PendingCalls:
         self._judged.clear()
         self._revisions.clear()
         self._open.clear()
+        if self._toolbox.edits is not None:
+            self._toolbox.edits.leave_turn()
+
+
+def _unseen(output: str) -> None:
+    """Drop live output: the card of the call shows only its own."""
 
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
@@ -567,30 +595,3 @@ def impossible_call(asked: AskApproval) -> ImpossibleCall:
         "Let it try again?"
     )
     return ImpossibleCall(asked.call, question, visible_lines(asked.call.arguments))
-
-
-MASK = "[hidden]"
-
-_FILE = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
-_NAMED = re.compile(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
-
-
-def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
-    """Return `diff` with old and unchanged lines of every file that `is_secret` hidden; names of values stay."""
-    return "\n".join(_masked(diff.split("\n"), is_secret))
-
-
-def _masked(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[str]:
-    hides = False
-    for line in diff_lines(lines):
-        file = _FILE.match(line.text) if line.kind == "outside" else None
-        if file is not None:
-            hides = (hides and line.text.startswith("+++")) or is_secret(file[1])
-        yield _hidden(line.text) if hides and line.kind in ("remove", "same") else line.text
-
-
-def _hidden(line: str) -> str:
-    if not line[1:].strip():
-        return line
-    named = _NAMED.fullmatch(line[1:])
-    return f"{line[0]}{named[1] if named is not None else ''}{MASK}"

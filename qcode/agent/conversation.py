@@ -250,7 +250,7 @@ class Conversation:
         turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
         self._last_turn = self.turn = turn
         hooks, logged = self.hooks, None if writer is None else writer.logged
-        confirm = None if hooks is None else hooks.confirm
+        confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
         self._driver = driver = Driver(turn, self.client.logged, self, writer=logged, confirm=confirm)
         if hooks is not None:
             hooks.show = driver.show
@@ -431,9 +431,9 @@ class Conversation:
         self._transcript.read_again()
         self._counter.context_tokens = size_messages(self._transcript.messages)
 
-    def set_model(self, name: str) -> None:
+    def set_model(self, model: str | ModelClient) -> None:
         """Switch to `provider/model` for the next turn; raise `ValueError` with one line if that is not possible."""
-        client = self._clients.named(name)
+        client = self._clients.named(model) if isinstance(model, str) else model
         if self._own is not None:
             self._own = client
         else:
@@ -592,5 +592,5 @@ class Conversation:
             compaction=CompactionSettings(None if writer is None else writer.model),
             fallback=None if self._fallback is None else self._fallback.settings,
             check=options.check or schema_check,
-            confirms=frozenset() if self.hooks is None else self.hooks.confirms,
+            confirms=self._toolbox.confirms | (frozenset() if self.hooks is None else self.hooks.confirms),
         )

@@ -23,6 +23,7 @@ from qcode.agent.trust import TrustStore, why_restricted
 from qcode.protocol.errors import QcodeError
 from qcode.providers.catalog import catalog_source
 from qcode.safety.sandbox.detection import find_sandbox
+from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.tools.processes import find_program
 from qcode.tools.workspace import Workspace
@@ -72,6 +73,7 @@ def report(
         "credentials": list(_credentials(context)),
         "sandbox": [_sandbox(context)],
         "programs": list(_programs(context)),
+        "after an edit": list(_after_edit(context)),
         "terminal": list(_terminal(context, is_in_app)),
         "learned limits": [Finding("", line) for line in learned],
     }
@@ -221,6 +223,27 @@ def _programs(context: RunContext) -> Iterator[Finding]:
         workspace.close()
     editor = context.env.get("VISUAL") or context.env.get("EDITOR")
     yield Finding("editor", editor or "VISUAL and EDITOR are not set; nano, vim or vi is used")
+
+
+def _after_edit(context: RunContext) -> Iterator[Finding]:
+    """Yield the language servers that can check edits, and the commands that follow them."""
+    from qcode.agent.after_edit.commands import STEPS
+    from qcode.agent.after_edit.servers import server_rows
+
+    settings = context.settings.after_edit
+    if settings.diagnostics is False:
+        yield Finding("diagnostics", "off (after_edit.diagnostics)")
+    elif settings.diagnostics == "auto" and (context.settings.tools.sandbox == "off" or find_sandbox() is None):
+        text = "off, because there is no sandbox for checkers; after_edit.diagnostics = true uses them without one"
+        yield Finding("diagnostics", text)
+    else:
+        workspace = Workspace(context.folder)
+        for row in server_rows(settings.servers, context.env, workspace):
+            found = shlex.join(row.argv)
+            yield Finding(row.language.name, found or row.why, "ok" if found else "")
+        workspace.close()
+    for step in STEPS:
+        yield from (Finding(step, visible(str(one))) for one in getattr(settings, step))
 
 
 _ENHANCED_KEYS = {

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,11 +36,12 @@ from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
 from qcode.tools.registry import all_names
 from qcode.tools.tool import Tool
-from qcode.tools.workspace import Scratch, sweep_scratch
+from qcode.tools.workspace import Scratch, Workspace, sweep_scratch
 
 if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
 
+    from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.hooks.events import Hook
     from qcode.agent.mcp.elicitation import Ask
     from qcode.agent.mcp.servers import Servers
@@ -207,6 +209,7 @@ class AgentParts:
             agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
             own=own,
             nested=self.memory.nested,
+            after_edit=None if context.settings.after_edit.is_off else partial(_after_edit, context, sandbox),
             skill=skill,
             has_patches=context.has_patches,
         )
@@ -400,6 +403,12 @@ def _header_secrets(settings: Settings) -> set[str]:
     headers = (item for provider in settings.providers.values() for item in provider.headers.items())
     secret = [value for name, value in headers if _SECRET_HEADER.search(name)]
     return {part for value in secret for part in (value, value.split()[-1])}
+
+
+def _after_edit(context: RunContext, sandbox: SessionSandbox, workspace: Workspace) -> AfterEdit:
+    from qcode.agent.after_edit.session import AfterEdit  # loads with the first edit
+
+    return AfterEdit(context, workspace, sandbox)
 
 
 def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -105,6 +106,26 @@ class SessionSandbox:
             return launch
         watch = _LaunchGuard(self, level, confinement, launch.restrict)
         return Launch(launch.argv, watch.start, launch.data, launch.data_at, watch.finish)
+
+    def launch_reader(self, argv: Sequence[str], cache: Path) -> Launch:
+        """Return how to start a program that checks the workspace and writes only to `cache`. Raise `RuntimeError`.
+
+        It may run for the whole session: it can change no file, so nothing has to be watched or restored.
+        """
+        from qcode.safety.sandbox.confinement import program_folders, reader_confinement
+
+        sandbox = self.sandbox
+        if sandbox is None:
+            raise RuntimeError("no sandbox works here")
+        if "workspace" not in sandbox.levels:
+            return self.launch("read-only", argv)
+        real = os.path.realpath(argv[0])
+        folders = dict.fromkeys(str(Path(path).parent) for path in (argv[0], real))
+        programs = program_folders(":".join(folders), self._scope.home_path)
+        packages, mark, _ = real.partition("/node_modules/")  # a program of npm needs the packages beside its own
+        programs += (f"{packages}{mark.rstrip('/')}",) if mark else ()
+        confinement = reader_confinement(self._scope, self.index.look(), programs, str(cache))
+        return sandbox.launch(argv, confinement)
 
     def show(self, folder: Path) -> None:
         """Let commands at the level `read-only` read a folder outside the workspace."""

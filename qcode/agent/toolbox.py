@@ -14,13 +14,15 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.sandbox import SessionSandbox
 from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
-from qcode.protocol.approvals import Choice, TurnOptions
+from qcode.engine.effects import Confirm, Confirmed
+from qcode.protocol.approvals import Ask, TurnOptions
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import Block, Text
 from qcode.protocol.model import ModelFacts
@@ -42,15 +44,14 @@ from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
 if TYPE_CHECKING:
+    from qcode.agent.after_edit.commands import RunLine
+    from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.context.nested import NestedInstructions
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.mcp.typed import TypedNames
     from qcode.agent.skills.tool import SkillTool
     from qcode.protocol.messages import Message
     from qcode.tools.web_search import SearchService, WebSearch
-
-Ask: TypeAlias = "Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]"
-"""Asks the user a question with its details and choices; returns the answer, None if it was dismissed."""
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
 _CONFINEMENTS: Mapping[Level, str] = {
@@ -74,7 +75,7 @@ class Toolbox:
     service. `is_offered` returns whether a model may be offered a tool. `own` are the tools of the program that opened
     the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the tools.
     `nested` returns the instructions of folders that the calls touch. Without `has_patches` every model replaces
-    passages.
+    passages. `after_edit` makes what follows edits.
     """
 
     def __init__(
@@ -98,10 +99,12 @@ class Toolbox:
         skill: SkillTool | None = None,
         nested: Callable[[], NestedInstructions] | None = None,
         has_patches: bool = True,
+        after_edit: Callable[[Workspace], AfterEdit] | None = None,
     ) -> None:
         self._nested = nested
         self._has_patches = has_patches
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
+        self.edits = None if after_edit is None else Edits(partial(after_edit, self.workspace))
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
         self.agent = agent
@@ -111,9 +114,8 @@ class Toolbox:
             *(() if agent is None else (agent,)),
             *(() if skill is None else (skill,)),
         )
-        self._skill = skill
+        self._skill, self._own = skill, own
         self.transcript: Callable[[], Sequence[Message]] = tuple
-        self._own = own
         self._tools |= {tool.spec.name: tool for tool in (*self._further, *own)}
         self.jobs = Jobs()
         self._sandbox = sandbox
@@ -124,8 +126,7 @@ class Toolbox:
             self.use_servers(servers)
         self._settings = settings
         self.is_offered = is_offered
-        self._env = env
-        self._shell_settings = shell_settings
+        self._env, self._shell_settings = env, shell_settings
 
     def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
         """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
@@ -221,11 +222,12 @@ class Toolbox:
             await self.servers.wait_until_started()
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return warnings since the last call: files restored after commands, and events of tool servers."""
+        """Return warnings since the last call: files restored after commands, failed checks, events of servers."""
         put_back = () if self._sandbox is None else self._sandbox.take_warnings()
+        after_edits = () if self.edits is None else self.edits.take_warnings()
         notices = () if self.servers is None else self.servers.take_notices()
         not_attached = () if self._typed is None else self._typed.take_complaints()
-        return (*put_back, *(notice.text for notice in notices), *not_attached)
+        return (*put_back, *after_edits, *(notice.text for notice in notices), *not_attached)
 
     async def expanded(
         self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
@@ -394,19 +396,73 @@ class Toolbox:
         context = ToolContext(output, MAX_COMMAND_S, self.max_output_chars, self._env)
         return await Shell().run({"command": line}, self.workspace, context)
 
+    @property
+    def confirms(self) -> frozenset[Literal["stop", "compact"]]:
+        """The steps of a turn that what follows edits may hold."""
+        return frozenset() if self.edits is None else frozenset({"stop"})
+
+    async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, asked: Confirm) -> Confirmed:
+        """Hold the end of a turn while tests of its edits fail; then ask the hooks."""
+        if asked.step == "stop" and self.edits is not None and (reason := await self.edits.held()):
+            return Confirmed(reason)
+        return Confirmed() if hooks is None else await hooks(asked)
+
     async def end_servers(self) -> None:
-        """Stop the tool servers gracefully; `close` kills those that are left."""
+        """Stop the tool servers gracefully, and the language servers; `close` kills those that are left."""
+        if self.edits is not None:
+            await self.edits.close()
         if self.servers is not None:
             await self.servers.close()
 
     def close(self) -> None:
         """Stop background jobs and remove the temporary files of this session."""
         self.jobs.end_all()
+        if self.edits is not None:
+            self.edits.kill()
         if self.servers is not None:
             self.servers.kill()
         self.workspace.close()
         if self._scratch is not None:
             self._scratch.close()
+
+
+class Edits:
+    """The formatter, checks and tests of a session, made with the first edit: many sessions only read."""
+
+    def __init__(self, make: Callable[[], AfterEdit]) -> None:
+        self._make = make
+        self.made: AfterEdit | None = None
+
+    async def finish(
+        self, outcome: ToolOutcome, policy: Policy, workspace: Workspace, run: RunLine, ask: Ask | None
+    ) -> ToolOutcome:
+        """Return the outcome of a call with what followed its edits, and with late results of earlier ones."""
+        if not outcome.edits:
+            return outcome if self.made is None else self.made.with_late(outcome)
+        from qcode.agent.after_edit.commands import CommandScope
+
+        if self.made is None:
+            self.made = self._make()
+        return await self.made.finish(outcome, CommandScope(policy, workspace, run, ask))
+
+    async def held(self) -> str:
+        """Return why the turn must not end yet, empty if it may."""
+        return "" if self.made is None else await self.made.held()
+
+    def leave_turn(self) -> None:
+        if self.made is not None:
+            self.made.leave_turn()
+
+    def take_warnings(self) -> tuple[str, ...]:
+        return () if self.made is None else self.made.take_warnings()
+
+    async def close(self) -> None:
+        if self.made is not None:
+            await self.made.close()
+
+    def kill(self) -> None:
+        if self.made is not None:
+            self.made.kill()
 
 
 class FetchGate:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "trust.json"
 
-_VERSION = 2
-_UNPINNED_VERSION = 1
+_VERSION, _UNPINNED_VERSION = 2, 1
 _IDENTITY = frozenset({"path", "device", "inode"})
 _MAX_DIFF_LINES = 200
 """The lines shown of one difference."""
@@ -448,8 +447,9 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
                 yield visible(str((place / name).relative_to(root))), what
     if any(name in status.files for name in (SETTINGS, *CLAUDE_SETTINGS)):
         from qcode.agent.hooks.events import project_hook_rows
+        from qcode.config.show import project_command_rows
 
-        yield from project_hook_rows(root)
+        yield from (*project_hook_rows(root), *project_command_rows(root))
     rows = _rows(status.files)
     yield from rows[:_MAX_LISTED]
     if len(rows) > _MAX_LISTED:

@@ -6,6 +6,7 @@ An error never repeats the value, which may be an API key in the wrong place.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from decimal import Decimal
@@ -188,6 +189,44 @@ class WrittenHook:
 
     def __str__(self) -> str:
         return self.command or " ".join(self.argv)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCommand:
+    """A command line as a file has it, with `{file}` for the path of a file. An empty `pattern` is any file."""
+
+    line: str
+    pattern: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.pattern}: {self.line}" if self.pattern else self.line
+
+
+FILE_PLACEHOLDER = "{file}"
+
+
+def commands() -> ValueKind:
+    """A command line, a list of arguments, or a table of either by file pattern; converted to `WrittenCommand`s."""
+
+    def accept(value: object) -> tuple[WrittenCommand, ...]:
+        if isinstance(value, dict):
+            return tuple(WrittenCommand(_command_line(one), _line(pattern)) for pattern, one in value.items())
+        return () if value in ("", [], ()) else (WrittenCommand(_command_line(value)),)
+
+    one = {"anyOf": [{"type": "string"}, _list_of()]}
+    table = {"type": "object", "additionalProperties": one}
+    words = "a command line, a list of arguments, or a table of them by file pattern"
+    return ValueKind(words, accept, schema={"anyOf": [*one["anyOf"], table]})
+
+
+def _command_line(value: object) -> str:
+    """Return a command as one line; the arguments of a list are quoted, except for the placeholder."""
+    if isinstance(value, str):
+        return _line(value)
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):
+        raise ValueError
+    parts = (one if one == FILE_PLACEHOLDER else shlex.quote(one) for one in value)
+    return _line(" ".join(parts))
 
 
 def hooks() -> ValueKind:

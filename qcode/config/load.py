@@ -24,6 +24,7 @@ from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import Key, canonical, dotted, find_key, is_table, leaves, nearest
 from qcode.config.settings import (
     PROVIDER_TYPES,
+    AfterEdit,
     HookSettings,
     Mcp,
     McpServer,
@@ -155,6 +156,7 @@ def _settings(merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin],
         ui=Ui(**leaves(values, "ui"), **_texts(values, "ui", "keys")),
         sessions=Sessions(**leaves(values, "sessions")),
         hooks=HookSettings(**leaves(values, "hooks")),
+        after_edit=AfterEdit(**leaves(values, "after_edit"), **_texts(values, "after_edit", "servers")),
         skills=SkillSettings(**leaves(values, "skills")),
         warnings=warnings,
         origins=MappingProxyType(origins),
@@ -378,6 +380,8 @@ class _LayerReader:
             refused = next((name for hook in found for name in ("may_allow", "env") if getattr(hook, name)), "")
             if refused:
                 self._fail(path, f"a project may not set {refused} of a hook; set it in your own configuration")
+        if path == ("after_edit", "diagnostics") and self._scope == "project" and found is not False:
+            self._fail(path, "a project may only set after_edit.diagnostics to false; set it in your own configuration")
         if path == ("tools", "sandbox") and self._scope == "project" and found != "required":
             self._fail(path, 'a project may only set tools.sandbox to "required"; set it in your own configuration')
         return found

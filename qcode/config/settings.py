@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 from qcode.config import kinds
-from qcode.config.kinds import ValueKind, WrittenHook
+from qcode.config.kinds import ValueKind, WrittenCommand, WrittenHook
 from qcode.protocol.approvals import MODE_ALIASES, ApprovalMode, WrittenRule
 from qcode.protocol.model import LimitWait
 from qcode.protocol.usage import Price
@@ -264,6 +264,45 @@ class HookSettings:
         return self.enabled and (self.claude != "off" or any(value for value in values if isinstance(value, tuple)))
 
 
+_NO_COMMANDS: tuple[WrittenCommand, ...] = ()
+_NO_SERVERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AfterEdit:
+    """The steps after an edit of the model, in a trusted folder."""
+
+    diagnostics: bool | str = key(
+        "auto",
+        kinds.automatic(),
+        "report new problems of an edited file to the model; auto: only if the checkers can run in a sandbox, "
+        "true: also without one",
+    )
+    format: tuple[WrittenCommand, ...] = key(
+        _NO_COMMANDS, kinds.commands(), "a command that formats an edited file; {file} is its path"
+    )
+    check: tuple[WrittenCommand, ...] = key(
+        _NO_COMMANDS, kinds.commands(), "a command that checks an edited file; if it fails, the model gets its output"
+    )
+    test: tuple[WrittenCommand, ...] = key(
+        _NO_COMMANDS, kinds.commands(), "a command that runs when the model is done, if it edited files"
+    )
+    max_rounds: int = key(
+        3, kinds.whole(0), "how often in a turn failed tests and late problems are sent back to the model"
+    )
+    servers: Mapping[str, tuple[str, ...]] = key(
+        _NO_SERVERS,
+        kinds.words(),
+        "the command of the language server of a language or file ending; [] for none",
+        is_project_allowed=False,
+    )
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing follows an edit."""
+        return self.diagnostics is False and not (self.format or self.check or self.test)
+
+
 @dataclass(frozen=True, slots=True)
 class Sessions:
     """`retention_days`: sessions are removed this many days after the last write; 0 keeps all."""
@@ -451,6 +490,7 @@ class Settings:
     ui: Ui = field(default_factory=Ui)
     sessions: Sessions = field(default_factory=Sessions)
     hooks: HookSettings = field(default_factory=HookSettings)
+    after_edit: AfterEdit = field(default_factory=AfterEdit)
     skills: SkillSettings = field(default_factory=SkillSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=lambda: MappingProxyType({}))
     models: Mapping[str, ModelSettings] = field(default_factory=lambda: MappingProxyType({}))

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from qcode.config.kinds import commands
 from qcode.config.lines import parse_key
+from qcode.config.paths import project_file
 from qcode.config.schema import KEYS, Key, find_key, quoted
 from qcode.config.settings import Origin, Settings
+from qcode.text.clean import one_line, visible
 from qcode.values import dataclass
 
 HIDDEN = "(hidden)"
+COMMAND_STEPS = ("format", "check", "test")
+"""The keys of `after_edit` with commands."""
 
 _SECRET = re.compile(
     r"\b(?:sk|pk|rk|ghp|gho|ghs|github_pat|glpat|xox[a-z]|AIza|AKIA|ASIA)[-_A-Za-z0-9]{8,}"
@@ -81,3 +87,22 @@ def _without_credentials(address: str) -> str:
     has_login = "@" in parts.netloc
     query = HIDDEN if parts.query else ""
     return urlunsplit((parts.scheme, f"{HIDDEN}@{host}" if has_login else host, parts.path, query, ""))
+
+
+def project_command_rows(root: Path) -> list[tuple[str, str]]:
+    """Return the commands that a project runs after edits for the trust question: a name, and the command line."""
+    import tomllib
+
+    try:
+        table = tomllib.loads(project_file(root).read_text("utf-8-sig")).get("after_edit", {})
+    except (OSError, ValueError, RecursionError):
+        return []
+    rows: list[tuple[str, str]] = []
+    for step in COMMAND_STEPS if isinstance(table, dict) else ():
+        try:
+            found = commands().accept(table.get(step, ()))
+        except ValueError:
+            continue
+        shown = [visible(one_line(str(one), 400)) for one in (found if isinstance(found, tuple) else ())]
+        rows += [(f"after an edit: {step}", f"runs {one}") for one in shown]
+    return rows

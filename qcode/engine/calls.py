@@ -357,15 +357,16 @@ class CallRound:
             )
         issue = "cut_arguments" if is_cut else "malformed_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        return [repair, *self._reject(index, text)]
+        return [repair, *self._reject(index, text, synthetic.rejection_notice(judged.cap if is_cut else None))]
 
     @property
     def _adds_by(self) -> str:
         """The tool with which the model can append to an existing file, named in the split guidance."""
         return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
-    def _reject(self, index: int, text: str) -> list[Effect]:
-        return self._settle(index, ToolOutcome(text, is_error=True, summary="not run"), "rejected")
+    def _reject(self, index: int, text: str, shown: str | None = None) -> list[Effect]:
+        """Reject a call with `text` as its result; `shown` is what the user reads instead."""
+        return self._settle(index, ToolOutcome(text, is_error=True, summary="not run", shown=shown), "rejected")
 
     def close(self) -> None:
         """Count a reply whose calls could not run, once it `is_over`."""

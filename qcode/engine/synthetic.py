@@ -133,6 +133,11 @@ def cut_call_text(name: str, cap: int) -> str:
     )
 
 
+def rejection_notice(cap: int | None) -> str:
+    """Tell the user why a call was rejected: `cap` is the limit that truncated it, None if it is malformed."""
+    return f"truncated by the output limit of {cap:,} tokens" if cap is not None else "the arguments are not valid JSON"
+
+
 def malformed_call_text(name: str, raw: str) -> str:
     """Return the result of a call whose arguments are invalid but not truncated."""
     try:

@@ -15,7 +15,7 @@ from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from decimal import Decimal
 
     from qcode.protocol.messages import ToolCall
@@ -130,12 +130,20 @@ class ImpossibleCall:
         return self.call.call_id
 
 
+Ask: TypeAlias = "Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]"
+"""Asks the user a question with its details and choices; returns the answer, None if it was dismissed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of several answers. `detail` explains it and may be empty."""
 
     label: str
     detail: str = ""
+
+
+OWN_QUESTION = "qcode itself"
+"""In place of the server of a question: qcode asks about the settings. No server can have a name with a blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +161,13 @@ class Question:
     choices: tuple[Choice, ...] = ()
     server: str = ""
     number: int = 0
+
+    @property
+    def asker(self) -> str:
+        """The one who asks, at the start of a sentence, not cleaned."""
+        if self.server == OWN_QUESTION:
+            return "qcode"
+        return f"The tool server {self.server}" if self.server else "The model"
 
     @property
     def id(self) -> str:

@@ -105,12 +105,22 @@ class ChangedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class EditedFile:
+    """A file that a call changed: its real path and its bytes before and after, None without a file."""
+
+    path: str
+    before: bytes | None = field(repr=False)
+    after: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff.
 
     `shown` is the output as the user sees it, without notes to the model; None: it is `content`. `exit_code` is that
     of a command, negative for a signal. `changes` are there only if the front end asked for them
-    (`Agent.report_file_texts`), without files that are not text or whose contents must not be shown.
+    (`Agent.report_file_texts`), without files that are not text or whose contents must not be shown. `edits` are for
+    what follows an edit and go no further. `problems` is what that found, for the user below the diff.
     """
 
     content: str
@@ -121,6 +131,8 @@ class ToolOutcome:
     shown: str | None = None
     exit_code: int | None = None
     changes: tuple[ChangedFile, ...] = ()
+    edits: tuple[EditedFile, ...] = ()
+    problems: str = ""
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure

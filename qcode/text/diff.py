@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
@@ -439,3 +439,33 @@ def _trim(hunk: Hunk) -> None:
     while hunk.old and hunk.new and not hunk.old[-1] and not hunk.new[-1]:
         hunk.old.pop()
         hunk.new.pop()
+
+
+MASK = "[hidden]"
+
+_FILE = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
+_NAMED = re.compile(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
+
+
+def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
+    """Return `diff` with old and unchanged lines of every file that `is_secret` hidden; names of values stay.
+
+    The lines of each hunk are counted, so no line of a file can pass for a header.
+    """
+    return "\n".join(_masked(diff.split("\n"), is_secret))
+
+
+def _masked(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[str]:
+    hides = False
+    for line in diff_lines(lines):
+        file = _FILE.match(line.text) if line.kind == "outside" else None
+        if file is not None:
+            hides = (hides and line.text.startswith("+++")) or is_secret(file[1])
+        yield _hidden(line.text) if hides and line.kind in ("remove", "same") else line.text
+
+
+def _hidden(line: str) -> str:
+    if not line[1:].strip():
+        return line
+    named = _NAMED.fullmatch(line[1:])
+    return f"{line[0]}{named[1] if named is not None else ''}{MASK}"

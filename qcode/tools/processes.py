@@ -220,8 +220,9 @@ async def run_program(
     environment: Mapping[str, str],
     on_output: Callable[[bytes], None],
     timeout_s: float | TimeLimit,
+    source: int = subprocess.DEVNULL,
 ) -> ProcessExit:
-    """Run a program without input until it exits; its output and errors are passed to `on_output`.
+    """Run a program until it exits; its output and errors are passed to `on_output`. `source` is its input, if any.
 
     When this returns or raises, its process group has ended and `launch.finish` was called; the lines that it returns
     are passed to `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
@@ -233,7 +234,7 @@ async def run_program(
     is_drained = asyncio.Event()
     try:
         try:
-            process = await start_program(launch, cwd=cwd, environment=environment, output=writing)
+            process = await start_program(launch, cwd=cwd, environment=environment, output=writing, source=source)
         finally:
             os.close(writing)
         loop.add_reader(reading, _pump, loop, reading, on_output, is_drained)

@@ -239,8 +239,10 @@ class LinearApp:
         """Keep the question until its event has been shown."""
         self._questions.append(approval)
 
-    def withdraw(self, approval_id: str) -> None:
+    def withdraw(self, approval_id: str) -> bool:
+        before = len(self._questions)
         self._questions = [approval for approval in self._questions if approval.id != approval_id]
+        return len(self._questions) < before
 
     def take_steering(self, text: str) -> None:
         self.view.add_user(text)

@@ -194,8 +194,9 @@ class LinearView:
             self._print("\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)]))
             return
         # The question has shown the change of a call that was denied.
-        shown = "" if call.state == "denied" and call.diff else call.diff or "".join(call.output)
-        self._print("\n".join([what, *_shown(shown)]))
+        diff = "" if call.state == "denied" else call.diff
+        output = "" if call.state == "denied" and call.diff else "".join(call.output)
+        self._print("\n".join([what, *_shown(diff), *_shown(output)]))
 
 
 def _shown(text: str) -> Sequence[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from qcode.agent.context.attachments import attached_lines
 from qcode.agent.outcomes import (
@@ -24,7 +24,14 @@ from qcode.agent.outcomes import (
     searched_text,
     time_text,
 )
-from qcode.protocol.approvals import CallApproval, ImpossibleCall, RepeatedCall, ToolApproval, TurnApproval
+from qcode.protocol.approvals import (
+    CallApproval,
+    ImpossibleCall,
+    Question,
+    RepeatedCall,
+    ToolApproval,
+    TurnApproval,
+)
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -67,9 +74,6 @@ from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, ma
 from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
 
-if TYPE_CHECKING:
-    pass
-
 
 class StatusView(Protocol):
     """The part of the status line that events update."""
@@ -86,7 +90,10 @@ class Interaction(Protocol):
         """Put a question; `position` is its place among the calls of the same tool in the reply, such as `1 of 2`."""
         ...
 
-    def withdraw(self, approval_id: str) -> None: ...
+    def withdraw(self, approval_id: str) -> bool:
+        """Close a question, because it needs no answer any more; return whether it was open."""
+        ...
+
     def take_steering(self, text: str) -> None: ...
 
 
@@ -111,7 +118,8 @@ class Presenter:
         self._clock = clock
         self._max_continuations = max_continuations
         self._searches: list[WebSearched] = []
-        self._agents = AgentCards(transcript, clock, interaction.withdraw)
+        self._agents = AgentCards(transcript, clock, self._withdraw)
+        self._questions: dict[str, list[Question]] = {}
         self._open_cards: dict[str, None] = {}
         self._calls: Sequence[ToolCall] = ()
         self._writing_cards: dict[str, None] = {}
@@ -216,11 +224,21 @@ class Presenter:
                 self._agents.ask(approval.call)
             case _:
                 self._card(approval.call, "waiting", is_hidden=True)
+        if isinstance(approval, Question) and approval.server:
+            self._questions.setdefault(approval.call.call_id, []).append(approval)
         self._set_activity("waiting for your answer", is_moving=False)
         same = [call.call_id for call in self._calls if call.name == approval.call.name]
         is_one_of_several = len(same) > 1 and approval.call.call_id in same
         position = f"{same.index(approval.call.call_id) + 1} of {len(same)}" if is_one_of_several else ""
         self._interaction.ask(approval, position)
+
+    def _withdraw(self, call_id: str) -> None:
+        """Close what is still asked about a call that has begun or ended, and the questions of its server."""
+        self._interaction.withdraw(call_id)
+        for question in self._questions.pop(call_id, ()):
+            if self._interaction.withdraw(question.id):
+                server = one_line(question.server, 60)
+                self._transcript.add_notice("info", f"The question of {server} was closed: its call has ended.")
 
     def _show_beside(self, event: AgentEvent | WebSearched) -> None:
         """Show work beside the model's text: a sub-agent in its card, a web search of the provider below the text."""
@@ -331,18 +349,22 @@ class Presenter:
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
         self._agents.end(call.call_id)
-        self._interaction.withdraw(call.call_id)
+        self._withdraw(call.call_id)
         self._card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
         plan = plan_of(call)
-        content = outcome.content if outcome.shown is None else outcome.shown
-        has_output = not outcome.diff and not plan and call.call_id not in self._streamed
+        content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
+        has_output = not ((outcome.diff and not outcome.problems) or plan or call.call_id in self._streamed)
         # If a call did not run, its state says everything.
         has_run = event.state in ("done", "failed")
-        summary = outcome.summary if has_run else ""
-        if event.state == "denied" and outcome.diff:
-            summary = content.partition(": ")[2]  # the reason of the user; the card shows the diff in place of the text
-        summary = one_line(summary)
+        reason = content if outcome.shown else ""
+        if event.state == "denied":
+            reason = content.partition(": ")[2]
+            content = content if reason else ""
+        summary = one_line(outcome.summary if has_run else reason)
+        if reason and not has_run and not outcome.diff:
+            # Told once: in the title if it is one line, otherwise below it.
+            summary, content = (summary, "") if summary == reason else ("", content)
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
@@ -389,7 +411,7 @@ class Presenter:
         for call_id in tuple(self._open_cards) if only is None else only:
             if call_id in self._open_cards:
                 self._transcript.update_card(call_id, CardUpdate(state=state))
-                self._interaction.withdraw(call_id)
+                self._withdraw(call_id)
                 self._agents.end(call_id)
                 del self._open_cards[call_id]
 

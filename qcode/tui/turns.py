@@ -55,6 +55,7 @@ class Turns:
         self._idle: asyncio.Event | None = None
         self._is_cancelling = False
         self._of_servers: set[str] = set()
+        self._sent = self._blocked = ""
         max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
             widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
@@ -79,6 +80,7 @@ class Turns:
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()
         self._is_cancelling = False
+        self._sent = submission.shown
         self._announce("working")
         shown = submission.shown if submission.shown != submission.text else ""
         options = replace(submission.options, shown=shown)
@@ -142,9 +144,11 @@ class Turns:
         self._widgets.approval.ask(approval, position)
         self._announce("asking")
 
-    def withdraw(self, approval_id: str) -> None:
+    def withdraw(self, approval_id: str) -> bool:
+        is_open = approval_id in self._widgets.approval.open_ids
         if self._widgets.approval.withdraw(approval_id):
             self.after_question()
+        return is_open
 
     def _trust_folder(self) -> None:
         self._widgets.transcript.add_notice("info", self._trust.accept())
@@ -168,12 +172,17 @@ class Turns:
         self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
         self._send_queued(outcome)
+        blocked, self._blocked = self._blocked, ""
+        if blocked:
+            self._widgets.prompt.put_back(blocked)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
             async for event in events:
                 self._show_event(event)
                 if isinstance(event, TurnEnded):
+                    if event.error is not None and event.error.kind == ErrorKind.PROMPT_BLOCKED:
+                        self._blocked = self._sent  # it was not sent, so it may be changed and sent again
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.
                 await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -134,3 +134,21 @@ class Field(Input):
     """An `Input` with a steady cursor: blinking would need a timer that runs all the time."""
 
     cursor_blink = reactive(False, init=False)
+
+    @property
+    def cursor_screen_offset(self) -> Offset:
+        """The place of the next character. Textual's is one cell further at the end of the text."""
+        x, y = self.content_region.offset
+        return Offset(x + cell_len(self.value[: self.cursor_position]) - self.scroll_offset.x, y)
+
+    def on_focus(self) -> None:
+        # A field that is shown and focused at once gets its place only with the next layout.
+        self.call_after_refresh(self._place_cursor)
+
+    def on_resize(self) -> None:
+        self._place_cursor()
+
+    def _place_cursor(self) -> None:
+        """Put the cursor of the terminal where the next character appears, for input methods."""
+        if self.has_focus:
+            self.app.cursor_position = self.cursor_screen_offset

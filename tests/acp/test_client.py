@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import sys
@@ -25,6 +26,7 @@ from tests.acp.editor import CANCELLED, Editor, InThread, select
 from tests.fakes.server import FakeServer
 from tests.fakes.tool_server import PNG
 from tests.fakes.turns import Call, Turn
+from tests.tools.test_read_kinds import document
 
 REPO = Path(__file__).parents[2]
 BUFFERS = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -64,6 +66,22 @@ def test_embedded_text_is_data_under_its_name_and_not_read_again(connect: Connec
     assert "unsaved &lt;/file>" in got
     assert "saved\\n" not in got.replace("unsaved", "")
     assert "@a.py" not in got
+
+
+def test_pdf_is_attached_as_its_text_and_other_data_is_only_named(connect: Connect, work: Path) -> None:
+    blobs = [document("A page about parsers"), b"\x00\x01", b"%PDF-1.7 broken"]
+    blocks = [
+        {"type": "resource", "resource": {"uri": f"zed:///{number}.pdf", "blob": base64.b64encode(blob).decode()}}
+        for number, blob in enumerate(blobs)
+    ]
+    with connect([Turn(text="Ok.")], {"session": {"notices": {}}}) as editor:
+        editor.answers["folder"] = lambda _: work
+        got = sent(editor, text("read"), *blocks)
+        notices = json.dumps(editor.updates("notice"))
+    assert "A page about parsers" in got
+    assert all(f"zed:///{number}.pdf" in got for number in range(3))
+    assert "zed:///1.pdf is neither text, nor an image, nor a PDF" in notices
+    assert "cannot read the PDF zed:///2.pdf" in notices
 
 
 def test_linked_file_of_the_workspace_is_attached_and_others_are_named(
@@ -230,9 +248,10 @@ def test_bad_duplicate_and_unsupported_servers_are_left_out_with_a_line_each() -
         {"name": "\x1b[31m", "command": "x"},
     ]
     found = read_servers(rows)
-    assert list(found.servers) == ["Their-server", "web"]
+    assert list(found.servers) == ["Their-server", "web", "old"]
     assert found.servers["web"].headers == {"A": "b"}
-    assert len(found.complaints) == len(rows) - 2
+    assert [found.servers[name].transport for name in ("web", "old")] == [None, "sse"]
+    assert len(found.complaints) == len(rows) - 3
     assert not any("\x1b" in line for line in found.complaints)
 
 

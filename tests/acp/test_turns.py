@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from qcode.agent.agent import Agent
+from qcode.agent.models.client import ModelClient
 from qcode.agent.options import Options
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
@@ -375,3 +378,27 @@ def test_output_of_a_command_is_text_for_other_clients(connect: Connect, work: P
         editor.prompt(editor.open(work), "run")
         (card,) = editor.cards()
     assert card["content"] == [{"type": "content", "content": {"type": "text", "text": "red\n"}}]
+
+
+def test_prompt_after_a_slow_change_of_the_model_uses_the_new_one(
+    connect: Connect, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Event()
+    connect_model = Agent.connect_model
+
+    def slowly(agent: Agent, name: str) -> ModelClient:
+        assert asked.wait(10)
+        return connect_model(agent, name)
+
+    monkeypatch.setattr(Agent, "connect_model", slowly)
+    with connect([Turn(text="Hi.")]) as editor:
+        session_id = editor.open(work)
+        change = editor.start("session/set_model", sessionId=session_id, modelId="openai/other")
+        prompt = editor.start("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": "hi"}])
+        listed = editor.request("session/list")  # answered while the keyring is read
+        asked.set()
+        assert editor.answer(change)["result"] == {}
+        assert editor.answer(prompt)["result"]["stopReason"] == "end_turn"
+        assert editor.server is not None
+        assert [request.body["model"] for request in editor.server.requests] == ["other"]
+    assert "sessions" in listed

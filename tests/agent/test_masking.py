@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.agent.approvals import MASK, mask_diff
+from qcode.text.diff import MASK, mask_diff
 from qcode.tools import text_file
 
 

@@ -17,6 +17,7 @@ import pytest
 from qcode.agent.options import Options
 from qcode.cli.main import main
 from qcode.cli.subcommands import batch, tasks
+from qcode.protocol.errors import InputError
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Faults, Refusal, Turn
 
@@ -132,6 +133,30 @@ def test_second_batch_on_the_same_results_is_refused(work: Path, capfd: pytest.C
     with batch.results_file(work / "out.jsonl"):
         assert main(["batch", "tasks.jsonl", "--out", "out.jsonl", "-m", "demo/demo"]) == 42
     assert "another qcode batch writes to" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["# Notes\n", '{"id": "0", "prompt": "x"}\n', "[1]\n"])
+def test_file_that_holds_no_results_is_refused_and_stays_as_it_is(
+    content: str, work: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_tasks(work, {"prompt": "x"})
+    (work / "out.jsonl").write_text(content)
+    assert main(["batch", "tasks.jsonl", "--out", "out.jsonl", "-m", "demo/demo"]) == 42
+    assert (work / "out.jsonl").read_text() == content
+    assert "out.jsonl:1 is not a result of qcode batch" in capfd.readouterr().err
+
+
+def test_torn_line_of_a_killed_batch_is_removed(work: Path) -> None:
+    write_tasks(work, {"prompt": "x"}, {"prompt": "y"})
+    whole = '{"id": "0", "type": "result", "exit_code": 0}\n'
+    (work / "out.jsonl").write_text(f'{whole}{{"id": "1", "ty')
+    with batch.results_file(work / "out.jsonl") as (stream, finished):
+        assert list(finished) == ["0"]
+        stream.write(b"more\n")
+        stream.flush()
+        with pytest.raises(InputError), batch.results_file(work / "out.jsonl"):
+            pass
+    assert (work / "out.jsonl").read_text() == f"{whole}more\n"
 
 
 UNUSABLE = [

@@ -166,7 +166,8 @@ def test_lists_and_tables_are_not_changed_line_by_line() -> None:
     names = {key.name for key in KEYS if not is_changeable(key) and "*" not in key.path}
     rules = {"permissions.allow", "permissions.ask", "permissions.deny"}
     hooks = {name for name in names if name.startswith("hooks.")}
-    assert names - hooks == {"fallback", "fallback_on", "skills.off", "skills.paths"} | rules
+    commands = {"after_edit.format", "after_edit.check", "after_edit.test"}
+    assert names - hooks == {"fallback", "fallback_on", "skills.off", "skills.paths"} | rules | commands
     assert {"hooks.PreToolUse", "hooks.Stop"} <= hooks
     assert not {"hooks.enabled", "hooks.claude"} & hooks
 

@@ -36,6 +36,7 @@ SCRIPTS: Sequence[tuple[tuple[Turn, ...], str]] = (
         "Edited. 1",
     ),
     ((call("ticket", number=7), Turn(text="It is about a cart.")), "It is about a cart."),
+    ((call("shell", command="ping prod"), Turn(text="It is off limits.")), "It is off limits."),
     ((Turn(text="First this, then that."), Turn(text="Done.")), ""),
     (
         (Turn(text='{"score": 3, "problems": ["no tests"]}'),),
@@ -90,5 +91,5 @@ def test_truncated_answer_of_the_typed_program_is_printed(
             "OPENAI_BASE_URL": server.base_url,
         }.items():
             monkeypatch.setenv(name, value)
-        exec(compile(PROGRAMS[5].text, "embed.md", "exec"), {"__name__": "__main__"})
+        exec(compile(PROGRAMS[6].text, "embed.md", "exec"), {"__name__": "__main__"})
     assert capfd.readouterr().out.startswith("cut: part ")

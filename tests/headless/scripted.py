@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, cast
 from qcode.agent.agent import Agent
 from qcode.agent.conversation import Conversation
 from qcode.agent.keys.keys import Keys
+from qcode.agent.models.client import ModelClient
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import Permissions
@@ -122,7 +123,7 @@ class Scripted(Conversation):
     def clear(self) -> None:
         raise AssertionError("pipe mode clears nothing")
 
-    def set_model(self, name: str) -> None:
+    def set_model(self, model: str | ModelClient) -> None:
         raise AssertionError("pipe mode switches no model")
 
     def set_mode(self, mode: ApprovalMode) -> None:

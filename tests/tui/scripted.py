@@ -11,6 +11,7 @@ from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import FileDiff, OwnMessage, RewindPlan, RewindReport, What
 from qcode.agent.conversation import Conversation
 from qcode.agent.hooks.session import SessionHooks
+from qcode.agent.models.client import ModelClient
 from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.history import HistoryEntry, StoredMessage
@@ -165,7 +166,8 @@ class ScriptedConversation(Conversation):
         self.clears += 1
         self.messages = ()
 
-    def set_model(self, name: str) -> None:
+    def set_model(self, name: str | ModelClient) -> None:
+        assert isinstance(name, str)
         if "/" not in name:
             raise ValueError(f"No model is called {name!r}; demo/scripted is near.")
         self.model = name

@@ -39,6 +39,7 @@ from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import Format, Preview
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import extract, join
+from qcode.tui.widgets import Field
 from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
@@ -900,3 +901,17 @@ def test_above_140_columns_old_and_new_text_are_side_by_side_in_question_and_car
         await run.until(lambda: is_beside(run))
 
     drive(test, conversation, size=(160, 40))
+
+
+def test_cursor_of_the_terminal_is_in_the_reason_from_the_start_and_after_a_resize() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("t")
+        field = run.app.parts.approval.query_one(Field)
+        await run.until(lambda: run.app.cursor_position == field.content_region.offset != (0, 0))
+        await run.pilot.resize_terminal(60, 20)
+        await run.until(lambda: run.app.cursor_position == field.content_region.offset)
+        await run.pilot.press("escape", "escape")
+
+    drive(test, ScriptedConversation(_asking(_request())))

@@ -119,6 +119,15 @@ def test_each_event_is_printed_once_and_in_order() -> None:
     ]
 
 
+def test_problems_of_an_edit_are_printed_below_its_diff() -> None:
+    edit = call(name="edit", arguments='{"path": "a.py"}')
+    outcome = ToolOutcome("Edited.", summary="+1 -0 lines, 1 new problem", diff="+new\n", problems="a.py:1:1: error: x")
+    script: Script = [reply("", edit, stop=StopReason.TOOL_USE), ToolStarted(edit), ToolFinished(edit, outcome, "done")]
+    lines = talk(ScriptedConversation([*script, ended()]), "x")
+    at = lines.index("Edit finished: +1 -0 lines, 1 new problem")
+    assert lines[at + 1 : at + 3] == ["  +new", "  a.py:1:1: error: x"]
+
+
 def test_output_never_moves_the_cursor() -> None:
     script: Script = [*says("a \x1b[31mred\x1b[0m\x07 word\x1b]0;title\x07"), ended()]
     text = "\n".join(talk(ScriptedConversation(script), "x"))

@@ -201,9 +201,26 @@ def test_rows_that_move_up_are_moved_by_the_terminal() -> None:
     rows = [f"row {number} of a long text" for number in range(9)]
     written(painter, *lines(*rows[:6], "status"))
     assert written(painter, *lines(*rows[2:8], "status")) == (
-        "\x1b[1;6r\x1b[6H\n\n\x1b[r\x1b[5Hrow 6 of a long text\x1b[K\r\nrow 7 of a long text\x1b[K"
+        "\x1b[1;6r\x1b[6H\n\n\x1b[r\x1b[5H\x1b[Krow 6 of a long text\r\n\x1b[Krow 7 of a long text"
     )
-    assert written(painter, *lines(*rows[1:7], "status")).startswith("\x1b[1;6r\x1b[1H\x1bM\x1b[r\x1b[1Hrow 1")
+    assert written(painter, *lines(*rows[1:7], "status")).startswith("\x1b[1;6r\x1b[1H\x1bM\x1b[r\x1b[1H\x1b[Krow 1")
+
+
+def test_new_row_is_cleared_and_only_its_text_is_written() -> None:
+    def row(text: str) -> list[Segment]:
+        return [Segment(" "), Segment(text.ljust(50), Style(bgcolor="#222222")), Segment("    ")]
+
+    moved, gray = "\x1b[1;6r\x1b[6H\n\x1b[r\x1b[6H", "\x1b[48;5;234m"
+    rows = [row(f"row {number} of a long text") for number in range(7)]
+    rows.append([Segment("a      👍      b      ")])
+    painter, plain = Painter(erases_color=True), Painter(erases_color=False)
+    for one in (painter, plain):
+        written(one, *rows[:6], width=60)
+    assert written(painter, *rows[1:7], width=60) == f"{moved}\x1b[K {gray}row 6 of a long text\x1b[30X\x1b[m"
+    # A terminal that erases without color gets the blanks of the block as text.
+    assert written(plain, *rows[1:7], width=60) == f"{moved}\x1b[K {gray}row 6 of a long text{' ' * 30}\x1b[m"
+    # From a character of uncertain width on, everything is written.
+    assert written(painter, *rows[2:8], width=60) == f"{moved}\x1b[Ka      👍      b      \x1b[K"
 
 
 def test_row_is_written_from_a_character_on_whose_width_terminals_disagree() -> None:

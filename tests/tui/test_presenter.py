@@ -7,11 +7,12 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
-from qcode.protocol.approvals import LIMIT_ID, ToolApproval, TurnApproval
+from qcode.protocol.approvals import LIMIT_ID, Question, ToolApproval, TurnApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
+    CallState,
     ContinuationAttempt,
     LimitReached,
     ModelFellBack,
@@ -95,8 +96,9 @@ class Recorder:
     def ask(self, approval: TurnApproval, position: str) -> None:
         self.calls.append(("ask", approval.id, position) if position else ("ask", approval.id))
 
-    def withdraw(self, approval_id: str) -> None:
+    def withdraw(self, approval_id: str) -> bool:
         self.calls.append(("withdraw", approval_id))
+        return True
 
     def take_steering(self, text: str) -> None:
         self.calls.append(("steering", text))
@@ -223,6 +225,19 @@ def test_unstreamed_output_comes_with_the_result_and_a_diff_replaces_it() -> Non
     assert ("update", "c1", {"output": "all of it"}) in shown.calls
     shown = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("edited a", diff="@@ -1 +1 @@"), "done"))
     assert ("update", "c1", {"diff": "@@ -1 +1 @@"}) in shown.calls
+
+
+def test_problems_of_an_edit_are_shown_below_its_diff() -> None:
+    edit = call()
+    outcome = ToolOutcome(
+        "for the model", summary="+1, 1 new problem", diff="@@ -1 +1 @@", problems="a.py:1:1: error: x"
+    )
+    shown = present(ToolStarted(edit), ToolFinished(edit, outcome, "done"))
+    assert shown.calls[-1] == (
+        "update",
+        "c1",
+        {"output": "a.py:1:1: error: x", "diff": "@@ -1 +1 @@", "summary": "+1, 1 new problem"},
+    )
 
 
 def test_rejected_call_that_never_started_has_a_card_with_its_reason() -> None:
@@ -365,3 +380,35 @@ def test_turn_ends_with_its_time_files_and_cost() -> None:
     assert present(replace(ended(cost=None), seconds=0.2)).of("mark") == []
     shown = present(*done, ended(), TurnStarted("again"), replace(ended(cost=None), seconds=2.0))
     assert shown.of("mark") == [("mark", "2 s")]
+
+
+def test_open_question_of_a_server_is_closed_with_its_call() -> None:
+    made = call("db__search", "{}", "c1")
+    question = Question(made, "Which table?", server="db", number=2)
+    finished = ToolFinished(made, ToolOutcome("gone", is_error=True), "failed")
+    recorder = present(StepStarted(1), ToolStarted(made), ApprovalRequested(question), finished)
+    assert ("withdraw", "c1:2") in recorder.of("withdraw")
+    assert recorder.of("notice") == [("notice", "info", "The question of db was closed: its call has ended.")]
+    # One that was answered leaves no notice.
+    recorder = Recorder()
+    recorder.withdraw = lambda approval_id: False  # type: ignore[method-assign]
+    presenter = Presenter(recorder, recorder, recorder, FixedClock())
+    for event in (ToolStarted(made), ApprovalRequested(question), finished):
+        presenter.present(event)
+    assert recorder.of("notice") == []
+
+
+def test_call_that_did_not_run_says_why_once_and_in_words_for_the_user() -> None:
+    made = call("shell", '{"command": "make"}', "c1")
+
+    def finished(state: CallState, text: str, shown: str | None = None) -> dict[str, Any]:
+        outcome = ToolOutcome(text, is_error=True, summary=state, shown=shown)
+        update: dict[str, Any] = present(ToolFinished(made, outcome, state)).of("update")[-1][2]
+        return update
+
+    assert finished("denied", "Denied by the user.") == {}
+    assert finished("denied", "Denied: use make check") == {"summary": "use make check"}
+    assert finished("denied", "Denied: two\nlines") == {"output": "Denied: two\nlines"}
+    told = "Rejected: You MUST split it."
+    assert finished("rejected", told, "truncated by the output limit") == {"summary": "truncated by the output limit"}
+    assert finished("rejected", told) == {"output": told}

@@ -291,3 +291,13 @@ def test_rebound_key_runs_only_its_new_command() -> None:
         assert run.app.parts.help.is_open
 
     drive(test, keys={"keys": "ctrl+l"})
+
+
+@pytest.mark.parametrize(("columns", "row"), [(40, "  /model        Choose a model"), (80, "  /model [name]  ")])
+def test_narrow_menu_leaves_room_for_what_a_command_does(columns: int, row: str) -> None:
+    async def test(run: Running) -> None:
+        await run.type("/")
+        await run.until(lambda: "/model" in run.screen)
+        assert row in run.screen
+
+    drive(test, size=(columns, 24))

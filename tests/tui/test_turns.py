@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from textual import events
 
+from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import Notice
 from qcode.protocol.reply import Outcome, TextDelta
 from qcode.tui.app import QcodeApp
@@ -170,3 +172,24 @@ def test_run_returns_the_exit_code() -> None:
         await asyncio.Event().wait() if running is None else None
 
     assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 143
+
+
+def test_prompt_that_a_hook_blocks_is_back_in_the_prompt() -> None:
+    error = ErrorInfo(ErrorKind.PROMPT_BLOCKED, "a hook blocked the prompt: no secrets")
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("my secret is 42")
+        await gate.reached.wait()
+        await run.type("next")
+        gate.open()
+        await run.until_idle()
+        assert run.app.parts.prompt.text == "my secret is 42\nnext"
+        assert "no secrets" in run.text
+        # Only once: the next turn that fails for another reason gives nothing back.
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert run.app.parts.prompt.text == ""
+
+    blocked: list[Step] = [gate, replace(ended(Outcome.ERROR), error=error)]
+    drive(test, ScriptedConversation(blocked, [ended(Outcome.ERROR)]))

@@ -219,8 +219,8 @@ def tool(
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, as `@tool` or `@tool(asks=True)`; raise `TypeError` for a type that has no schema.
 
-    `name` is the name for the model, by default the function's. `asks`: each call needs an approval. `reads_only`: a
-    call changes nothing, so calls may run side by side.
+    `name` is the name for the model, by default the function's. `asks`: each call needs an approval, except in bypass
+    mode. `reads_only`: a call changes nothing, so calls may run side by side.
     """
 
     def made(function: Callable[..., Any]) -> FunctionTool:

@@ -157,6 +157,7 @@ def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> Js
 
 def _shown_json(shown: ShownResult) -> JsonObject:
     found: JsonObject = {"state": shown.state, "summary": shown.summary, "diff": shown.diff, "seconds": shown.seconds}
+    found["problems"] = shown.problems
     return {name: value for name, value in found.items() if value or name == "state"}
 
 

@@ -73,7 +73,8 @@ class Inner:
 class ShownResult:
     """How the result of a call was shown. `output` is what the user saw of it, None if that is its content.
 
-    `ran` are the arguments with which it ran, as JSON, if the user edited them; otherwise empty.
+    `ran` are the arguments with which it ran, as JSON, if the user edited them; otherwise empty. `problems` are those
+    that an edit brought, below its diff.
     """
 
     state: CallState
@@ -82,6 +83,7 @@ class ShownResult:
     seconds: float | None = None
     output: str | None = None
     ran: str = ""
+    problems: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -399,10 +399,8 @@ _SHOWN_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
 def result_to_json(shown: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
     """Return the display of a result whose redacted content is `content`."""
     found: JsonObject = {"state": shown.state}
-    if shown.summary:
-        found["summary"] = redact(shown.summary)
-    if shown.diff:
-        found["diff"] = redact(shown.diff)
+    texts = {"summary": shown.summary, "diff": shown.diff, "problems": shown.problems}
+    found |= {name: redact(text) for name, text in texts.items() if text}
     if shown.seconds is not None:
         found["seconds"] = round(shown.seconds, 3)
     if shown.ran:
@@ -424,8 +422,8 @@ def result_from(value: Json, content: str) -> ShownResult | None:
         return None
     shown = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
     took = float(seconds) if isinstance(seconds, (int, float)) else None
-    summary, diff, ran = (text_in(value.get(name)) for name in ("summary", "diff", "ran"))
-    return ShownResult(cast("CallState", state), summary, diff, took, shown, ran)
+    summary, diff, ran, problems = (text_in(value.get(name)) for name in ("summary", "diff", "ran", "problems"))
+    return ShownResult(cast("CallState", state), summary, diff, took, shown, ran, problems)
 
 
 def shown_to_json(shown: Shown, redact: Callable[[str], str]) -> JsonObject:

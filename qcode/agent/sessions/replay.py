@@ -133,7 +133,7 @@ def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | No
     content, is_error = (result.content, result.is_error) if result is not None else ("", False)
     if shown is None:
         return ToolFinished(call, ToolOutcome(content, is_error), "failed" if is_error else "done")
-    outcome = ToolOutcome(content, is_error, shown.summary, shown.diff, shown=shown.output)
+    outcome = ToolOutcome(content, is_error, shown.summary, shown.diff, shown=shown.output, problems=shown.problems)
     return ToolFinished(call, outcome, shown.state, shown.seconds, is_revised=bool(shown.ran))
 
 

@@ -378,7 +378,9 @@ class SessionTranscript:
         call, outcome = finished.call, finished.outcome
         result = ToolResult(call.call_id, call.name, outcome.content, outcome.is_error, outcome.images)
         ran = call.arguments if finished.is_revised else ""
-        shown = ShownResult(finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran)
+        shown = ShownResult(
+            finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran, outcome.problems
+        )
         self.session.record_result(result, shown)
 
 

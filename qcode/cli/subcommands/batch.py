@@ -69,38 +69,49 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
     Lines that finish no task are removed: a torn one, and results that another run may change. Raise `InputError` if
     another batch writes to the file.
     """
-    try:
-        kept = _finished(path)
-        stream = path.open("ab")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
-    with stream:
+    with contextlib.ExitStack() as files:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another qcode batch writes to {path}") from None
+            stream = files.enter_context(path.open("ab"))
+            _lock(stream, path)
+            kept, lines = _finished(path)
+            if lines is not None:
+                # The lock is on the old file. It is held until the new one, without the removed lines, is locked.
+                state_file.replace(path, lines, mode=path.stat().st_mode & 0o777)
+                stream = files.enter_context(path.open("ab"))
+                _lock(stream, path)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from None
         yield stream, kept
 
 
-def _finished(path: Path) -> dict[str, JsonObject]:
-    """Return the results of finished tasks, and remove all other lines from the file."""
+def _lock(stream: BinaryIO, path: Path) -> None:
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return {}
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(f"another qcode batch writes to {path}") from None
+
+
+def _finished(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
+    """Return the results of finished tasks, and the lines to keep if others must be removed.
+
+    Raise `InputError` if the file holds anything but results: it may be a file of the user, and stays as it is.
+    """
     found: dict[str, JsonObject] = {}
-    kept = []
-    for line in data.splitlines(keepends=True):
+    data, kept = path.read_bytes(), list[bytes]()
+    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            continue  # torn, when a run was killed
         try:
-            row = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
             row = None
-        if isinstance(row, dict) and "id" in row and row.get("exit_code") not in _AGAIN:
+        if not isinstance(row, dict) or "id" not in row or row.get("type") != "result":
+            raise InputError(f"{path}:{number} is not a result of qcode batch; name another file with --out")
+        if row.get("exit_code") not in _AGAIN:
             found[str(row["id"])] = row
             kept.append(line)
-    if b"".join(kept) != data:
-        state_file.replace(path, b"".join(kept), mode=path.stat().st_mode & 0o777)
-    return found
+    lines = b"".join(kept)
+    return found, None if lines == data else lines
 
 
 class Workplace(Protocol):

@@ -35,6 +35,7 @@ from qcode.text.json import Json, JsonObject, parse_object
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
+    from qcode.agent.models.client import ModelClient
 
 _COMPACT = "/compact"
 MAX_INVALID = 20
@@ -84,6 +85,7 @@ class HostSession(Exchange):
         self._uuids: list[str] = []
         self._prompts: dict[str, int] = {}
         self._answering: dict[str, asyncio.Task[None]] = {}
+        self._connecting: set[asyncio.Future[ModelClient]] = set()
         options = output.agent.context.options
         self.approvals = HostApprovals(
             self.wire,
@@ -215,7 +217,7 @@ class HostSession(Exchange):
                 self.set_mode(mode if isinstance(mode, str) else "")
                 return {"mode": self.mode}
             case "set_model":
-                return self._set_model(request.get("model"))
+                return await self._set_model(request.get("model"))
             case "set_max_thinking_tokens":
                 given = request.get("max_thinking_tokens")
                 self._conversation.effort = self._first_effort if given is None else requests.effort_of(given)
@@ -274,10 +276,14 @@ class HostSession(Exchange):
         else:
             self.agent.use_folders([path for path in known if path not in paths])
 
-    def _set_model(self, model: Json) -> JsonObject:
+    async def _set_model(self, model: Json) -> JsonObject:
         if model is not None and not isinstance(model, str):
             raise ValueError("model must be a name or null")
-        self._conversation.set_model(self._first_model if model in (None, "", "default", "inherit") else str(model))
+        name = self._first_model if model in (None, "", "default", "inherit") else str(model)
+        # A key in the keyring may take seconds. A message that was sent meanwhile waits.
+        self._connecting.add(connecting := asyncio.ensure_future(asyncio.to_thread(self.agent.connect_model, name)))
+        connecting.add_done_callback(self._connecting.discard)
+        self._conversation.set_model(await connecting)
         return {"model": self._conversation.model}
 
     async def _rewind(self, request: JsonObject) -> JsonObject:
@@ -327,6 +333,8 @@ class HostSession(Exchange):
         return await self._run_turn(prompt, options, is_composed=given.line.get("client_composed") is True)
 
     async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
+        if self._connecting:
+            await asyncio.wait(self._connecting)
         uuids, self._uuids = tuple(self._uuids), []
         before = len(self._conversation.rewinds.own_messages())
         self._run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from qcode.protocol.tools import Launch
-from qcode.safety.protected_paths import is_within
+from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 from qcode.safety.sandbox.seccomp import FilterName, filter_program
 from qcode.values import dataclass
@@ -118,6 +118,8 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
         if os.path.isdir(folder) and not os.path.islink(folder):  # noqa: PTH112, PTH114  # text
             options += ["--tmpfs", folder]
     options += ["--proc", "/proc", "--dev", "/dev"]
+    for path in sorted((path for path in confinement.readable if is_within_any(path, _PRIVATE)), key=depth):
+        options += ["--ro-bind", path, path]
     for path in sorted(confinement.writable, key=depth):
         options += ["--bind", path, path]
     for place, text in confinement.links:

@@ -32,7 +32,10 @@ class Confinement:
 
     level: Level
     readable: tuple[str, ...] = ()
-    """Folders and files that a `read-only` command sees; the other levels see everything."""
+    """Folders and files that a `read-only` command sees.
+
+    A `workspace` command sees everything but temporary folders; of those it sees these, and cannot write to them.
+    """
     links: tuple[tuple[str, str], ...] = ()
     """Links on the way to the folders of the session: path and target of each."""
     empty: tuple[str, ...] = ()
@@ -180,6 +183,25 @@ def confinement_for(
     named = (*contents.git_steering, *contents.other_names, *protected_outside(scope))
     protected = _real_targets(named)[:MAX_PROTECTED]
     return Confinement(level, pinned=_parents(protected, ("/",)), protected=protected)
+
+
+def reader_confinement(
+    scope: SandboxScope, contents: WorkspaceContents, programs: Sequence[str], cache: str
+) -> Confinement:
+    """Return the confinement of a program that checks the workspace: it sees packages in the home, and no secrets.
+
+    It can write only to `cache`. `programs` are folders that it needs wherever they are.
+    """
+    folders = (*_folders(scope), *programs)
+    hidden = tuple(path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders))
+    return Confinement(
+        "workspace",
+        readable=tuple(dict.fromkeys(folders)),
+        links=links_to([str(scope.root), *map(str, scope.added)], folders),
+        writable=(cache,),
+        hidden=hidden,
+        masked=tuple(path for path in contents.secrets if _is_file(path))[:MAX_PROTECTED],
+    )
 
 
 def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) -> Confinement:

@@ -27,9 +27,8 @@ def build_root(confinement: Confinement, private: Sequence[str], devices: Sequen
     default ones. The thread still sees the host's /proc, which bwrap needs and covers.
     """
     kernel.separate_mounts()
-    covered: tuple[str, ...] = ()
+    covered = tuple(path for path in confinement.readable if is_within_any(path, private))
     if confinement.level == "read-only":
-        covered = tuple(path for path in confinement.readable if is_within_any(path, private))
         _show_readable(confinement, private, covered)
     else:
         kernel.bind("/", _NEW_ROOT)

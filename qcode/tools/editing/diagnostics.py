@@ -39,7 +39,7 @@ def check_command(root: Path, files: Iterable[Path]) -> str:
     groups: dict[tuple[int, Path], list[str]] = {}
     for file in sorted(set(files)):
         for index, checker in enumerate(CHECKERS):
-            folder = _nearest(root, file, checker) if file.suffix in checker.endings else None
+            folder = nearest_folder(root, file, checker) if file.suffix in checker.endings else None
             if folder is not None:
                 groups.setdefault((index, folder), []).append(file.relative_to(folder).as_posix())
     return "; ".join(_line(root, folder, CHECKERS[index], names) for (index, folder), names in sorted(groups.items()))
@@ -50,7 +50,7 @@ def _line(root: Path, folder: Path, checker: Checker, names: Sequence[str]) -> s
     return command if folder == root else f"(cd {shlex.quote(folder.relative_to(root).as_posix())} && {command})"
 
 
-def _nearest(root: Path, file: Path, checker: Checker) -> Path | None:
+def nearest_folder(root: Path, file: Path, checker: Checker) -> Path | None:
     """Return the closest folder above the file, up to `root`, in which the checker is set up."""
     return next((folder for folder in file.parents if folder.is_relative_to(root) and checker.is_set_up(folder)), None)
 

@@ -9,9 +9,10 @@ the first edit); `patch` and `files.notebooks` have the other tools that change 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from qcode.protocol.tools import ChangedFile, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, EditedFile, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.diff import count_changes
 from qcode.text.json import JsonObject
@@ -90,7 +91,19 @@ class ChangeTool(ABC):
         change = self.plan(check(self.spec, arguments), workspace)
         workspace.apply(change.steps)
         changes = changed_files(change, workspace)
-        return ToolOutcome(change.report, summary=count_changes(change.diff), diff=change.diff, changes=changes)
+        edits = tuple(edited_files(change))
+        summary = count_changes(change.diff)
+        return ToolOutcome(change.report, summary=summary, diff=change.diff, changes=changes, edits=edits)
+
+
+def edited_files(change: PlannedChange) -> Iterator[EditedFile]:
+    """Yield each file of a change once, with its content before the first step and after the last one."""
+    found: dict[str, EditedFile] = {}
+    for step in change.steps:
+        path = str(step.place.path)
+        before = None if step.old is None else step.old.data
+        found[path] = EditedFile(path, found[path].before if path in found else before, step.data)
+    yield from found.values()
 
 
 def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedFile, ...]:

@@ -157,8 +157,9 @@ class AsidePanel(Vertical):
     def ask(self, approval: TurnApproval, position: str) -> None:
         """Ask nothing: an aside runs no calls."""
 
-    def withdraw(self, approval_id: str) -> None:
+    def withdraw(self, approval_id: str) -> bool:
         """Do nothing, as nothing was asked."""
+        return False
 
     def take_steering(self, text: str) -> None:
         """Show nothing: an aside is not steered."""

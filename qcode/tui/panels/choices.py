@@ -124,9 +124,8 @@ def asked_by(approval: Approval) -> str:
     match approval:
         case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
             return f"Sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
-        case Question(server=server):
-            asks = f"The tool server {visible(server)}" if server else "The model"
-            return f"{asks} asks: {question_line(approval)}"
+        case Question():
+            return f"{visible(approval.asker)} asks: {question_line(approval)}"
         case _:
             return question_line(approval)
 

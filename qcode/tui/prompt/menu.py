@@ -7,6 +7,7 @@ cursor and make the rows that complete it. The rows for commands come from `comm
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_MENU_ROWS = 8
 _MAX_LEFT_CELLS = 24
+_MIN_HINT_WIDTH = 60
+"""On a narrower screen the menu leaves out the arguments, which the prompt shows after the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,9 @@ class MenuItem:
     def left(self) -> str:
         """The left column of a row with help: the label and as much of the hint as fits."""
         return shorten(f"{self.label} {self.hint}".rstrip(), _MAX_LEFT_CELLS)
+
+    def without_hint(self) -> MenuItem:
+        return replace(self, hint="")
 
 
 class SlashMenu(Widget):
@@ -100,8 +106,11 @@ class SlashMenu(Widget):
 
     def render(self) -> Content:
         first = max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
-        shown = self._choices[first : first + _MAX_MENU_ROWS]
-        width = max((cell_len(choice.left) for choice in self._choices if choice.help), default=0)
+        choices = self._choices
+        if self.size.width < _MIN_HINT_WIDTH:
+            choices = tuple(choice.without_hint() for choice in choices)
+        shown = choices[first : first + _MAX_MENU_ROWS]
+        width = max((cell_len(choice.left) for choice in choices if choice.help), default=0)
         rows = [self._row(choice, width, first + place == self._index) for place, choice in enumerate(shown)]
         if len(shown) < len(self._choices):
             rows.append(Content.styled(f"  {len(shown)} of {len(self._choices)}", "$muted"))

@@ -413,12 +413,45 @@ class _Output:
     def row(self, y: int, row: _Row, shown: _Row | None) -> None:
         """Write the cells of `row` that differ from what the terminal shows there."""
         if shown is None:
-            self._move(y, 0)
-            self._write([run for span in row.values() for run in span.runs(self.colors)])
+            self._fresh_row(y, [run for span in row.values() for run in span.runs(self.colors)])
         elif row is not shown:
             for column, runs in _differences(row, shown, self._width, self.colors):
                 self._move(y, column)
                 self._write(runs)
+
+    def _fresh_row(self, y: int, runs: Sequence[Run]) -> None:
+        """Write a row of unknown contents: clear it in the style of its end, and write what is not blank then.
+
+        Example: a row of 120 cells with the text `done` is `CSI K`, a blank, and `done`.
+        """
+        self._move(y, 0)
+        fill = _blank(runs[-1][1])
+        if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
+            self._write(runs)
+            return
+        self._use(_over_blank(self._look, fill))
+        self._pieces.append("\x1b[K")
+        column = 0
+        for index, (text, look, cells) in enumerate(runs):
+            is_like_fill = _blank(look) == fill
+            blanks = len(text) - len(text.rstrip(" ")) if is_like_fill else 0
+            if blanks < cells:
+                self._skip_blanks(y, column, fill)
+                if not text.isascii() and not all(map(_is_sure, text)):
+                    self._write(runs[index:])
+                    return
+                self._write([(text[: len(text) - blanks], look, cells - blanks)])
+            column += cells
+
+    def _skip_blanks(self, y: int, column: int, fill: Look) -> None:
+        """Move the cursor to `column`, over cells that are blank in the style `fill`."""
+        gap = column - self._column
+        if 0 < gap <= MAX_GAP and self._row == y:
+            self._use(_over_blank(self._look, fill))
+            self._pieces.append(" " * gap)
+            self._column = column
+        else:
+            self._move(y, column)
 
     def end(self) -> str:
         """Return the output."""

@@ -464,7 +464,7 @@ class Held(Entry):
         old = self._old_rows(width)
         rest = old[self._covered + 1 :]
         if len(rest) > _LONG_REST:
-            rest[-1] = _mark_line(f"{self._label} · line {self._covered} of {len(old)}", width)
+            rest[-1] = _mark_line(f"line {self._covered} of {len(old)} · {self._label}", width)
         return [_mark_line(self._label, width), *rest]
 
 

@@ -112,6 +112,7 @@ _CUBE_LOOKS: dict[bool, dict[str, Look]] = {
 _FEW_LOOKS: dict[str, Look] = {
     "diff-add": Look("#008000"),
     "diff-remove": Look("#800000"),
+    "diff-number": Look(),
     "diff-add-word": Look(attributes="reverse"),
     "diff-remove-word": Look(attributes="reverse"),
     "chosen": Look(attributes="reverse"),
@@ -131,7 +132,7 @@ _TERMINAL_LOOKS: dict[str, Look] = {
     "rule": Look("foreground", attributes="dim"),
     "code-label": Look("text-muted", attributes="dim"),
     "diff-hunk": Look("text-muted", attributes="dim"),
-    "diff-number": Look("text-muted", attributes="dim"),
+    "diff-number": Look(attributes="dim"),  # keeps the colour of the change, which has no ground here
     "thinking": Look("text-muted", attributes="dim italic"),
     "code-comment": Look("text-muted", attributes="dim italic"),
     "diff-add": Look("success"),

@@ -278,6 +278,11 @@ def test_tool_that_asks_runs_only_if_it_is_approved(tmp_path: Path) -> None:
     assert "only ticket 7" in found[1]
 
 
+def test_tool_that_asks_runs_in_bypass_mode(tmp_path: Path) -> None:
+    found, _ = results(tmp_path, Call("close", number=7), permission_mode="bypass", trust=True)
+    assert found[0] == "closed 7"
+
+
 def test_decorated_function_can_be_called() -> None:
     assert asyncio.run(ticket(3)) == "bug 3"
     assert close(3) == ToolResult("closed 3")

@@ -1,0 +1,198 @@
+"""Checkers for files without a language server: programs that read one text and report its problems, quickly.
+
+Each gets the text on stdin, so the text before an edit can be checked too, and runs in the sandbox of the servers. A
+linter is used only if the project configures it; a parser always, because a syntax error is one in every project.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qcode.agent.after_edit.problems import MAX_READ, Problem, Severity, problem
+from qcode.protocol.tools import Launch
+from qcode.tools.editing.diagnostics import CHECKERS, nearest_folder
+from qcode.tools.processes import find_program, run_program
+from qcode.tools.workspace import Workspace, passed_on
+from qcode.values import dataclass
+
+CHECK_S = 10.0
+MAX_OUTPUT_BYTES = 1024 * 1024
+
+_PARSE_PYTHON = """
+import sys
+try:
+    compile(sys.stdin.buffer.read(), "text", "exec", 0x400, True)
+except SyntaxError as error:
+    print(f"{error.lineno or 1}:{error.offset or 1}:{error.msg}")
+"""
+"""Parses only (`ast.PyCF_ONLY_AST`): nothing of the text runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChecker:
+    """A checker of one text. `linter` is its name in the `diagnostics` tool, if the project must configure it.
+
+    `arguments` gets the path of the file; `read` turns the output into problems.
+    """
+
+    program: str
+    endings: tuple[str, ...]
+    arguments: Callable[[str], Sequence[str]]
+    read: Callable[[str], Iterable[Problem]]
+    linter: str = ""
+
+
+def _lines(pattern: str, source: str) -> Callable[[str], Iterator[Problem]]:
+    """Return a reader of lines in which the pattern finds the groups `line` and `message`, and perhaps `column`."""
+    compiled = re.compile(pattern)
+
+    def read(output: str) -> Iterator[Problem]:
+        for line in output.split("\n")[:MAX_READ]:
+            if found := compiled.search(line):
+                groups = found.groupdict()
+                yield problem("error", int(groups["line"]), int(groups.get("column") or 1), groups["message"], source)
+
+    return read
+
+
+def _ruff(output: str) -> Iterator[Problem]:
+    for row in _rows(output):
+        place = row.get("location")
+        # Rules such as F401 are opinions; a syntax error has none, or a code in words.
+        severity: Severity = "warning" if re.fullmatch(r"[A-Z]+\d+", str(row.get("code"))) else "error"
+        if isinstance(place, dict):
+            line, column = _whole(place.get("row")), _whole(place.get("column"))
+            yield problem(severity, line, column, str(row.get("message")), f"ruff {row.get('code') or 'syntax'}")
+
+
+def _eslint(output: str) -> Iterator[Problem]:
+    for file in _rows(output):
+        for row in file.get("messages") or []:
+            if isinstance(row, dict):
+                severity: Severity = "error" if row.get("severity") == 2 else "warning"
+                rule = f"eslint {row.get('ruleId') or ''}".strip()
+                yield problem(
+                    severity, _whole(row.get("line")), _whole(row.get("column")), str(row.get("message")), rule
+                )
+
+
+def _shellcheck(output: str) -> Iterator[Problem]:
+    for row in _rows(output):
+        if row.get("level") in ("error", "warning"):
+            severity: Severity = "error" if row["level"] == "error" else "warning"
+            rule = f"shellcheck SC{row.get('code')}"
+            yield problem(severity, _whole(row.get("line")), _whole(row.get("column")), str(row.get("message")), rule)
+
+
+def _node(output: str) -> Iterator[Problem]:
+    """Read an uncaught error of node: the place on the first line, the message on a later one."""
+    place = re.search(r"^\[stdin\]:(\d+)", output, re.MULTILINE)
+    message = re.search(r"^(SyntaxError: .*)", output, re.MULTILINE)
+    if place and message and not _OTHER_DIALECT.search(message[1]):
+        yield problem("error", int(place[1]), 1, message[1], "node")
+
+
+def _rows(output: str) -> list[Mapping[str, Any]]:
+    """Return the objects of the first line that begins a JSON list; warnings of a checker may precede it."""
+    start = re.search(r"^\[", output, re.MULTILINE)
+    try:
+        found = json.JSONDecoder().raw_decode(output, start.start())[0] if start else []
+    except (ValueError, RecursionError):
+        return []
+    return [row for row in found[:MAX_READ] if isinstance(row, dict)]
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 1
+
+
+_OTHER_DIALECT = re.compile("outside a module|'export'|'import.meta'|'<'|await is only valid")
+"""Errors about modules and JSX: a parser of plain scripts cannot tell whether the project allows them."""
+_SCRIPTS = ("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts")
+TEXT_CHECKERS = (
+    TextChecker("ruff", ("py", "pyi"), lambda name: ("check", "--no-fix", "--no-cache", "--output-format=json",
+                                                     f"--stdin-filename={name}", "-"), _ruff, "ruff"),
+    TextChecker("flake8", ("py", "pyi"), lambda name: (f"--stdin-display-name={name}", "-"),
+                _lines(r":(?P<line>\d+):(?P<column>\d+): (?P<message>\S+ .*)", "flake8"), "flake8"),
+    TextChecker("eslint", _SCRIPTS, lambda name: ("--stdin", f"--stdin-filename={name}", "--format=json"),
+                _eslint, "eslint"),
+    TextChecker("python3", ("py", "pyi"), lambda name: ("-I", "-S", "-c", _PARSE_PYTHON),
+                _lines(r"^(?P<line>\d+):(?P<column>\d+):(?P<message>.*)", "Python syntax")),
+    TextChecker("node", ("js", "cjs"), lambda name: ("--check", "-"), _node),
+    TextChecker("gofmt", ("go",), lambda name: ("-e", "-l"),
+                _lines(r"^<standard input>:(?P<line>\d+):(?P<column>\d+): (?P<message>.*)", "gofmt")),
+    TextChecker("shellcheck", ("sh", "bash"), lambda name: ("--format=json", "--shell=bash", "-"), _shellcheck),
+    TextChecker("bash", ("sh", "bash"), lambda name: ("--noprofile", "--norc", "-n"),
+                _lines(r"line (?P<line>\d+): (?P<message>.*)", "bash")),
+)  # fmt: skip
+
+
+class TextCheckers:
+    """The checkers of a session. `launch` returns how to start a program confined, or raises `ValueError`."""
+
+    def __init__(
+        self, environment: Mapping[str, str], workspace: Workspace, launch: Callable[[Sequence[str]], Launch]
+    ) -> None:
+        self._environment = environment
+        self._workspace = workspace
+        self._launch = launch
+        self._programs: dict[str, str] = {}
+
+    def knows(self, path: Path) -> bool:
+        """Whether there is a checker for such a file, installed or not."""
+        ending = path.suffix.removeprefix(".").lower()
+        return any(ending in checker.endings for checker in TEXT_CHECKERS)
+
+    def find(self, path: Path) -> TextChecker | None:
+        """Return the first checker that the project configures for the file and that is installed. Reads files."""
+        ending = path.suffix.removeprefix(".").lower()
+        for checker in TEXT_CHECKERS:
+            if ending in checker.endings and self._program(checker.program) and self._is_configured(checker, path):
+                return checker
+        return None
+
+    async def check(self, checker: TextChecker, path: Path, text: str) -> tuple[Problem, ...] | None:
+        """Return the problems of a text of the file; None if the checker failed."""
+        root = self._workspace.root
+        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+        argv = [self._program(checker.program), *checker.arguments(name)]
+        output = bytearray()
+
+        def take(data: bytes) -> None:
+            output.extend(data[: MAX_OUTPUT_BYTES - len(output)])
+
+        launch = await asyncio.to_thread(self._launch, argv)
+        with tempfile.TemporaryFile() as source:
+            source.write(text.encode("utf-8", "replace"))
+            source.seek(0)
+            try:
+                ended = await run_program(
+                    launch,
+                    cwd=root,
+                    environment=passed_on(self._environment),
+                    on_output=take,
+                    timeout_s=CHECK_S,
+                    source=source.fileno(),
+                )
+            except OSError:
+                return None
+        if ended.is_timed_out or len(output) >= MAX_OUTPUT_BYTES:
+            return None
+        return tuple(checker.read(output.decode("utf-8", "replace")))
+
+    def _program(self, name: str) -> str:
+        if name not in self._programs:
+            self._programs[name] = find_program(name, self._environment, self._workspace) or ""
+        return self._programs[name]
+
+    def _is_configured(self, checker: TextChecker, path: Path) -> bool:
+        if not checker.linter:
+            return True
+        linter = next(one for one in CHECKERS if one.name == checker.linter)
+        return nearest_folder(self._workspace.root, path, linter) is not None

@@ -1,0 +1,458 @@
+"""One running language server: framing, requests in both directions, and the diagnostics of one document at a time.
+
+Apart from `servers`, which decides what runs. Messages are plain JSON objects: importing the types of `lsprotocol`
+would take longer than the start of qcode (the tests validate every message with them). A document is open only while it
+is checked, so for everything else the server reads the disk. Specification: Language Server Protocol 3.17.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from qcode.agent.after_edit.problems import Problem, problems_of
+from qcode.protocol.tools import Launch
+from qcode.text.clean import single_spaced
+from qcode.text.json import Json, JsonObject
+from qcode.tools.processes import Process, end_surely, start_program
+from qcode.values import dataclass
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""The maximum size of a message; a longer one ends the connection."""
+MAX_HEADER_BYTES = 4_096
+QUIET_S = 0.15
+"""How long diagnostics of the right version must stay unchanged."""
+QUIET_UNVERSIONED_S = 0.4
+"""The same for a server that does not say which version it means: it may send syntax errors first."""
+START_S = 60.0
+_RETRY_S = 0.1
+_CHUNK = 65_536
+_LOG_BYTES = 2_048
+_METHOD_NOT_FOUND, _SERVER_CANCELLED, _CONTENT_MODIFIED = -32601, -32802, -32801
+_CREATED, _CHANGED, _DELETED = 1, 2, 3
+
+
+class ServerError(Exception):
+    """A server did not start, broke the protocol or ended. The text is one line."""
+
+
+class RequestError(Exception):
+    """A server answered a request with an error. Its text is foreign."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(single_spaced(message, 200) or f"error {code}")
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The options of a server. `settings` are by section; `sees_processes`: it can see the process of qcode."""
+
+    name: str
+    root: Path
+    settings: Mapping[str, Any]
+    initialization: Mapping[str, Any]
+    sees_processes: bool
+
+
+class Framing:
+    """Splits the output of a server into messages: headers, an empty line, and `Content-Length` bytes of JSON."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._needed = -1
+
+    def feed(self, data: bytes) -> list[JsonObject]:
+        """Return the complete messages; raise `ServerError` for output that is not of this form."""
+        self._data += data
+        found: list[JsonObject] = []
+        while True:
+            if self._needed < 0:
+                end = self._data.find(b"\r\n\r\n")
+                if end < 0:
+                    if len(self._data) > MAX_HEADER_BYTES:
+                        raise ServerError("its output is not the Language Server Protocol")
+                    return found
+                self._needed = _length(bytes(self._data[:end]))
+                del self._data[: end + 4]
+            if len(self._data) < self._needed:
+                return found
+            body = bytes(self._data[: self._needed])
+            del self._data[: self._needed]
+            self._needed = -1
+            try:
+                message = json.loads(body)
+            except (ValueError, RecursionError):
+                continue  # one broken message does not end the session
+            if isinstance(message, dict):
+                found.append(message)
+
+
+def _length(header: bytes) -> int:
+    for line in header.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length" and value.strip().isdigit() and len(value) < 20:
+            length = int(value)
+            if length > MAX_MESSAGE_BYTES:
+                raise ServerError(f"it sent a message larger than {MAX_MESSAGE_BYTES // 1024**2} MiB")
+            return length
+    raise ServerError("its output is not the Language Server Protocol")
+
+
+class LanguageServer:
+    """A started server. One check runs at a time; `close` or `kill` ends it."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._process: Process | None = None
+        self._loop = asyncio.get_running_loop()
+        self._input: asyncio.WriteTransport | None = None
+        self._outputs: list[int] = []
+        self._framing = Framing()
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._next_id = 0
+        self._version = 0
+        self._capabilities: Mapping[str, Any] = {}
+        self._progress: set[str] = set()
+        self._news = asyncio.Event()
+        self._watched = ""
+        self._published: tuple[int | None, object] | None = None
+        self._stamps: dict[str, int | None] = {}
+        self._log = b""
+        self.failure = ""
+        """Why it can no longer be used, in one line; empty while it runs."""
+
+    # Start and end
+
+    @property
+    def pid(self) -> int:
+        """The process group of the server, 0 before it has started."""
+        return 0 if self._process is None else self._process.pid
+
+    async def start(self, launch: Launch, environment: Mapping[str, str]) -> None:
+        """Start the program and agree on capabilities. Raise `ServerError`; then nothing runs."""
+        try:
+            async with asyncio.timeout(START_S):
+                await self._start(launch, environment)
+                result = await self._request("initialize", self._initialize())
+        except TimeoutError:
+            await self.close()
+            raise ServerError(f"it did not answer within {START_S:g} s") from None
+        except (OSError, RequestError) as error:
+            await self.close()
+            why = error.strerror if isinstance(error, OSError) else f"it refused to start: {error}"
+            raise ServerError(f"it could not be started: {why}") from None
+        except BaseException:
+            await self.close()
+            raise
+        found = result.get("capabilities") if isinstance(result, dict) else None
+        self._capabilities = found if isinstance(found, dict) else {}
+        self._notify("initialized", {})
+        self._notify("workspace/didChangeConfiguration", {"settings": dict(self._options.settings)})
+
+    async def _start(self, launch: Launch, environment: Mapping[str, str]) -> None:
+        (theirs, ours), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
+        try:
+            self._process = await start_program(
+                launch,
+                cwd=self._options.root,
+                environment=environment,
+                source=theirs,
+                output=their_out,
+                errors=their_err,
+            )
+        except BaseException:
+            for handle in (ours, out, err):
+                os.close(handle)
+            raise
+        finally:
+            for handle in (theirs, their_out, their_err):
+                os.close(handle)
+        for handle in (out, err):
+            os.set_blocking(handle, False)
+        self._outputs = [out, err]
+        self._loop.add_reader(out, self._read, out)
+        self._loop.add_reader(err, self._read_log, err)
+        pipe = os.fdopen(ours, "wb", buffering=0)
+        self._input, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
+
+    def _initialize(self) -> JsonObject:
+        root = self._options.root
+        document: JsonObject = {
+            "synchronization": {"didSave": True},
+            "publishDiagnostics": {"versionSupport": True},
+            "diagnostic": {"dynamicRegistration": False},
+        }
+        workspace: JsonObject = {
+            "configuration": True,
+            "workspaceFolders": True,
+            "didChangeWatchedFiles": {"dynamicRegistration": True},
+            "diagnostics": {"refreshSupport": True},
+        }
+        return {
+            # A server in a PID namespace cannot see this process, and would end because its parent is gone.
+            "processId": os.getpid() if self._options.sees_processes else None,
+            "clientInfo": {"name": "qcode"},
+            "rootUri": root.as_uri(),
+            "rootPath": str(root),
+            "workspaceFolders": self._folders(),
+            "initializationOptions": dict(self._options.initialization),
+            "capabilities": {
+                "general": {"positionEncodings": ["utf-16"]},
+                "textDocument": document,
+                "workspace": workspace,
+                "window": {"workDoneProgress": True},
+            },
+        }
+
+    def _folders(self) -> list[Any]:
+        return [{"uri": self._options.root.as_uri(), "name": self._options.root.name}]
+
+    async def close(self) -> None:
+        """End the server; nothing of its process group runs after this. It has no state that it could lose."""
+        self._fail("it was ended")
+        if self._process is not None:
+            await end_surely(self._process)
+
+    def kill(self) -> None:
+        """Kill the server at once, for a process that exits now. Idempotent."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _fail(self, why: str) -> None:
+        """Note why the server cannot be used any more, and wake everything that waits for it."""
+        if self.failure:
+            return
+        said = single_spaced(self._log.decode("utf-8", "replace"), 200)
+        self.failure = f"{why}: {said}" if said and why != "it was ended" else why
+        for handle in self._outputs:
+            self._loop.remove_reader(handle)
+            os.close(handle)
+        self._outputs.clear()
+        if self._input is not None:
+            self._input.abort()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ServerError(self.failure))
+                answer.exception()  # retrieved, so that asyncio does not log it
+        self._answers.clear()
+        self._news.set()
+
+    # Messages
+
+    def _read(self, handle: int) -> None:
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._fail("it ended")
+            return
+        try:
+            messages = self._framing.feed(data)
+        except ServerError as error:
+            self._fail(str(error))
+            self.kill()
+            return
+        for message in messages:
+            self._take(message)
+
+    def _read_log(self, handle: int) -> None:
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._log = (self._log + data)[-_LOG_BYTES:]
+        if not data:
+            self._loop.remove_reader(handle)
+
+    def _take(self, message: JsonObject) -> None:
+        method, number = message.get("method"), message.get("id")
+        if not isinstance(method, str):
+            answer = self._answers.pop(number, None) if isinstance(number, int) else None
+            if answer is not None and not answer.done():
+                _settle(answer, message)
+            return
+        params = message.get("params")
+        values = params if isinstance(params, dict) else {}
+        if isinstance(number, int | str):
+            self._reply(number, method, values)
+        elif method == "textDocument/publishDiagnostics" and values.get("uri") == self._watched:
+            version = values.get("version")
+            self._published = (version if isinstance(version, int) else None, values.get("diagnostics"))
+            self._news.set()
+        elif method == "$/progress":
+            self._note_progress(str(values.get("token")), values.get("value"))
+
+    def _note_progress(self, token: str, value: object) -> None:
+        kind = value.get("kind") if isinstance(value, dict) else ""
+        if kind == "begin" and len(self._progress) < 100:
+            self._progress.add(token)
+        elif kind == "end":
+            self._progress.discard(token)
+            self._news.set()
+
+    def _reply(self, number: int | str, method: str, params: Mapping[str, Any]) -> None:
+        """Answer a request of the server. Nothing is changed for it, and nothing is shown."""
+        answers: dict[str, Callable[[], Any]] = {
+            "workspace/configuration": lambda: self._configuration(params),
+            "workspace/workspaceFolders": self._folders,
+            "workspace/applyEdit": lambda: {"applied": False, "failureReason": "the client only reads diagnostics"},
+            "window/showDocument": lambda: {"success": False},
+            "window/showMessageRequest": lambda: None,
+            "window/workDoneProgress/create": lambda: None,
+            "client/registerCapability": lambda: None,
+            "client/unregisterCapability": lambda: None,
+            "workspace/diagnostic/refresh": lambda: None,
+        }
+        if method not in answers:
+            error: JsonObject = {"code": _METHOD_NOT_FOUND, "message": "not supported"}
+            self._send({"id": number, "error": error})
+            return
+        self._send({"id": number, "result": answers[method]()})
+        if method == "workspace/diagnostic/refresh":
+            self._news.set()
+
+    def _configuration(self, params: Mapping[str, Any]) -> list[Any]:
+        items = params.get("items")
+        found: list[Any] = []
+        for item in items[:100] if isinstance(items, list) else []:
+            value: Any = self._options.settings
+            section = item.get("section") if isinstance(item, dict) else None
+            for part in section.split(".") if isinstance(section, str) and section else ():
+                value = value.get(part) if isinstance(value, Mapping) else None
+            found.append(value)
+        return found
+
+    async def _request(self, method: str, params: JsonObject | None) -> Json:
+        if self.failure:
+            raise ServerError(self.failure)
+        self._next_id += 1
+        number = self._next_id
+        answer: asyncio.Future[Json] = self._loop.create_future()
+        self._answers[number] = answer
+        self._send({"id": number, "method": method, **({} if params is None else {"params": params})})
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if self._answers.pop(number, None) is not None:
+                self._notify("$/cancelRequest", {"id": number})
+            raise
+
+    def _notify(self, method: str, params: JsonObject | None) -> None:
+        self._send({"method": method, **({} if params is None else {"params": params})})
+
+    def _send(self, message: JsonObject) -> None:
+        if self._input is None or self._input.is_closing():
+            return
+        body = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode("utf-8", "replace")
+        self._input.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    # Diagnostics
+
+    async def check(self, path: Path, language: str, texts: tuple[str, ...]) -> list[tuple[Problem, ...]]:
+        """Return the problems of each of these texts of the file, in order. Raise `ServerError`."""
+        uri = path.as_uri()
+        self._report_changes(path)
+        self._watched = uri
+        found: list[tuple[Problem, ...]] = []
+        try:
+            for text in texts:
+                self._version += 1
+                self._published = None
+                document: JsonObject = {"uri": uri, "version": self._version}
+                if not found:
+                    opened = {**document, "languageId": language, "text": text}
+                    self._notify("textDocument/didOpen", {"textDocument": opened})
+                else:
+                    changed: JsonObject = {"textDocument": document, "contentChanges": [{"text": text}]}
+                    self._notify("textDocument/didChange", changed)
+                found.append(problems_of(await self._diagnostics(uri, self._version), text, self._options.name))
+        finally:
+            self._watched = ""
+            self._notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+        return found
+
+    def _report_changes(self, path: Path) -> None:
+        """Tell the server which of the files it was asked about have changed on disk, because qcode watches none."""
+        events: list[Any] = []
+        for name in {*self._stamps, str(path)}:
+            before, now = self._stamps.get(name), _stamp(name)
+            if before != now or name not in self._stamps:
+                kind = _DELETED if now is None else _CREATED if before is None else _CHANGED
+                events.append({"uri": Path(name).as_uri(), "type": kind})
+                self._stamps[name] = now
+        if events:
+            self._notify("workspace/didChangeWatchedFiles", {"changes": events})
+
+    async def _diagnostics(self, uri: str, version: int) -> object:
+        if self._capabilities.get("diagnosticProvider"):
+            return await self._pulled(uri)
+        return await self._pushed(version)
+
+    async def _pulled(self, uri: str) -> object:
+        """Request diagnostics, again if the server was still busy with the project."""
+        while True:
+            self._news.clear()
+            was_busy = bool(self._progress)
+            try:
+                result = await self._request("textDocument/diagnostic", {"textDocument": {"uri": uri}})
+            except RequestError as error:
+                if error.code not in (_SERVER_CANCELLED, _CONTENT_MODIFIED):
+                    return []
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if not was_busy and not self._progress and not await self._has_news(QUIET_S):
+                return result.get("items") if isinstance(result, dict) else None
+            while self._progress and not self.failure:
+                self._news.clear()
+                await self._news.wait()
+
+    async def _pushed(self, version: int) -> object:
+        """Wait for published diagnostics of this version that stay unchanged, from a server that is not busy."""
+        while True:
+            if self.failure:
+                raise ServerError(self.failure)
+            self._news.clear()
+            published = self._published
+            if published is None or published[0] not in (None, version) or self._progress:
+                await self._news.wait()
+                continue
+            if not await self._has_news(QUIET_UNVERSIONED_S if published[0] is None else QUIET_S):
+                return published[1]
+
+    async def _has_news(self, seconds: float) -> bool:
+        """Return whether the server reports something within this time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _settle(answer: asyncio.Future[Any], message: JsonObject) -> None:
+    error = message.get("error")
+    if isinstance(error, dict):
+        code = error.get("code")
+        answer.set_exception(RequestError(code if isinstance(code, int) else 0, str(error.get("message") or "")))
+    else:
+        answer.set_result(message.get("result"))
+
+
+def _stamp(name: str) -> int | None:
+    try:
+        return os.stat(name).st_mtime_ns  # noqa: PTH116  # text
+    except OSError:
+        return None

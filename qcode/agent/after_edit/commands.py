@@ -1,0 +1,127 @@
+"""The commands of `[after_edit]`: the formatter, the check and the tests of the user or of a trusted project.
+
+They are judged as the same command of the shell tool would be, and run in the sandbox of that verdict. If the rules
+ask, the user is asked once per session about the configured command, not about every file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from qcode.config.kinds import FILE_PLACEHOLDER, WrittenCommand
+from qcode.config.settings import Settings
+from qcode.protocol.approvals import Ask, Choice
+from qcode.protocol.tools import ToolOutcome
+from qcode.safety.policy import Policy
+from qcode.safety.verdict import Level
+from qcode.text.clean import one_line, visible, visible_lines
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+Step: TypeAlias = Literal["format", "check", "test"]
+
+STEPS: tuple[Step, ...] = ("format", "check", "test")
+LIMITS_S: dict[Step, float | None] = {"format": 10.0, "check": 60.0, "test": None}
+"""Seconds for one run; None is the limit of the shell tool."""
+YES, NO = "Run it after edits in this session", "Do not run it in this session"
+_WHEN = {
+    "format": "each time the model has edited a file",
+    "check": "each time the model has edited a file",
+    "test": "when the model is done with its edits",
+}
+
+
+RunLine: TypeAlias = Callable[[str, Level | None, float | None, bool], Awaitable[ToolOutcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandScope:
+    """The means of a call that the commands after it use.
+
+    `run` runs a line as the shell tool does: the line, its level, its time limit, and whether the files that it changes
+    are recorded. `ask` asks the user, None if no user can answer. `workspace` is that of the call.
+    """
+
+    policy: Policy
+    workspace: Workspace
+    run: RunLine
+    ask: Ask | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """A command that ran: its line, and its output if it failed."""
+
+    line: str
+    failure: str = ""
+
+
+class EditCommands:
+    """The commands of a session, and what the user answered about them."""
+
+    def __init__(self, settings: Settings, workspace: Workspace) -> None:
+        self._settings = settings
+        self._workspace = workspace
+        self._answers: dict[tuple[Step, str], bool] = {}
+        self._warnings: list[str] = []
+        self._is_warned: set[tuple[Step, str]] = set()
+
+    async def ask(self, scope: CommandScope, paths: Sequence[str]) -> None:
+        """Ask the user about the commands that will follow edits of these files and that the rules ask about."""
+        for step in STEPS:
+            for path in paths:
+                command = self._command(step, path)
+                if command is None or scope.ask is None or (step, command.line) in self._answers:
+                    continue
+                if scope.policy.judge_command(self._line(command, path)).verdict != "ask":
+                    continue
+                origin = self._settings.origin(f"after_edit.{step}")
+                question = f"Run the {step} command {_WHEN[step]}? ({visible(str(origin))})"
+                choices = (Choice(YES), Choice(NO))
+                answer = await scope.ask(question, visible_lines(command.line), choices)
+                self._answers[step, command.line] = answer == YES
+
+    async def run(self, step: Step, path: str, scope: CommandScope) -> CommandRun | None:
+        """Run the command of a step for a file; None if there is none, or it may not run."""
+        command = self._command(step, path)
+        if command is None:
+            return None
+        line, key = self._line(command, path), (step, command.line)
+        verdict = scope.policy.judge_command(line)
+        if verdict.verdict == "deny" or (verdict.verdict == "ask" and not self._answers.get(key, False)):
+            if key not in self._is_warned and key not in self._answers:
+                self._is_warned.add(key)
+                shown = one_line(visible(command.line), 120)
+                fix = "" if verdict.verdict == "deny" else "; to allow it, add a rule to permissions.allow"
+                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {shown}")
+            return None
+        level = verdict.confinement if verdict.is_allowed else None
+        outcome = await scope.run(line, level, LIMITS_S[step], step == "test")
+        return CommandRun(line, outcome.content if outcome.is_error else "")
+
+    def take_warnings(self) -> tuple[str, ...]:
+        found, self._warnings = tuple(self._warnings), []
+        return found
+
+    def _command(self, step: Step, path: str) -> WrittenCommand | None:
+        commands: tuple[WrittenCommand, ...] = getattr(self._settings.after_edit, step)
+        name = self._name(path)
+        # As in .gitignore, a pattern without a slash matches a name in any folder.
+        return next((one for one in commands if step == "test" or _matches(one.pattern, name)), None)
+
+    def _line(self, command: WrittenCommand, path: str) -> str:
+        name = self._name(path)
+        # `./` keeps a file called `-x` from being read as an option.
+        return command.line.replace(FILE_PLACEHOLDER, shlex.quote(f"./{name}" if name.startswith("-") else name))
+
+    def _name(self, path: str) -> str:
+        root = self._workspace.root
+        return Path(path).relative_to(root).as_posix() if path and Path(path).is_relative_to(root) else path
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return not pattern or fnmatch(name if "/" in pattern else name.rpartition("/")[2], pattern)

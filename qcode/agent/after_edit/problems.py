@@ -1,0 +1,160 @@
+"""Problems of a file as values: read from a server or checker, compared before and after an edit, and shown. Pure.
+
+Text of servers and checkers is foreign: it is cleaned and bounded here, once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from qcode.text.clean import single_spaced
+from qcode.text.numbers import count_text
+from qcode.values import dataclass
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+MAX_SHOWN = 20
+MAX_MESSAGE = 300
+MAX_SOURCE = 60
+MAX_READ = 2_000
+"""Diagnostics of one report that are read; a server that sends more than this has not understood the file."""
+
+_SEVERITIES: Mapping[int, Severity] = {1: "error", 2: "warning"}
+"""`DiagnosticSeverity` of the protocol. Hints and information are not problems."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of a file. `line` and `column` count from 1; `source` names the program and its rule."""
+
+    severity: Severity
+    line: int
+    column: int
+    message: str
+    source: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Identifies the problem wherever it is."""
+        return self.severity, self.message, self.source
+
+
+def problem(severity: Severity, line: int, column: int, message: str, source: str = "") -> Problem:
+    """Return a problem with its foreign text cleaned and bounded."""
+    text = single_spaced(message, MAX_MESSAGE) or "no message"
+    return Problem(severity, max(1, line), max(1, column), text, single_spaced(source, MAX_SOURCE))
+
+
+def problems_of(diagnostics: object, text: str, server: str) -> tuple[Problem, ...]:
+    """Return the problems in a list of diagnostics of the protocol about `text`; malformed ones are left out."""
+    lines = text.split("\n")
+    given = diagnostics[:MAX_READ] if isinstance(diagnostics, list) else []
+    read = (_problem_of(one, lines, server) for one in given if isinstance(one, dict))
+    return tuple(one for one in read if one is not None)
+
+
+def _problem_of(one: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
+    # Without a severity the client decides.
+    severity = _SEVERITIES.get(one.get("severity", 1))
+    extent = one.get("range")
+    start = extent.get("start") if isinstance(extent, dict) else None
+    message = one.get("message")
+    if severity is None or not isinstance(start, dict) or not isinstance(message, str):
+        return None
+    line, character = start.get("line"), start.get("character")
+    if not isinstance(line, int) or not isinstance(character, int):
+        return None
+    source, code = one.get("source"), one.get("code")
+    parts = [source if isinstance(source, str) and source else server, code if isinstance(code, str | int) else ""]
+    return problem(severity, line + 1, _column(lines, line, character), message, " ".join(map(str, parts)).strip())
+
+
+def _column(lines: Sequence[str], line: int, units: int) -> int:
+    """Return the column of a position in UTF-16 code units, as the protocol counts."""
+    if not 0 <= line < len(lines) or lines[line].isascii():
+        return units + 1
+    start = lines[line].encode("utf-16-le", "surrogatepass")[: 2 * max(0, units)]
+    return len(start.decode("utf-16-le", "replace")) + 1
+
+
+def new_problems(
+    before: Iterable[Problem], after: Iterable[Problem], old_text: str | None, new_text: str
+) -> tuple[Problem, ...]:
+    """Return the problems of `after` that `before` did not have, errors first, then by line.
+
+    A problem outside the edited lines is the same if it moved with its line. Inside them its place says nothing, so
+    each old one is set off against one with the same text.
+    """
+    shift = _Shift((old_text or "").split("\n"), new_text.split("\n"))
+    unmoved: Counter[tuple[int, tuple[str, str, str]]] = Counter()
+    elsewhere: Counter[tuple[str, str, str]] = Counter()
+    for one in before:
+        line = shift.moved(one.line)
+        if line is None:
+            elsewhere[one.key] += 1
+        else:
+            unmoved[line, one.key] += 1
+    left: list[Problem] = []
+    for one in sorted(set(after), key=_order):
+        if unmoved[one.line, one.key]:
+            unmoved[one.line, one.key] -= 1
+        else:
+            left.append(one)
+    for (_, key), count in unmoved.items():
+        elsewhere[key] += count
+    found: list[Problem] = []
+    for one in left:
+        if elsewhere[one.key]:
+            elsewhere[one.key] -= 1
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _order(one: Problem) -> tuple[bool, int, int, str]:
+    return one.severity != "error", one.line, one.column, one.message
+
+
+class _Shift:
+    """Maps lines before the edit to lines after it, by the common lines at both ends of the file."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        least = min(len(old), len(new))
+        head = next((at for at in range(least) if old[at] != new[at]), least)
+        most = least - head
+        tail = next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)
+        self._head = head
+        self._tail_from = len(old) - tail
+        self._by = len(new) - len(old)
+
+    def moved(self, line: int) -> int | None:
+        """Return the line after the edit, None if the edit changed it."""
+        if line <= self._head:
+            return line
+        return line + self._by if line > self._tail_from else None
+
+
+def counted(found: Sequence[Problem]) -> str:
+    """Return the number of new problems, such as `2 new problems`."""
+    return count_text(len(found), "new problem")
+
+
+def problem_lines(shown: str, found: Sequence[Problem]) -> list[str]:
+    """Return a line for each problem, at most `MAX_SHOWN`; `shown` is the printable name of the file."""
+    lines = [_line(shown, one) for one in found[:MAX_SHOWN]]
+    left = len(found) - MAX_SHOWN
+    return [*lines, f"[{left} more]"] if left > 0 else lines
+
+
+def _line(shown: str, one: Problem) -> str:
+    source = f" ({one.source})" if one.source else ""
+    return f"{shown}:{one.line}:{one.column}: {one.severity}: {one.message}{source}"
+
+
+def marked(shown: str, title: str, lines: Sequence[str]) -> str:
+    """Return lines about a file as a block for the model, which foreign text in them cannot close."""
+    body = "\n".join([title, *lines]).replace("</diag", "< /diag")
+    name = shown.replace('"', "'")
+    return f'<diagnostics file="{name}">\n{body}\n</diagnostics>'

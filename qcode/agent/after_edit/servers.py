@@ -1,0 +1,277 @@
+"""The language servers: which one is for a file, where its program is, and those that run, one for each language.
+
+A program inside the workspace is never started: it is not pinned, so trusting the folder does not cover it. A server
+starts with the first edit of a file of its language, runs in a sandbox that can write nothing, and is restarted once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Any
+
+from qcode.agent.after_edit.client import LanguageServer, ServerError, ServerOptions
+from qcode.agent.after_edit.problems import Problem
+from qcode.protocol.tools import Launch
+from qcode.text.clean import visible
+from qcode.tools.processes import find_program
+from qcode.tools.workspace import Workspace, passed_on
+from qcode.values import dataclass
+
+MAX_STARTS = 2
+"""A server that ends is started again once."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language: its file endings with their identifiers in the protocol, and the servers to look for, in order."""
+
+    name: str
+    endings: Mapping[str, str]
+    servers: tuple[tuple[str, ...], ...]
+    initialization: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    settings: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+
+
+_ANALYSIS = {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True, "useLibraryCodeForTypes": True}
+LANGUAGES = (
+    Language(
+        "python",
+        {"py": "python", "pyi": "python"},
+        (("basedpyright-langserver", "--stdio"), ("pyright-langserver", "--stdio")),
+        settings={
+            "python": {"analysis": _ANALYSIS},
+            # Its default reports style in code that was never written for it; a project's own settings decide first.
+            "basedpyright": {"analysis": {**_ANALYSIS, "typeCheckingMode": "standard"}},
+        },
+    ),
+    Language(
+        "typescript",
+        {
+            "ts": "typescript", "mts": "typescript", "cts": "typescript", "tsx": "typescriptreact",
+            "js": "javascript", "mjs": "javascript", "cjs": "javascript", "jsx": "javascriptreact",
+        },
+        (("typescript-language-server", "--stdio"),),
+        initialization={"disableAutomaticTypingAcquisition": True},
+    ),
+    Language("go", {"go": "go"}, (("gopls",),)),
+    Language(
+        "rust",
+        {"rs": "rust"},
+        (("rust-analyzer",),),
+        # Without `cargo check`, build scripts and macros of the project, which would compile and run its code.
+        initialization={
+            "checkOnSave": False,
+            "cargo": {"buildScripts": {"enable": False}},
+            "procMacro": {"enable": False},
+            "cachePriming": {"enable": False},
+        },
+    ),
+    Language(
+        "c",
+        {
+            "c": "c", "h": "cpp", "cc": "cpp", "cpp": "cpp", "cxx": "cpp", "hh": "cpp", "hpp": "cpp", "hxx": "cpp",
+            "m": "objective-c", "mm": "objective-cpp",
+        },
+        (("clangd", "--background-index=false"),),
+    ),
+)  # fmt: skip
+
+
+def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> Language | None:
+    """Return the language of a file. `configured` names languages or file endings, with their commands."""
+    ending = path.suffix.removeprefix(".").lower()
+    if not ending:
+        return None
+    own = configured.get(ending, configured.get(f".{ending}"))
+    known = next((one for one in LANGUAGES if ending in one.endings), None)
+    if own is not None and (known is None or ending != known.name):
+        identifier = ending if known is None else known.endings[ending]
+        return Language(f".{ending}", {ending: identifier}, (own,) if own else ())
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """The program of a language: its `argv`, empty if there is none, and the reason."""
+
+    language: Language
+    argv: tuple[str, ...] = ()
+    why: str = ""
+
+
+def find_server(
+    language: Language,
+    configured: Mapping[str, tuple[str, ...]],
+    environment: Mapping[str, str],
+    workspace: Workspace,
+) -> FoundServer:
+    """Return the server of a language: the configured one, otherwise the first that is installed."""
+    own = configured.get(language.name)
+    if own is not None and not own:
+        return FoundServer(language, why="off (after_edit.servers)")
+    candidates = (own,) if own is not None else language.servers
+    for command in candidates:
+        program = _program(command[0], environment, workspace)
+        if program:
+            return FoundServer(language, (program, *command[1:]))
+    names = " or ".join(visible(command[0]) for command in candidates) or "a server"
+    return FoundServer(language, why=f"{names} was not found on PATH (programs inside the folder do not count)")
+
+
+def _program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
+    if "/" not in name:
+        return find_program(name, environment, workspace) or ""
+    path = Path(os.path.expanduser(name))  # noqa: PTH111  # never raises
+    is_usable = path.is_absolute() and path.is_file() and os.access(path, os.X_OK)
+    return str(path) if is_usable and not workspace.contains(path) and not workspace.contains(path.parent) else ""
+
+
+def server_rows(
+    configured: Mapping[str, tuple[str, ...]], environment: Mapping[str, str], workspace: Workspace
+) -> list[FoundServer]:
+    """Return the server of every language, those with a configured file ending last."""
+    named = {one.name for one in LANGUAGES}
+    extra = [
+        language_of(PurePath(f"x.{name.removeprefix('.')}"), configured) for name in configured if name not in named
+    ]
+    languages = [*LANGUAGES, *(one for one in extra if one is not None)]
+    return [find_server(one, configured, environment, workspace) for one in languages]
+
+
+class ServerPool:
+    """The running servers of a session. `launch` returns how to start a program confined; `sees_processes` as there."""
+
+    def __init__(
+        self,
+        configured: Mapping[str, tuple[str, ...]],
+        environment: Mapping[str, str],
+        workspace: Workspace,
+        launch: Callable[[Sequence[str]], tuple[Launch, bool]],
+        cache: Callable[[], Path],
+    ) -> None:
+        self._configured = configured
+        self._environment = environment
+        self._workspace = workspace
+        self._launch = launch
+        self._cache = cache
+        self._entries: dict[str, _Entry] = {}
+        self._is_closed = False
+
+    def has_server(self, path: Path) -> bool:
+        """Whether a server checks this file. The first question about a language searches PATH."""
+        entry = self._entry(path)
+        return entry is not None and bool(entry.found.argv) and not entry.broken
+
+    def problems(self) -> tuple[str, ...]:
+        """Return a line for each server that failed, each once."""
+        lines: list[str] = []
+        for entry in self._entries.values():
+            if entry.broken and not entry.is_told:
+                entry.is_told = True
+                name = visible(PurePath(entry.found.argv[0]).name)
+                lines.append(f"{name} checks no more edits of this session: {entry.broken}")
+        return tuple(lines)
+
+    def pids(self) -> tuple[int, ...]:
+        """Return the process groups of the running servers."""
+        return tuple(one.server.pid for one in self._entries.values() if one.server is not None and one.server.pid)
+
+    async def check(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
+        """Return the problems of each text of the file; None if its server failed, for good if it failed twice."""
+        entry = self._entry(path)
+        if entry is None or not entry.found.argv:
+            return None
+        identifier = entry.found.language.endings[path.suffix.removeprefix(".").lower()]
+        async with entry.lock:
+            while not entry.broken and not self._is_closed:
+                try:
+                    server = await self._running(entry)
+                    return await server.check(path, identifier, texts)
+                except ServerError as error:
+                    if entry.server is not None:
+                        await entry.server.close()
+                        entry.server = None
+                    if entry.starts >= MAX_STARTS:
+                        entry.broken = str(error)
+        return None
+
+    async def give_up(self, path: Path, why: str) -> None:
+        """End the server of a file that took too long, and start it no more."""
+        entry = self._entry(path)
+        if entry is not None:
+            entry.broken = entry.broken or why
+            if entry.server is not None:
+                server, entry.server = entry.server, None
+                await server.close()
+
+    async def close(self) -> None:
+        """End all servers."""
+        self._is_closed = True
+        running = [entry.server for entry in self._entries.values() if entry.server is not None]
+        await asyncio.gather(*(server.close() for server in running))
+
+    def kill(self) -> None:
+        """Kill all servers, for a process that exits now. Idempotent."""
+        self._is_closed = True
+        for entry in self._entries.values():
+            if entry.server is not None:
+                entry.server.kill()
+
+    def _entry(self, path: Path) -> _Entry | None:
+        language = language_of(path, self._configured)
+        if language is None:
+            return None
+        if language.name not in self._entries:
+            found = find_server(language, self._configured, self._environment, self._workspace)
+            self._entries[language.name] = _Entry(found)
+        return self._entries[language.name]
+
+    async def _running(self, entry: _Entry) -> LanguageServer:
+        if entry.server is not None and not entry.server.failure:
+            return entry.server
+        entry.starts += 1
+        language = entry.found.language
+        launch, sees_processes = await asyncio.to_thread(self._launch, entry.found.argv)
+        name = PurePath(entry.found.argv[0]).name.removesuffix("-langserver")
+        root = self._workspace.root
+        settings = _with_interpreter(language.settings, root) if language.name == "python" else language.settings
+        options = ServerOptions(name, root, settings, language.initialization, sees_processes)
+        server = entry.server = LanguageServer(options)
+        await server.start(launch, server_environment(self._environment, self._cache()))
+        return server
+
+
+class _Entry:
+    """The server of one language. `broken` says why it is used no more."""
+
+    def __init__(self, found: FoundServer) -> None:
+        self.found = found
+        self.server: LanguageServer | None = None
+        self.lock = asyncio.Lock()
+        self.starts = 0
+        self.broken = ""
+        self.is_told = False
+
+
+def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
+    """Name the interpreter of the project's virtual environment, so that its packages are found."""
+    for name in (".venv", "venv"):
+        path = root / name / "bin" / "python"
+        if path.exists():
+            return {**settings, "python": {**settings.get("python", {}), "pythonPath": str(path)}}
+    return settings
+
+
+def server_environment(environment: Mapping[str, str], cache: Path) -> dict[str, str]:
+    """Return the environment of a server: what a shell command gets, with its caches in a private folder."""
+    places = {"XDG_CACHE_HOME": "xdg", "GOCACHE": "go", "CARGO_TARGET_DIR": "cargo", "TMPDIR": "tmp"}
+    for name in places.values():
+        (cache / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+    offline = {"CARGO_NET_OFFLINE": "true", "GOPROXY": "off", "GOFLAGS": "-mod=readonly"}
+    return {**passed_on(environment), **{name: str(cache / place) for name, place in places.items()}, **offline}

@@ -1,0 +1,388 @@
+"""The steps after the edits of one session: format the file, check it, and tell the model what is new.
+
+The model gets the new problems of an edited file with the result of the call if they are known within `WAIT_S`,
+otherwise with the next result. Nothing of this runs in an untrusted folder, and no failure of it fails an edit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from qcode.agent.after_edit.checkers import TextCheckers
+from qcode.agent.after_edit.commands import CommandRun, CommandScope, EditCommands
+from qcode.agent.after_edit.problems import (
+    Problem,
+    counted,
+    marked,
+    new_problems,
+    problem_lines,
+)
+from qcode.agent.after_edit.servers import ServerPool, language_of
+from qcode.agent.options import RunContext
+from qcode.agent.sandbox import SessionSandbox
+from qcode.protocol.tools import ChangedFile, EditedFile, Launch, Refused, ToolOutcome
+from qcode.text.clean import clean, visible
+from qcode.text.diff import count_changes, unified_diff
+from qcode.tools import text_file
+from qcode.tools.output import bounded_text
+from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
+
+WAIT_S = 2.0
+MAX_CHECK_S = 120.0
+"""A server that needs longer than this, for example to read a very large project, is not used."""
+MAX_FILES = 10
+"""Files of one call that are checked."""
+MAX_TEXT = 1_000_000
+_MAX_KNOWN = 200
+_MAX_OUTPUT = 4_000
+_MAX_TEST_OUTPUT = 8_000
+_MAX_FORMAT_DIFF = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check of one file. `output` is that of a configured command that failed."""
+
+    shown: str
+    problems: tuple[Problem, ...] = ()
+    output: str = ""
+
+    @property
+    def title(self) -> str:
+        if not self.problems:
+            return "The check of this file failed:"
+        return f"{counted(self.problems)} after this edit:"
+
+    @property
+    def lines(self) -> list[str]:
+        return problem_lines(self.shown, self.problems) if self.problems else self.output.split("\n")
+
+    @property
+    def is_error(self) -> bool:
+        return bool(self.output) or any(one.severity == "error" for one in self.problems)
+
+
+class _Check:
+    """A check under way. `before` is the text that the model was last told the problems of, None for a new file."""
+
+    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[Finding]]) -> None:
+        self.path = path
+        self.before = before
+        self.task = task
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of a check that is done."""
+        if self.task.cancelled() or self.task.exception() is not None:
+            return []
+        return self.task.result()
+
+
+class AfterEdit:
+    """The steps after the edits of one session. Shared with sub-agents; ended by `close` or `kill`.
+
+    The first edit detects the sandbox, and so whether checkers may start here at all.
+    """
+
+    def __init__(self, context: RunContext, workspace: Workspace, sandbox: SessionSandbox | None) -> None:
+        self._settings = context.settings.after_edit
+        self._workspace = workspace
+        self._sandbox = sandbox
+        self._servers = ServerPool(self._settings.servers, context.env, workspace, self._launch, self._cache)
+        self._checkers = TextCheckers(context.env, workspace, lambda argv: self._launch(argv)[0])
+        self._commands = EditCommands(context.settings, workspace)
+        self._checks: dict[Path, _Check] = {}
+        self._known: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
+        self._scope: CommandScope | None = None
+        self._is_tested = True
+        self._rounds = 0
+        self._warnings: list[str] = []
+
+    # Calls
+
+    async def finish(self, outcome: ToolOutcome, scope: CommandScope) -> ToolOutcome:
+        """Return the outcome of a call that changed files, with what followed; `edits` are removed from it."""
+        # The files whose contents the model may see: no checker gets a secret file.
+        edits = [edit for edit in outcome.edits if scope.policy.judge_file(edit.path, "read").is_allowed]
+        outcome = replace(outcome, edits=())
+        if not scope.policy.is_trusted or outcome.is_error or not edits:
+            return outcome
+        await self._commands.ask(scope, [edit.path for edit in edits if edit.after is not None])
+        self._scope, self._is_tested = scope, False
+        notes: list[str] = []
+        final = [await self._formatted(edit, scope, notes) for edit in edits]
+        if notes:
+            outcome = _with_formatted(outcome, final, notes, self._workspace)
+        begun = [self._begin(edit, scope) for edit in final[:MAX_FILES]]
+        tasks = [check.task for check in begun if check is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=WAIT_S)
+        return self._with_findings(outcome, {edit.path for edit in final})
+
+    def with_late(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Return the outcome of a call that changed no file, with the findings about earlier edits for the model."""
+        return replace(self._with_findings(outcome, set()), problems="")
+
+    def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
+        """Add the findings of all checks that are done; those of other files are from earlier edits."""
+        now = [one for path, one in self._done() if str(path) in paths]
+        late = [one for path, one in self._done() if str(path) not in paths]
+        for path in [path for path, check in self._checks.items() if check.task.done()]:
+            del self._checks[path]
+        self._warnings += self._servers.problems()
+        if not now and not late:
+            return outcome
+        blocks = [marked(one.shown, one.title, one.lines) for one in now]
+        blocks += [marked(one.shown, f"From an earlier edit, {one.title}", one.lines) for one in late]
+        found = [problem for one in (*now, *late) for problem in one.problems]
+        summary = [outcome.summary, counted(found) if found else "", "" if found else "check failed"]
+        lines = [line for one in (*now, *late) for line in one.lines]
+        return replace(
+            outcome,
+            content="\n\n".join([outcome.content, *blocks]),
+            shown=outcome.content if outcome.shown is None else outcome.shown,
+            summary=", ".join(filter(None, summary)),
+            problems=clean("\n".join(lines)),
+        )
+
+    def _done(self) -> Iterator[tuple[Path, Finding]]:
+        for path, check in self._checks.items():
+            if check.task.done():
+                yield from ((path, finding) for finding in check.findings)
+
+    async def _formatted(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
+        """Run the formatter; return the resulting file, and add a note for the model if that changed it."""
+        if edit.after is None:
+            return edit
+        try:
+            place = scope.workspace.resolve(edit.path)
+            written = scope.workspace.load(place)
+        except Refused:
+            return edit
+        run = await self._commands.run("format", edit.path, scope)
+        if run is None:
+            return edit
+        if run.failure:
+            notes.append(f"The formatter failed and left the file as written: {run.failure}")
+            return edit
+        try:
+            now = scope.workspace.load(place)
+        except Refused as refused:
+            notes.append(f"After the formatter ran, the file cannot be read: {refused}")
+            return edit
+        if now.data == written.data:
+            return edit
+        # As for an edit of the model: it has seen this version, and undo restores the one before. A comparison of the
+        # whole tree, as for other commands, would slow down every edit.
+        with scope.workspace.recorder.changing(place.path, written, now.data):
+            scope.workspace.remember(place, now)
+        notes.append(_format_note(run, place.shown, written.data, now.data))
+        return EditedFile(edit.path, edit.before, now.data)
+
+    # Checks
+
+    def _begin(self, edit: EditedFile, scope: CommandScope) -> _Check | None:
+        """Begin to check a file; a check of an earlier edit of it that was not reported yet is part of this one."""
+        path = Path(edit.path)
+        earlier = self._checks.pop(path, None)
+        if earlier is not None:
+            earlier.task.cancel()
+        after, before = self._text(edit.after), self._text(edit.before)
+        if after is None:
+            return None
+        before = earlier.before if earlier is not None else before
+        work = self._check(path, before, after, scope)
+        check = _Check(path, before, asyncio.get_running_loop().create_task(work))
+        self._checks[path] = check
+        return check
+
+    def _text(self, data: bytes | None) -> str | None:
+        try:
+            return None if data is None or len(data) > MAX_TEXT else text_file.decode(data, "the file").text
+        except Refused:
+            return None
+
+    async def _check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[Finding]:
+        shown = self._workspace.show(path)
+        problems, run = await asyncio.gather(
+            self._problems(path, before, after), self._commands.run("check", str(path), scope)
+        )
+        found = [Finding(shown, problems)] if problems else []
+        if run is not None and run.failure:
+            output = bounded_text(clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT, lambda: self._workspace.scratch)
+            found.append(Finding(shown, output=output))
+        return found
+
+    async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
+        """Return the new problems of a file, from its server or a checker; none if there is neither."""
+        is_known = language_of(path, self._settings.servers) is not None or self._checkers.knows(path)
+        if not is_known or not await asyncio.to_thread(self._may_check):
+            return ()
+        try:
+            async with asyncio.timeout(MAX_CHECK_S):
+                old, new = await self._compared(path, before, after)
+        except TimeoutError:
+            await self._servers.give_up(path, f"a check took longer than {MAX_CHECK_S:g} s")
+            return ()
+        except (OSError, RuntimeError, ValueError):
+            return ()  # such as a sandbox that is gone
+        return new_problems(old, new, before, after)
+
+    async def _compared(
+        self, path: Path, before: str | None, after: str
+    ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+        """Return the problems of the file before and after; those of a text that was just checked are known."""
+        known = self._known.get(path)
+        old: tuple[Problem, ...] | None = ()
+        if before is not None:
+            old = known[1] if known is not None and known[0] == _digest(before) else None
+        texts = (after,) if before is None or old is not None else (before, after)
+        found = await self._found(path, texts)
+        if found is None:
+            return (), ()
+        self._known.pop(path, None)
+        self._known[path] = (_digest(after), found[-1])
+        while len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        return (found[0] if old is None else old), found[-1]
+
+    async def _found(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
+        if await asyncio.to_thread(self._servers.has_server, path):
+            found = await self._servers.check(path, texts)
+            if found is not None:
+                return found
+        if self._settings.check:
+            return None
+        checker = await asyncio.to_thread(self._checkers.find, path)
+        if checker is None:
+            return None
+        checked = [await self._checkers.check(checker, path, text) for text in texts]
+        return [one for one in checked if one is not None] if None not in checked else None
+
+    def _may_check(self) -> bool:
+        """Whether checkers run here: in a sandbox, or without one if the user said so. The first call detects it."""
+        wanted = self._settings.diagnostics
+        return wanted is True or (wanted == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None)
+
+    def _launch(self, argv: Sequence[str]) -> tuple[Launch, bool]:
+        """Return how to start a checker, and whether it sees other processes. Blocks on the disk."""
+        if self._sandbox is None or self._sandbox.sandbox is None:
+            return Launch(tuple(argv)), True
+        return self._sandbox.launch_reader(argv, self._cache()), False
+
+    def _cache(self) -> Path:
+        folder = self._workspace.scratch / "after-edit"
+        folder.mkdir(exist_ok=True, mode=0o700)
+        return folder
+
+    # The end of a turn
+
+    async def held(self) -> str:
+        """Return why the turn must not end yet: tests that fail, or errors that were found late; empty if it may."""
+        scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
+        if scope is None or not scope.policy.is_trusted:
+            return ""
+        late = [one for _, one in self._done() if one.is_error]
+        is_last = self._rounds >= self._settings.max_rounds
+        blocks = []
+        if late and not is_last:
+            done = [path for path, check in self._checks.items() if check.task.done()]
+            for path in done:
+                del self._checks[path]
+            blocks = [marked(one.shown, f"Found late: {one.title}", one.lines) for one in late]
+        if not self._is_tested:
+            self._is_tested = True
+            run = await self._commands.run("test", "", scope)
+            if run is not None and run.failure:
+                blocks += [] if is_last else [self._test_failure(run)]
+                self._warnings += [self._still_failing(run)] if is_last else []
+        if not blocks:
+            return ""
+        self._rounds += 1
+        return "\n\n".join(blocks)
+
+    def _test_failure(self, run: CommandRun) -> str:
+        output = bounded_text(clean(run.failure), _MAX_TEST_OUTPUT, lambda: self._workspace.scratch)
+        return (
+            f"The test command failed after your edits (round {self._rounds + 1} of {self._settings.max_rounds}). "
+            f"Fix the cause; if it has nothing to do with your edits, say so.\n$ {run.line}\n{output}"
+        )
+
+    def _still_failing(self, run: CommandRun) -> str:
+        rounds = self._settings.max_rounds
+        after = f" after {rounds} round{'s' if rounds != 1 else ''}" if rounds else ""
+        return f"The test command still fails{after}: {visible(run.line)}"
+
+    def leave_turn(self) -> None:
+        """Forget the edits of a turn that is over. Checks under way continue; the next turn gets their findings."""
+        self._scope, self._is_tested, self._rounds = None, True, 0
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return lines for the user, each once."""
+        found, self._warnings = (*self._warnings, *self._commands.take_warnings()), []
+        return found
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process groups of the running servers."""
+        return self._servers.pids()
+
+    async def close(self) -> None:
+        """End checks and servers."""
+        tasks = [check.task for check in self._checks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._servers.close()
+
+    def kill(self) -> None:
+        """Kill the servers, for a process that exits now. Idempotent."""
+        self._servers.kill()
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def _format_note(run: CommandRun, shown: str, before: bytes, after: bytes) -> str:
+    note = f"The formatter changed {shown} after this edit (`{run.line}`)"
+    try:
+        old, new = (text_file.decode(data, shown).text.split("\n") for data in (before, after))
+    except Refused:
+        return f"{note}; read it again before you change it."
+    rows = list(unified_diff(old, new, "as written", "now", context=1))
+    if len(rows) > _MAX_FORMAT_DIFF:
+        return f"{note} in many places; read it again before you change it."
+    return "\n".join([f"{note}:", *(row[:300] for row in rows)])
+
+
+def _with_formatted(
+    outcome: ToolOutcome, edits: Sequence[EditedFile], notes: Sequence[str], workspace: Workspace
+) -> ToolOutcome:
+    """Return the outcome with the diff of the files as the formatter left them."""
+    diffs: list[str] = []
+    texts: dict[str, str] = {}
+    for edit in edits:
+        name = workspace.show(Path(edit.path))
+        try:
+            old, new = (None if data is None else text_file.decode(data, name) for data in (edit.before, edit.after))
+        except Refused:
+            return replace(outcome, content="\n\n".join([outcome.content, *notes]))
+        diffs.append(text_file.diff_of(name, old, new))
+        texts[edit.path] = "" if new is None else new.text
+    diff = "".join(diffs)
+    changes = tuple(ChangedFile(one.path, one.old_text, texts.get(one.path, one.new_text)) for one in outcome.changes)
+    is_changed = diff != outcome.diff
+    return replace(
+        outcome,
+        content="\n\n".join([outcome.content, *notes]),
+        shown=outcome.content if outcome.shown is None else outcome.shown,
+        diff=diff if is_changed else outcome.diff,
+        changes=changes,
+        summary=f"{count_changes(diff)}, formatted" if is_changed else outcome.summary,
+    )

@@ -1,0 +1,142 @@
+"""A language server in one file, run as a program: each line with `error: TEXT` or `warning: TEXT` is a problem.
+
+Options: `pull` answers requests for diagnostics instead of publishing them; `unversioned` publishes without a version;
+`dies` ends at the first document, `dies-once=FILE` only if FILE does not exist yet; `garbage` prints something else;
+`huge` announces a message of a gigabyte; `silent` never answers; `waits=FILE` publishes nothing until FILE exists;
+`asks` sends every request that a server may send, and reports the answers as problems; `chatty` publishes the problems
+of other files and of old versions; `busy` reports progress around the real diagnostics; `log=FILE` writes what it
+received to FILE.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+OPTIONS = dict(word.partition("=")[::2] for word in sys.argv[1:])
+REQUESTS: tuple[tuple[str, dict[str, Any] | None], ...] = (
+    ("workspace/configuration", {"items": [{"section": "python.analysis.diagnosticMode"}, {"section": "nothing"}]}),
+    ("workspace/workspaceFolders", None),
+    ("client/registerCapability", {"registrations": []}),
+    ("window/workDoneProgress/create", {"token": "t"}),
+    ("window/showMessageRequest", {"type": 1, "message": "Install?", "actions": [{"title": "Yes"}]}),
+    ("workspace/applyEdit", {"edit": {}}),
+    ("window/showDocument", {"uri": "https://example.com"}),
+    ("made/up", {}),
+)
+
+
+def send(message: dict[str, Any]) -> None:
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    # In two parts, so that no client may rely on whole messages.
+    for part in (b"Content-Length: %d\r\n\r\n" % len(body), body):
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+
+
+def received() -> dict[str, Any]:
+    length = 0
+    while (line := sys.stdin.buffer.readline()) not in (b"\r\n", b""):
+        name, _, value = line.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    if not length:
+        sys.exit(0)
+    message = json.loads(sys.stdin.buffer.read(length))
+    if path := OPTIONS.get("log"):
+        with open(path, "a") as log:  # it imports little, to start at once
+            log.write(json.dumps(message) + "\n")
+    assert isinstance(message, dict)
+    return message
+
+
+def problems(text: str) -> list[dict[str, Any]]:
+    found = []
+    for at, line in enumerate(text.split("\n")):
+        for severity, word in enumerate(("error: ", "warning: ", "info: "), start=1):
+            if word in line:
+                column = len(line[: line.index(word)].encode("utf-16-le")) // 2
+                start = {"line": at, "character": column}
+                message = line.partition(word)[2]
+                found.append({"range": {"start": start, "end": start}, "severity": severity, "message": message,
+                              "source": "fake", "code": "F1"})  # fmt: skip
+    return found
+
+
+def publish(uri: str, version: int, text: str) -> None:
+    while "waits" in OPTIONS and not os.path.exists(OPTIONS["waits"]):  # noqa: PTH110  # as above
+        time.sleep(0.005)
+    found = problems(text)
+    if "asks" in OPTIONS:
+        found += [
+            {"range": {"start": {"line": 0, "character": 0}}, "message": json.dumps(answer)} for answer in asked()
+        ]
+    if "chatty" in OPTIONS:
+        wrong = problems("error: of another document")
+        notify(f"{uri}.other", version, wrong)
+        notify(uri, version - 1, wrong)
+        notify(uri, version, [*found, {"range": {}}, "nonsense", {"message": 5}])
+    if "busy" in OPTIONS:
+        send({"method": "$/progress", "params": {"token": "load", "value": {"kind": "begin", "title": "Loading"}}})
+        notify(uri, version, problems("error: before the project was read"))
+    notify(uri, version, found)
+    if "busy" in OPTIONS:
+        send({"method": "$/progress", "params": {"token": "load", "value": {"kind": "end"}}})
+
+
+def notify(uri: str, version: int, found: list[Any]) -> None:
+    params: dict[str, Any] = {"uri": uri, "diagnostics": found}
+    if "unversioned" not in OPTIONS:
+        params["version"] = version
+    send({"method": "textDocument/publishDiagnostics", "params": params})
+
+
+def asked() -> list[dict[str, Any]]:
+    answers: list[dict[str, Any]] = []
+    for number, (method, params) in enumerate(REQUESTS):
+        send({"id": f"s{number}", "method": method, **({} if params is None else {"params": params})})
+        while (message := received()).get("id") != f"s{number}":
+            pass
+        answers.append({name: message[name] for name in ("result", "error") if name in message})
+    return answers
+
+
+def main() -> None:
+    texts: dict[str, str] = {}
+    while True:
+        message = received()
+        method, params, number = message.get("method"), message.get("params") or {}, message.get("id")
+        if method == "initialize":
+            if "silent" in OPTIONS:
+                continue
+            if "garbage" in OPTIONS:
+                sys.stdout.write("Usage: fake [options]\n" * 1000)
+                sys.stdout.flush()
+                continue
+            if "huge" in OPTIONS:
+                sys.stdout.write("Content-Length: 1073741824\r\n\r\n")
+                sys.stdout.flush()
+                continue
+            provider = {"diagnosticProvider": {"interFileDependencies": True}} if "pull" in OPTIONS else {}
+            send({"id": number, "result": {"capabilities": {"textDocumentSync": 1, **provider}}})
+        elif method in ("textDocument/didOpen", "textDocument/didChange"):
+            document = params["textDocument"]
+            text = document["text"] if method.endswith("Open") else params["contentChanges"][0]["text"]
+            texts[document["uri"]] = text
+            if "dies" in OPTIONS:
+                sys.exit("the fake server was told to die")
+            if (path := OPTIONS.get("dies-once")) and not os.path.exists(path):  # noqa: PTH110  # as above
+                open(path, "w").close()  # as above
+                sys.exit(1)
+            if "pull" not in OPTIONS:
+                publish(document["uri"], document["version"], text)
+        elif method == "textDocument/diagnostic":
+            send({"id": number, "result": {"kind": "full", "items": problems(texts[params["textDocument"]["uri"]])}})
+        elif number is not None:
+            send({"id": number, "result": None})
+
+
+if __name__ == "__main__":
+    main()
