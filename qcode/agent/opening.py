@@ -104,7 +104,8 @@ class AgentParts:
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
         self._name_session()
-        self.notices = problems + notices + (() if self.skills is None else self.skills.notices())
+        self.notices = (*_unused(context, selection), *problems, *notices)
+        self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
 
     def _use_hooks(self, given: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
@@ -396,6 +397,18 @@ class AgentParts:
         from qcode.safety.redaction import Redactor
 
         return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
+
+
+def _unused(context: RunContext, selection: Selection) -> tuple[str, ...]:
+    """Return lines about settings of this run that cannot take effect."""
+    found: tuple[str, ...] = ()
+    if context.options.base_url and (selection.spec.protocol == "demo" or selection.provider is not None):
+        found = (f"--base-url is not used: {selection.name} has no address",)
+    if context.settings.fallback:
+        from qcode.agent.models.fallback import fallback_problems
+
+        found += fallback_problems(context.settings, context.keys)
+    return found
 
 
 def _header_secrets(settings: Settings) -> set[str]:

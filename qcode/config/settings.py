@@ -348,6 +348,13 @@ class ProviderSettings:
         "the environment variable that holds the key; a key itself is never in a file",
         is_project_allowed=False,
     )
+    api_key_command: tuple[str, ...] | None = key(
+        None,
+        kinds.command(),
+        "a command that prints the key in its first line; runs without a shell, in the configuration folder, at most "
+        "10 s, once per run",
+        is_project_allowed=False,
+    )
     headers: Mapping[str, str] = key(
         _NO_TEXTS, kinds.text(), "a header to send with each request", is_secret=True, is_project_allowed=False
     )
@@ -359,6 +366,15 @@ class ProviderSettings:
     )
     reasoning_field: str | None = key(
         None, kinds.field_name(), "the field for reasoning, if the server uses another one", is_project_allowed=False
+    )
+    project: str | None = key(
+        None,
+        kinds.text(),
+        "a Google Cloud project: its models are used, on Vertex AI; for the types gemini and anthropic",
+        is_project_allowed=False,
+    )
+    location: str | None = key(
+        None, kinds.text(), "the location on Vertex AI; default: global", is_project_allowed=False
     )
     default_model: str | None = key(None, kinds.text(), "the model if none is named", is_project_allowed=False)
     network: Network = field(default_factory=Network)

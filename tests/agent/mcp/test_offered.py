@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-import zlib
-from pathlib import Path
 from typing import Any
 
-import mcp_types as types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +15,6 @@ from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.clean import clean
 from qcode.text.json import Json
-from tests.fakes.tool_server import PNG
 from tests.fakes.tools import spec_of
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -136,21 +131,3 @@ def test_structured_content_is_sent_once_if_the_text_says_the_same(
 
     result = CallToolResult(content=[TextContent(text=text) for text in texts], structured_content=value)
     assert outcome_of(result, 1_000, lambda: tmp_path).content == content
-
-
-def test_png_with_a_damaged_optional_chunk_is_shown_without_it(tmp_path: Path) -> None:
-    def chunk(name: bytes, body: bytes, checksum: int | None = None) -> bytes:
-        found = zlib.crc32(name + body) if checksum is None else checksum
-        return len(body).to_bytes(4, "big") + name + body + found.to_bytes(4, "big")
-
-    profile, text = chunk(b"iCCP", b"profile\0\0x", 7), chunk(b"tEXt", b"Title\0ok")
-    damaged = PNG[:33] + profile + text + PNG[33:]
-    sent = types.ImageContent(data=base64.b64encode(damaged).decode(), mime_type="image/png")
-    outcome = outcome_of(types.CallToolResult(content=[sent]), 1_000, lambda: tmp_path)
-    (image,) = outcome.images
-    assert base64.b64decode(image.data) == PNG[:33] + text + PNG[33:]
-    broken = types.ImageContent(data=base64.b64encode(damaged[:60]).decode(), mime_type="image/png")
-    outcome = outcome_of(types.CallToolResult(content=[broken]), 1_000, lambda: tmp_path)
-    assert outcome.images == ()
-    assert "is a broken image" in outcome.content
-    assert "BytesIO" not in outcome.content
