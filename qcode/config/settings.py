@@ -451,6 +451,9 @@ class McpServer:
     )
     tools: tuple[str, ...] = key((), kinds.texts(), "the only tools to offer, by the server's names; empty: all")
     always: bool = key(False, kinds.boolean(), "true: always send its tools, also if those of others are deferred")
+    sampling: bool = key(
+        False, kinds.boolean(), "true: it may ask for answers of your model, each shown and approved; not for a project"
+    )
     timeout_s: float = key(300.0, kinds.number(0, above=True), "seconds for one call")
     startup_timeout_s: float = key(30.0, kinds.number(0, above=True), "seconds until it must have listed its tools")
     enabled: bool = key(True, kinds.boolean(), "false: do not start it")
