@@ -1,7 +1,7 @@
 """Fill the generated parts of the reference pages from the tables of the program.
 
 `python -m scripts.reference` rewrites every part between `<!-- begin NAME -->` and `<!-- end NAME -->`, and the JSON
-Schema of the configuration; a test of `tests/docs` compares them with the program.
+Schemas of the configuration and of the output; a test of `tests/docs` compares them with the program.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from qcode.tui.commands.help import PROMPT_KEYS
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.prompt.editing import EDITING_KEYS
 from qcode.tui.prompt.vim.grammar import VIM_KEYS
+from scripts.output_schema import schemas
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "command-line.md", DOCS / "configuration.md", DOCS / "keys.md", DOCS / "guide" / "providers.md")
 SCHEMA = DOCS / "config.schema.json"
+SCHEMAS = DOCS / "schemas"
 CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
 _NAMES = re.compile(r"\[[a-z]+\]|<[a-z]+>|[A-Z]+(?:_[A-Z]+)+|\b[a-z]+\.[a-z_]+\b")
 """Names of tables, tags, variables and keys in a meaning, which the page shows as code."""
@@ -88,10 +90,10 @@ def providers() -> str:
     for spec in PROVIDERS.values():
         if spec.protocol == "demo":
             continue
-        address = f"`{spec.base_url}`" if spec.base_url else "-"
+        address = f"`{spec.base_url}`" if spec.base_url else "of the project" if spec.is_vertex else "-"
         if spec.base_url_variables:
             address += f" · {_code(spec.base_url_variables)}"
-        chain = "the AWS chain, " if spec.protocol == "bedrock" else ""
+        chain = "the AWS chain, " if spec.protocol == "bedrock" else "Google credentials, " if spec.is_vertex else ""
         optional = "" if spec.needs_key or chain else " (optional)"
         rows.append((f"`{spec.name}/…`", spec.protocol, address, f"{chain}{_code(spec.key_variables)}{optional}"))
     return _table(("name", "protocol", "address · variable that replaces it", "key"), rows)
@@ -167,6 +169,8 @@ def main() -> None:
     for page in PAGES:
         page.write_text(rendered(page.read_text(encoding="utf-8")), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")
+    for name, content in schemas().items():
+        (SCHEMAS / name).write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.approvals import PendingCalls, ResolvedCall
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.context.system_prompt import PendingAttachments
-from qcode.agent.driver import Driver
+from qcode.agent.driver import Driver, at_time_limit
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
@@ -63,7 +63,7 @@ from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, 
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
-from qcode.protocol.reply import TextDelta
+from qcode.protocol.reply import Limit, TextDelta
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
@@ -245,8 +245,7 @@ class Conversation:
         self._opening = [*opening]
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
-        writer = self._clients.small()
-        settings = self._turn_settings(writer, options)
+        settings = self._turn_settings(writer := self._clients.small(), options)
         turn = Turn(settings, self.client.known(), self._transcript.messages, self._counter, number=self._turns)
         self._last_turn = self.turn = turn
         hooks, logged = self.hooks, None if writer is None else writer.logged
@@ -254,10 +253,10 @@ class Conversation:
         self._driver = driver = Driver(turn, self.client.logged, self, writer=logged, confirm=confirm)
         if hooks is not None:
             hooks.show = driver.show
+        stop_timer = at_time_limit(self._context.timeout_s(options), self.cancel)
         await self._checkpoints.wait_until_recorded()
-        self._waiting.complaints += self._clients.problems
         try:
-            self._waiting.complaints += await self._prepare(turn, first)
+            self._waiting.complaints += (*self._clients.problems, *await self._prepare(turn, first))
             recorder = ShownRecorder(self._transcript.session.record_shown, time.monotonic, options.shown)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
@@ -271,6 +270,7 @@ class Conversation:
                     for told in self._with_notices(event, prompt):
                         yield self.observe(recorder.see(told) if isinstance(told, Notice) else told)
         finally:
+            stop_timer()
             self._driver = self._agents = self.turn = None
             if hooks is not None:
                 hooks.leave_turn()
@@ -345,22 +345,21 @@ class Conversation:
             self._waiting.withdraw(text)
         return is_back
 
-    def cancel(self) -> None:
-        """Cancel the running turn; the output shown so far is kept. No request is sent after this."""
+    def cancel(self, limit: Limit | None = None) -> None:
+        """Cancel the running turn, at a `limit` or not; the output so far is kept. No request is sent after this."""
         if self.hooks is not None:
             self.hooks.cancel()
         self._toolbox.cancel_reading()
         if self._driver is not None:
             if self._agents is not None:
                 self._agents.halt()
-            self._driver.give(CancelRequested())
+            self._driver.give(CancelRequested(limit=limit))
             self._sizing.cancel()
 
     def clear(self) -> None:
         """Begin a new session in the same folder with the same model."""
         context = self._context
-        is_kept = not context.options.no_session
-        self.open_session(self._store.create(self.model, context.folder, is_kept=is_kept))
+        self.open_session(self._store.create(self.model, context.folder, is_kept=not context.options.no_session))
 
     @property
     def rewinds(self) -> Checkpoints:

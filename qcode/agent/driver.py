@@ -10,6 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from qcode.engine.effects import (
@@ -46,7 +47,7 @@ from qcode.protocol.events import ApprovalRequested, Notice, ToolOutput, TurnEve
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
-from qcode.protocol.reply import ReplyEnded
+from qcode.protocol.reply import Limit, ReplyEnded
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
@@ -85,6 +86,13 @@ class Services(Protocol):
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return the error with help for the user, such as the nearest model names."""
         ...
+
+
+def at_time_limit(seconds: float | None, cancel: Callable[[Limit], None]) -> Callable[[], object]:
+    """Call `cancel` after `seconds`, None: never; return a function that prevents that."""
+    if seconds is None:
+        return lambda: None
+    return asyncio.get_running_loop().call_later(seconds, cancel, Limit.TIME).cancel
 
 
 class _Stream:
@@ -200,7 +208,7 @@ class Driver:
         if isinstance(given, CancelRequested):
             for task in self._tasks:
                 task.cancel()
-            return CancelRequested(is_unsent=self._is_unsent)
+            return replace(given, is_unsent=self._is_unsent)
         return given
 
     async def _next_queued(self) -> Input | _Show:

@@ -39,11 +39,15 @@ from qcode.tools.tool import Tool
 from qcode.tools.workspace import Scratch, Workspace, sweep_scratch
 
 if TYPE_CHECKING:
+    from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
+
     from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.hooks.events import Hook
+    from qcode.agent.mcp.elicitation import Ask
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.recording import Recording
+    from qcode.agent.models.sampling import Sampling
     from qcode.agent.programs.own_tools import FunctionTool
     from qcode.agent.skills.library import Skills
     from qcode.agent.skills.tool import SkillTool
@@ -71,6 +75,7 @@ class AgentParts:
         self.context = context
         self._secrets = _header_secrets(context.settings)
         self._tracing: Tracing | None = None
+        self._sampling: Sampling | None = None
         self.store = SessionStore(
             context.paths.state_dir, context.root, new_id=session_ids(context.options), redact=self.redact
         )
@@ -99,7 +104,8 @@ class AgentParts:
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
         self._name_session()
-        self.notices = problems + notices + (() if self.skills is None else self.skills.notices())
+        self.notices = (*_unused(context, selection), *problems, *notices)
+        self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
 
     def _use_hooks(self, given: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
@@ -279,12 +285,28 @@ class AgentParts:
             specs,
             Pins(context.paths.state_dir),
             ServerContext(
-                context.folder, context.env, roots=(context.root, *context.added), keys=lambda: context.keys.store
+                context.folder,
+                context.env,
+                roots=(context.root, *context.added),
+                keys=lambda: context.keys.store,
+                sample=self._sample,
             ),
             is_trusted=context.is_trusted,
             complaints=complaints,
             defer=context.settings.mcp.defer,
         )
+
+    async def _sample(
+        self, server: str, params: CreateMessageRequestParams, ask: Ask | None
+    ) -> CreateMessageResult | ErrorData:
+        """Ask the model on behalf of a tool server."""
+        if self._sampling is None:
+            from qcode.agent.models.asides import Asides
+            from qcode.agent.models.sampling import Sampling
+
+            asides = Asides(self.conversation, self.context.options.budget_usd)
+            self._sampling = Sampling(self.conversation, asides)
+        return await self._sampling.sample(server, params, ask)
 
     def hide_values(self, specs: Sequence[ServerSpec]) -> None:
         """Treat the values that servers are sent as secrets."""
@@ -375,6 +397,18 @@ class AgentParts:
         from qcode.safety.redaction import Redactor
 
         return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
+
+
+def _unused(context: RunContext, selection: Selection) -> tuple[str, ...]:
+    """Return lines about settings of this run that cannot take effect."""
+    found: tuple[str, ...] = ()
+    if context.options.base_url and (selection.spec.protocol == "demo" or selection.provider is not None):
+        found = (f"--base-url is not used: {selection.name} has no address",)
+    if context.settings.fallback:
+        from qcode.agent.models.fallback import fallback_problems
+
+        found += fallback_problems(context.settings, context.keys)
+    return found
 
 
 def _header_secrets(settings: Settings) -> set[str]:

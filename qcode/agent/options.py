@@ -64,6 +64,8 @@ class Options:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | float | None = None
+    timeout: float | None = None
+    """The seconds after which a turn is cancelled; None: no limit. Its text is kept."""
     wait_for_limit: float | None = None
     """The longest wait for the end of a rate limit in seconds; None: do not wait."""
     permission_mode: ApprovalMode | None = None
@@ -372,6 +374,10 @@ class RunContext:
             "max_budget_usd": options.budget_usd if turn.max_budget_usd is None else turn.max_budget_usd,
         }
 
+    def timeout_s(self, turn: TurnOptions) -> float | None:
+        """Return the seconds after which a turn is cancelled; None: no limit."""
+        return self.options.timeout if turn.timeout_s is None else turn.timeout_s
+
     @classmethod
     def read(
         cls,
@@ -390,7 +396,7 @@ class RunContext:
         """
         # A program that only names the options loads none of this.
         from qcode.agent.context.project import added_folder, find_project_root
-        from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_store
+        from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_commands, key_store
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
 
@@ -419,9 +425,9 @@ class RunContext:
             warnings=tuple(options.notices),
         )
         wait_s = ATTENDED_S if is_attended else UNATTENDED_S
-        keys = Keys(env, partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait))
+        store = partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait)
         facts = (folder, root, is_attended, is_trusted, exit_tools, added, schema)
-        return cls(options, env, paths, settings, keys, *facts)
+        return cls(options, env, paths, settings, Keys(env, store, key_commands(settings, paths.config_dir)), *facts)
 
 
 def _converted(options: Options) -> Options:
@@ -479,6 +485,8 @@ def _check_flags(options: Options) -> None:
     checked_limits(vars(options))
     if options.reasoning_effort is not None and options.reasoning_effort not in EFFORTS:
         raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
+    if options.timeout is not None and not 0 < options.timeout < float("inf"):
+        raise UsageError("--timeout must be a number of seconds greater than 0")
     if options.wait_for_limit is not None and not options.wait_for_limit >= 0:
         raise UsageError("--wait-for-limit must be a number of seconds")
     if options.permission_prompt_tool not in (None, "stdio"):

@@ -72,7 +72,11 @@ _LIMIT_SUBTYPES: Mapping[Limit | None, str] = {
     Limit.TURNS: "error_max_turns",
     Limit.TOOL_CALLS: "error_max_tool_calls",
     Limit.COST: "error_max_budget_usd",
+    Limit.TIME: "error_timeout",
 }
+_UNMET_SCHEMA = "error_max_structured_output_retries"
+SUBTYPES = ("success", *_SUBTYPES.values(), *dict.fromkeys(_LIMIT_SUBTYPES.values()), _UNMET_SCHEMA)
+"""Every `subtype` of a result."""
 
 
 def exit_code(ended: TurnEnded) -> ExitCode:
@@ -96,7 +100,7 @@ def subtype(ended: TurnEnded) -> str:
     if ended.outcome is Outcome.MAX_TURN_REQUESTS:
         return _LIMIT_SUBTYPES[ended.limit]
     if ended.error is not None and ended.error.kind == ErrorKind.STRUCTURED_OUTPUT:
-        return "error_max_structured_output_retries"
+        return _UNMET_SCHEMA
     return _SUBTYPES.get(ended.outcome, "success")
 
 
@@ -154,6 +158,7 @@ _LIMITS = {
     Limit.TURNS: ("--max-turns", "limit of model replies"),
     Limit.TOOL_CALLS: ("--max-tool-calls", "limit of tool calls"),
     Limit.COST: ("--max-budget-usd", "cost limit"),
+    Limit.TIME: ("--timeout", "time limit"),
 }
 BROKE_OFF = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
 """The notice of the app if a conversation yields no `TurnEnded`."""

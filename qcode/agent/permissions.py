@@ -21,8 +21,9 @@ from typing import Literal, TypeAlias, cast
 
 from qcode.agent.options import RunContext
 from qcode.config import state_file
+from qcode.config.settings import Settings
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.errors import ConfigError
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
@@ -447,12 +448,9 @@ def why_not_read(policy: Policy, path: Path) -> str:
 
 
 def policy_of(context: RunContext) -> Policy:
-    """Return the policy that a session starts with; raise `QcodeError` for a bad rule."""
+    """Return the policy that a session starts with; raise `ConfigError` for a bad rule."""
     permissions = context.settings.permissions
-    try:
-        rules = read_rules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
-    except ValueError as error:
-        raise QcodeError(f"permissions: {error}", ExitCode.BAD_CONFIG) from None
+    rules = configured_rules(context.settings)
     own = (context.paths.config_dir, context.paths.state_dir)
     forbidden = (context.folder, context.root, *context.added)
     search_path = passed_on(context.env)["PATH"]
@@ -514,6 +512,24 @@ def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) 
 _RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 
 
+def configured_rules(settings: Settings) -> Rules:
+    """Return the rules of the configuration; raise `ConfigError` with file and line for an invalid one."""
+    permissions = settings.permissions
+    written = {effect: getattr(permissions, effect) for effect in _RULE_EFFECTS}
+    try:
+        return read_rules(**written)
+    except ValueError:
+        pass
+    for effect in _RULE_EFFECTS:
+        origins = settings.item_origins.get(f"permissions.{effect}", ())
+        for rule, origin in zip(written[effect], origins, strict=False):
+            try:
+                read_rules(**{effect: (rule,)})
+            except ValueError as error:
+                raise ConfigError(f"{origin}: permissions.{effect}: {error}") from None
+    raise AssertionError("a list of rules is valid if each of them is")
+
+
 def origins_of(context: RunContext) -> Origins:
     """Return the origins of the rules and the mode of this run, and the store of the rules for this folder."""
     settings = context.settings
@@ -526,5 +542,5 @@ def origins_of(context: RunContext) -> Origins:
 
 
 def permissions_of(context: RunContext) -> Permissions:
-    """Return the rules that a session here would start with; raise `QcodeError` for a bad one."""
+    """Return the rules that a session here would start with; raise `ConfigError` for a bad one."""
     return Permissions(policy_of(context), origins_of(context))

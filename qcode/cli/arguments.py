@@ -292,7 +292,7 @@ def _money(text: str) -> Decimal:
 
 
 def _duration(text: str) -> float:
-    seconds = seconds_of(text)
+    seconds = seconds_of(f"{text}s" if text[-1:].isdigit() else text)
     if seconds is None:
         raise argparse.ArgumentTypeError(f'"{text}" is not a duration such as 90s, 30m, 2h or 1d')
     return seconds
@@ -331,6 +331,7 @@ _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "positive": {"type": _positive},
     "natural": {"type": _natural},
     "money": {"type": _money},
+    "duration": {"type": _duration},
     "joined": {"type": _duration},
 }
 """The arguments of `add_argument` for each kind of flag."""

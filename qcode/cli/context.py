@@ -43,12 +43,19 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     env = dict(os.environ)
     options = replace(options, cwd=working_folder(options.cwd))
     try:
-        return RunContext.read(options, env), None
+        context = RunContext.read(options, env)
     except ConfigError as error:
         paths = ConfigPaths.from_env(env)
         bare = replace(paths, config_dir=Path(os.devnull))
         context = RunContext.read(replace(options, settings=None, trust=False), env, paths=bare)
         return replace(context, paths=paths), error
+    from qcode.agent.permissions import configured_rules
+
+    try:
+        configured_rules(context.settings)
+    except ConfigError as error:
+        return context, error
+    return context, None
 
 
 def _check_theme(name: str) -> None:

@@ -20,7 +20,7 @@ REFUSED: dict[str, str] = {
 }
 """Flags of Claude Code that qcode refuses, with the reason: ignoring them would lose data or change history."""
 
-_VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "choice")
+_VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "duration", "choice")
 _COLUMN = 34
 
 
@@ -172,6 +172,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag("--max-turns N", "positive", "model replies (default: 100 in pipe mode, unlimited in the app)"),
         Flag("--max-tool-calls N", "natural", "tool calls (default: unlimited)"),
         Flag("--max-budget-usd X", "money", "cost in USD; an error if the price of the model is unknown"),
+        Flag("--timeout TIME", "duration", "time (90s, 30m, 2h): the prompt is then cancelled, and its text is kept"),
         Flag(
             "--wait-for-limit[=MAX]",
             "joined",
@@ -330,7 +331,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_shared("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
         )
     ),
-    "config": Subcommand({"path": (), "show": (), "schema": ()}, _OF_A_FOLDER),
+    "config": Subcommand(
+        {"path": (), "show": (), "schema": (), "set": (), "unset": ()}, (Flag("--project", "on"), *_OF_A_FOLDER)
+    ),
     "doctor": Subcommand(flags=_OF_A_FOLDER),
     "hooks": Subcommand({"list": (), "test": ()}, (Flag("--tool TOOL", "text"), *_OF_A_FOLDER)),
     "import": Subcommand(
@@ -421,6 +424,8 @@ Usage:
   qcode models [PART OF A NAME] [--all]|forget                 models that can be used here, or all, with their limits
                                   and prices; forget the learned limits
   qcode config path|show|schema   the path of config.toml, every setting with its origin, or the schema for an editor
+  qcode config set KEY VALUE|unset KEY       change a key of your config.toml, or with --project of this project's;
+                                  comments stay, and an invalid value is refused
   qcode themes                    list the themes
   qcode version                   print the version
   qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
@@ -462,7 +467,7 @@ Exit codes:
    41  no or bad credential                 75  transient failure, worth running again
    42  bad input                           130  interrupted
    52  bad config                          141  reader went away
-   53  turn, tool-call or cost limit       143  terminated
+   53  turn, call, cost or time limit      143  terminated
 
 Environment:
   ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY, and

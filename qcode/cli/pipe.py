@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -162,7 +163,10 @@ def _begin(
 
         if may_have_skills(context):
             return _begin_skill(context, typed, tell)
+    began = time.monotonic()
     prompt, attached = _asked(context, typed, turn.foreign)
+    if options.timeout is not None and options.input_format == "text":  # reading standard input is a part of the run
+        turn = replace(turn, timeout_s=max(0.0, options.timeout - (time.monotonic() - began)))
     return _Begun(_opened(context, attached, tell, hooks), prompt, replace(turn, typed=typed))
 
 
@@ -223,7 +227,11 @@ def _asked(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[
     """Return the prompt and its attachments; with `--input-format stream-json` only the attached files."""
     options = context.options
     has_lines = options.input_format == "stream-json"
-    piped = "" if has_lines or options.no_stdin else read_standard_input(standard_input(), note=say)
+    piped = (
+        ""
+        if has_lines or options.no_stdin
+        else read_standard_input(standard_input(), note=say, timeout_s=options.timeout)
+    )
     attached: tuple[Block, ...] = ()
     if options.file or "@" in typed:
         from qcode.agent.context.attachments import attachments
@@ -248,6 +256,8 @@ async def _run(begun: _Begun) -> int:
         code = await _played(begun)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _leave_soon(code)
+        elif code == ExitCode.LIMIT_REACHED and begun.agent.context.options.timeout is not None:
+            _leave_soon(code, HOST_EXIT_TIMEOUT_S)
         return code
     finally:
         await begun.agent.close()

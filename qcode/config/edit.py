@@ -1,8 +1,8 @@
-"""Changes one key or table of the user's `config.toml`, validated as if it were written by hand.
+"""Changes one key or table of a `config.toml`, validated as if it were written by hand.
 
 `with_value` and `without_value` are pure and keep comments, order and everything else. A new key may fit in several
-places: each candidate is parsed again, and only one with exactly the wanted value is used. `change` writes the file. It
-never changes a project's file or the running session.
+places: each candidate is parsed again, and only one with exactly the wanted value is used. `change` writes the file,
+`change_checked` only if the whole of it is valid then. Neither changes the running session.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any
 from qcode.config import state_file
 from qcode.config.kinds import type_words
 from qcode.config.lines import Places, TomlPath, find_places, parse_key
-from qcode.config.load import KeyPath, checked, read_toml_text
-from qcode.config.schema import Key, dotted, quoted
-from qcode.protocol.errors import ConfigError
+from qcode.config.load import KeyPath, Scope, checked, parse_toml, read_toml_text, settings_of_text
+from qcode.config.schema import Key, dotted, find_key, is_table, nearest, quoted
+from qcode.config.settings import Settings
+from qcode.protocol.errors import ConfigError, UsageError
 
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\r?\n?")
 
@@ -216,18 +217,22 @@ def read_typed(key: Key, typed: str) -> object:
     """Parse the typed value of a key. Raise `ConfigError` with the message of the schema if it is invalid."""
     if key.path == ("permissions", "mode") and typed.strip() == "bypass":
         raise ConfigError("`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
-    tries: list[object] = []
-    with contextlib.suppress(tomllib.TOMLDecodeError):
-        tries.append(tomllib.loads(f"value = {typed.strip()}")["value"])
-    tries.append(typed.strip())
-    for value in tries:
-        if type_words(value) in ("a table", "a list", "a date or time"):
-            continue
+    for value in _readings(typed):
         with contextlib.suppress(ConfigError):
             checked(key, key.path, value)
             return value
-    checked(key, key.path, tries[0])
+    checked(key, key.path, _readings(typed)[0])
     raise ConfigError(f"{dotted(key.path)} must be {key.kind.words}")
+
+
+def _readings(typed: str) -> list[object]:
+    """Return what a typed value may mean: a TOML value, and the text itself. Dates are only text."""
+    found: list[object] = [typed.strip()]
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        value = tomllib.loads(f"value = {typed.strip()}")["value"]
+        if type_words(value) != "a date or time":
+            found.insert(0, value)
+    return found
 
 
 def change(file: Path, path: KeyPath, value: object | None) -> None:
@@ -243,16 +248,76 @@ def change_table(file: Path, path: KeyPath, values: dict[str, Any] | None) -> No
     _edit(file, lambda text: without_table(text, path) if values is None else with_table(text, path, values))
 
 
-def _edit(file: Path, changed_text: Callable[[str], str]) -> None:
+def change_checked(
+    file: Path, name: str, typed: str | None, scope: Scope, check: Callable[[Settings], object]
+) -> KeyPath:
+    """Set the key `name` to a typed value, or remove it if None, and return its path.
+
+    The value is TOML, or a text without quotes. An unknown key can be removed, but not set. Raise `UsageError` if the
+    key or the value is invalid, and `ConfigError` with file and line if the file would be: `check` raises it for
+    settings that only another room can check. Nothing is written then.
+    """
+    path = _path_of(name)
+    if typed is None:
+        value = None
+    elif (key := find_key(path)) is not None:
+        try:
+            value = read_typed(key, typed)
+        except ConfigError as error:
+            raise UsageError(str(error).replace(dotted(key.path), dotted(path), 1)) from None
+    elif is_table(path) and "*" not in path:
+        value = _readings(typed)[0]
+        if not isinstance(value, dict):
+            raise UsageError(f"{dotted(path)} is a table of keys: set {dotted(path)}.KEY, or give {{ KEY = VALUE }}")
+    else:
+        raise UsageError(f"unknown key {dotted(path)}; did you mean {nearest(path)}?")
+
+    def changed(text: str) -> str:
+        if value is None:
+            has_pair = path in find_places(text).pairs
+            return without_value(text, path) if has_pair else without_table(text, path)
+        return with_value(text, path, value)
+
+    def is_valid(text: str) -> bool:
+        try:
+            check(settings_of_text(text, file, scope))
+        except ConfigError:
+            return False
+        return True
+
+    def check_change(before: str, after: str) -> None:
+        if value is None and not is_valid(before):
+            return  # removing a key may be the first of several steps to mend the file
+        try:
+            check(settings_of_text(after, file, scope))
+        except ConfigError as error:
+            raise ConfigError(f"nothing was changed, because the file would be invalid: {error}") from None
+
+    _edit(file, changed, check_change)
+    return path
+
+
+def _path_of(name: str) -> TomlPath:
+    """Return the path of a typed key. A name that TOML would have to quote, such as a model's, is quoted in it."""
+    try:
+        return parse_key(name)
+    except ValueError:
+        hint = 'quote a part with other characters than letters, digits, - and _: models."openai/gpt-5".images'
+        raise UsageError(f"invalid key; {hint}") from None
+
+
+def _edit(file: Path, changed_text: Callable[[str], str], check: Callable[[str, str], None] | None = None) -> None:
+    """Replace the text of a file. `check` gets the old and the new text; it raises `ConfigError` to prevent that."""
     text = read_toml_text(file, is_needed=False) or ""
+    parse_toml(text, file)
     try:
         changed = changed_text(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}", file=file) from None
     except ValueError as error:
         raise ConfigError(str(error), file=file) from None
     if changed == text:
         return
+    if check is not None:
+        check(text, changed)
     try:
         replace_text(file, changed)
     except OSError as error:

@@ -110,7 +110,7 @@ def automatic() -> ValueKind:
             raise ValueError
         return value if isinstance(value, bool) else "auto"
 
-    return ValueKind('"auto", true or false', accept)
+    return ValueKind('"auto", true or false', accept, schema={"enum": ["auto", True, False]})
 
 
 def text() -> ValueKind:
@@ -237,9 +237,16 @@ def hooks() -> ValueKind:
             raise ValueError
         return tuple(_hook(one) for one in value)
 
+    table = {
+        "type": "object",
+        "properties": {name: kind.schema for name, kind in _hook_fields().items()},
+        "oneOf": [{"required": ["command"]}, {"required": ["argv"]}],
+        "additionalProperties": False,
+    }
     return ValueKind(
         "a list of tables with command or argv, and optionally matcher, timeout_s, on_failure, may_allow, env",
         accept,
+        schema={"type": "array", "items": table},
     )
 
 
@@ -252,13 +259,12 @@ def variables() -> ValueKind:
             raise ValueError
         return tuple(one(name) for name in value)
 
-    return ValueKind("a list of names of environment variables", accept)
+    schema = _list_of(pattern=f"^{_VARIABLE.pattern}$")
+    return ValueKind("a list of names of environment variables", accept, schema=schema)
 
 
-def _hook(value: object) -> WrittenHook:
-    if not isinstance(value, dict) or ("command" in value) == ("argv" in value):
-        raise ValueError
-    fields: Mapping[str, ValueKind] = {
+def _hook_fields() -> Mapping[str, ValueKind]:
+    return {
         "matcher": raw_text(),
         "command": raw_text(),
         "argv": words(),
@@ -267,6 +273,12 @@ def _hook(value: object) -> WrittenHook:
         "may_allow": boolean(),
         "env": variables(),
     }
+
+
+def _hook(value: object) -> WrittenHook:
+    if not isinstance(value, dict) or ("command" in value) == ("argv" in value):
+        raise ValueError
+    fields = _hook_fields()
     if not set(value) <= set(fields):
         raise ValueError
     found: dict[str, Any] = {name: fields[name].accept(given) for name, given in value.items()}
@@ -316,6 +328,21 @@ def words() -> ValueKind:
         return tuple(value)
 
     return ValueKind("a list of strings", accept, schema=_list_of())
+
+
+def command() -> ValueKind:
+    """A program with its arguments, as a list or as a text split like a shell does; converted to a tuple."""
+
+    def accept(value: object) -> tuple[str, ...]:
+        import shlex  # only a configuration with a command needs it
+
+        found = tuple(shlex.split(_line(value))) if isinstance(value, str) else words().accept(value)
+        if not isinstance(found, tuple) or not found or not found[0].strip():
+            raise ValueError
+        return found
+
+    schema = {"anyOf": [_SCHEMA_OF_LINE, {**_list_of(), "minItems": 1}]}
+    return ValueKind('a command: a text, or a list such as ["pass", "show", "work/key"]', accept, schema=schema)
 
 
 def url() -> ValueKind:

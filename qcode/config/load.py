@@ -185,6 +185,11 @@ def _provider(
             place = dotted(("providers", name))
             raise ConfigError(f"{tables['providers', name]}: {place} needs a type: one of {kinds}")
         own["type"] = name
+    vertex = next((one for one in ("project", "location") if one in own), None)
+    if vertex is not None and own["type"] not in ("gemini", "anthropic"):
+        place = dotted(("providers", name))
+        kinds = 'its type must be "gemini" or "anthropic"'
+        raise ConfigError(f"{tables['providers', name]}: {place} has {vertex}: {kinds}")
     headers = _texts(values, "providers", name, "headers")
     return ProviderSettings(**own, **headers, network=replace(base.network, **network))
 
@@ -284,6 +289,12 @@ def file_layer(file: Path, scope: Scope) -> Layer:
     if text is None:
         return Layer()
     return _LayerReader(file, scope, parse_toml(text, file), text).layer()
+
+
+def settings_of_text(text: str, file: Path, scope: Scope) -> Settings:
+    """Return the settings of a file with this text alone; raise `ConfigError` with file and line."""
+    layer = _LayerReader(file, scope, parse_toml(text, file), text).layer()
+    return _settings(_merged([layer]), _tables([layer]), ())
 
 
 def mapping_layer(settings: Mapping[str, object]) -> Layer:

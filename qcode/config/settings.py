@@ -235,7 +235,10 @@ class HookSettings:
         _NO_HOOKS, kinds.hooks(), "a call has failed; matches the tool", is_joined=True
     )
     Notification: tuple[WrittenHook, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "qcode waits for you; matches permission_prompt", is_joined=True
+        _NO_HOOKS,
+        kinds.hooks(),
+        "qcode waits for you; matches permission_prompt, elicitation_dialog or idle_prompt",
+        is_joined=True,
     )
     SubagentStart: tuple[WrittenHook, ...] = key(
         _NO_HOOKS, kinds.hooks(), "a sub-agent begins; matches its kind", is_joined=True
@@ -254,7 +257,7 @@ class HookSettings:
         _NO_HOOKS, kinds.hooks(), "the conversation was compacted; matches manual or auto", is_joined=True
     )
     SessionEnd: tuple[WrittenHook, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a session ends; matches clear, resume or other", is_joined=True
+        _NO_HOOKS, kinds.hooks(), "a session ends; matches clear, resume, prompt_input_exit or other", is_joined=True
     )
 
     @property
@@ -348,6 +351,13 @@ class ProviderSettings:
         "the environment variable that holds the key; a key itself is never in a file",
         is_project_allowed=False,
     )
+    api_key_command: tuple[str, ...] | None = key(
+        None,
+        kinds.command(),
+        "a command that prints the key in its first line; runs without a shell, in the configuration folder, at most "
+        "10 s, once per run",
+        is_project_allowed=False,
+    )
     headers: Mapping[str, str] = key(
         _NO_TEXTS, kinds.text(), "a header to send with each request", is_secret=True, is_project_allowed=False
     )
@@ -359,6 +369,15 @@ class ProviderSettings:
     )
     reasoning_field: str | None = key(
         None, kinds.field_name(), "the field for reasoning, if the server uses another one", is_project_allowed=False
+    )
+    project: str | None = key(
+        None,
+        kinds.text(),
+        "a Google Cloud project: its models are used, on Vertex AI; for the types gemini and anthropic",
+        is_project_allowed=False,
+    )
+    location: str | None = key(
+        None, kinds.text(), "the location on Vertex AI; default: global", is_project_allowed=False
     )
     default_model: str | None = key(None, kinds.text(), "the model if none is named", is_project_allowed=False)
     network: Network = field(default_factory=Network)
@@ -432,6 +451,9 @@ class McpServer:
     )
     tools: tuple[str, ...] = key((), kinds.texts(), "the only tools to offer, by the server's names; empty: all")
     always: bool = key(False, kinds.boolean(), "true: always send its tools, also if those of others are deferred")
+    sampling: bool = key(
+        False, kinds.boolean(), "true: it may ask for answers of your model, each shown and approved; not for a project"
+    )
     timeout_s: float = key(300.0, kinds.number(0, above=True), "seconds for one call")
     startup_timeout_s: float = key(30.0, kinds.number(0, above=True), "seconds until it must have listed its tools")
     enabled: bool = key(True, kinds.boolean(), "false: do not start it")

@@ -37,7 +37,7 @@ class SettingRow:
 
 def show(settings: Settings) -> tuple[SettingRow, ...]:
     """Return all global keys, set or not, and then the settings of providers, models and servers."""
-    rows = [SettingRow(one.name, _value(one, _read(settings, one)), settings.origin(one.name)) for one in _single()]
+    rows = [SettingRow(one.name, value_text(one, _read(settings, one)), settings.origin(one.name)) for one in _single()]
     rows.extend(_named(settings))
     return tuple(rows)
 
@@ -57,10 +57,11 @@ def _named(settings: Settings) -> Iterator[SettingRow]:
     for name in sorted(settings.given):
         key = find_key(parse_key(name))
         if key is not None and "*" in key.path:
-            yield SettingRow(name, _value(key, settings.given[name]), settings.origin(name))
+            yield SettingRow(name, value_text(key, settings.given[name]), settings.origin(name))
 
 
-def _value(key: Key, value: object) -> str:
+def value_text(key: Key, value: object) -> str:
+    """Return a value as it is shown; a secret is hidden."""
     if value is None:
         return "(not set)"
     if key.meta.is_secret:

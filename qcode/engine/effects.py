@@ -17,7 +17,7 @@ from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import AttemptRecord, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest, RetrySettings
-from qcode.protocol.reply import AnswerCheck, InvalidAnswer, ReplyEvent
+from qcode.protocol.reply import AnswerCheck, InvalidAnswer, Limit, ReplyEvent
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
@@ -102,9 +102,13 @@ class SteerQueued:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """The user cancels the turn. `is_unsent`: the last `SendRequest` was not sent yet and will not be."""
+    """The user cancels the turn, or its time is over (`limit`).
+
+    `is_unsent`: the last `SendRequest` was not sent yet and will not be.
+    """
 
     is_unsent: bool = False
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,8 @@ class Ledger:
 class Tally:
     """Usage, denials, signals and limits of one turn.
 
-    For a sub-agent, `within` is the tally of the calling turn, and `call_id` is the call that started it.
+    For a sub-agent, `within` is the tally of the calling turn, and `call_id` is the call that started it. `reached` is
+    the limit because of which the turn is cancelled.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Tally:
         self._call_id = call_id
         self._denials: list[Denial] = []
         self._signals: list[Signal] = []
+        self.reached: Limit | None = None
 
     def inside(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
         """Return the tally for a sub-agent started by the call `call_id` of this turn."""
@@ -187,6 +189,8 @@ class Tally:
     ) -> TurnEnded:
         """Return the last event of the turn. `result` is its last reply, `text` its answer."""
         ledger = self.ledger
+        if outcome is Outcome.CANCELLED and self.reached is not None:
+            outcome, limit = Outcome.MAX_TURN_REQUESTS, self.reached
         return TurnEnded(
             outcome=outcome,
             stop=result.stop if result else None,

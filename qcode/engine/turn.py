@@ -227,6 +227,7 @@ class Turn:
                 self.tally.limits.end, self.tally.limits.note = "stopped", reason
                 return []
             case CancelRequested():
+                self.tally.reached = given.limit
                 return self._cancel(is_unsent=given.is_unsent)
             case TextCallRead(is_first=is_first):
                 return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
@@ -547,8 +548,8 @@ class Turn:
         limit: Limit | None = None,
         error: ErrorInfo | None = None,
     ) -> list[Effect]:
-        self.phase = Ended(outcome)
         ended = self.tally.ended(outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error)
+        self.phase = Ended(ended.outcome)
         return [Emit(replace(ended, whole_text="\n\n".join(self._said))), EndTurn()]
 
     def _append(self, message: Message) -> Effect:

@@ -41,7 +41,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
     TurnOptions,
 )
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, QcodeError
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
@@ -56,7 +56,7 @@ from qcode.protocol.events import (
     UsageUpdated,
 )
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.reply import Outcome
+from qcode.protocol.reply import Limit, Outcome
 from qcode.protocol.usage import Usage
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from qcode.agent.options import OutputFormat
     from qcode.headless.stream import StreamLines
 
+TIMEOUT_GRACE_S = 2.0
+"""Seconds for a turn to end after the limit of `--timeout`, in which processes of tools are stopped."""
 RESULT_TIMEOUT_S = 0.25
 """Seconds for a reader to accept the result of an interrupted turn."""
 
@@ -207,6 +209,7 @@ class Run:
         self._introduces = introduces
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
+        self._is_out_of_time = False
 
     def stream_lines(self) -> StreamLines | None:
         """Return the lines of the turn, None in a format without them."""
@@ -226,11 +229,19 @@ class Run:
         """End the turn without waiting for it."""
         self._is_forced.set()
 
+    def _force_at_timeout(self) -> None:
+        """End a turn that did not end by itself at the limit of `--timeout`, such as one with a thread that hangs."""
+        self._is_out_of_time = True
+        self._is_forced.set()
+
     async def run_turn(self, prompt: str, interrupts: Interrupts) -> int:
         """Run the turn to its end, write its output, and return its exit code."""
         work = asyncio.ensure_future(self._work(prompt))
         force = asyncio.ensure_future(self._is_forced.wait())
         ticking = asyncio.ensure_future(self._tick())
+        timeout_s = self._output.agent.context.timeout_s(self._output.turn)
+        loop = asyncio.get_running_loop()
+        timer = None if timeout_s is None else loop.call_later(timeout_s + TIMEOUT_GRACE_S, self._force_at_timeout)
         try:
             await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
             ended = work.result() if work.done() else await self._interrupt(work)
@@ -241,6 +252,8 @@ class Run:
         finally:
             ticking.cancel()
             force.cancel()
+            if timer is not None:
+                timer.cancel()
             self._stderr.clear_status_now()
         was_cut = ended.outcome is Outcome.CANCELLED or not self._is_concluded
         if interrupts.number is not None and was_cut:
@@ -406,8 +419,10 @@ class Run:
 
     def _end_without_event(self, outcome: Outcome, error: ErrorInfo | None) -> TurnEnded:
         """Build a `TurnEnded` for a turn that ended without one, from the events so far."""
+        is_late = outcome is Outcome.CANCELLED and self._is_out_of_time
         return TurnEnded(
-            outcome=outcome,
+            outcome=Outcome.MAX_TURN_REQUESTS if is_late else outcome,
+            limit=Limit.TIME if is_late else None,
             stop=None,
             raw_stop="",
             text=self._answer.text,
@@ -511,18 +526,21 @@ MAX_INPUT_BYTES = 32 * 1024 * 1024
 """More than the largest context window holds; without a limit an endless input would exhaust memory."""
 
 
-def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -> str:
+def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None], timeout_s: float | None = None) -> str:
     """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
 
-    A pipe is read to its end, however long its writer takes; if it is silent for `SILENCE_S`, `note` gets a line.
+    A pipe is read to its end, however long its writer takes; if it is silent for `SILENCE_S`, `note` gets a line. If
+    it has not ended after `timeout_s`, `QcodeError` is raised.
     """
+    deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
     if stream is None or stream.closed or stream.isatty():
         return ""
     try:
         descriptor = stream.fileno()
-        if not select.select([descriptor], [], [], SILENCE_S)[0]:
+        silence_s = max(0.0, min(SILENCE_S, deadline - time.monotonic()))
+        if not select.select([descriptor], [], [], silence_s)[0] and time.monotonic() < deadline:
             note(f"waiting for standard input, silent for {SILENCE_S:.0f} s; --no-stdin continues without it")
-        data = _read(descriptor)
+        data = _read(descriptor, deadline)
     except OSError as error:
         raise InputError(f"cannot read standard input: {error.strerror}") from None
     if not data:
@@ -532,10 +550,17 @@ def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -
     return decoded(data, "standard input")
 
 
-def _read(descriptor: int) -> bytes:
+def _read(descriptor: int, deadline: float) -> bytes:
     pieces: list[bytes] = []
     size = 0
-    while piece := os.read(descriptor, 65_536):
+    while True:
+        if deadline != float("inf"):
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([descriptor], [], [], left)[0]:
+                raise QcodeError("standard input did not end within the limit of --timeout", ExitCode.LIMIT_REACHED)
+        piece = os.read(descriptor, 65_536)
+        if not piece:
+            break
         pieces.append(piece)
         size += len(piece)
         if size > MAX_INPUT_BYTES:

@@ -304,6 +304,7 @@ class TurnOptions:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
+    timeout_s: float | None = None
     check: AnswerCheck | None = None
 
 

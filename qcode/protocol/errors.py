@@ -159,6 +159,7 @@ _KINDS = {
     ExitCode.NO_CREDENTIAL: str(ErrorKind.NO_CREDENTIAL),
     ExitCode.BAD_INPUT: "bad_input",
     ExitCode.BAD_CONFIG: "bad_config",
+    ExitCode.LIMIT_REACHED: str(ErrorKind.BUDGET),
 }
 
 

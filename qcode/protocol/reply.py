@@ -149,6 +149,7 @@ class Limit(StrEnum):
     TURNS = "max_turns"
     TOOL_CALLS = "max_tool_calls"
     COST = "max_budget_usd"
+    TIME = "timeout"
 
 
 @dataclass(frozen=True, slots=True)

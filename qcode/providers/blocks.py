@@ -272,11 +272,13 @@ class CallHabits(Protocol):
 
 _MARK = re.compile(
     r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|TOOL_CALLS(?=[A-Za-z_])|<｜(?:tool▁call|DSML｜)"
-    r"|<minimax:tool_call>|<\|tool_call|`{3,16}[ \t]{0,8}(?i:json|tool_calls?)[ \t]{0,8}\r?\n"
+    r"|<minimax:tool_call>|<\|tool_call|<\|channel\|>(?:commentary|analysis) to=|<\|start\|>assistant to="
+    r"|`{3,16}[ \t]{0,8}(?i:json|tool_calls?)[ \t]{0,8}\r?\n"
 )
 _MARKS = (
     "<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "TOOL_CALLS", "<｜tool▁call", "<｜DSML｜",
-    "<minimax:tool_call>", "<|tool_call",
+    "<minimax:tool_call>", "<|tool_call", "<|channel|>commentary to=", "<|channel|>analysis to=",
+    "<|start|>assistant to=",
 )  # fmt: skip
 _FENCE_BEGUN = re.compile(
     r"`{1,16}+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE

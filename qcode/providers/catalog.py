@@ -268,6 +268,8 @@ CORRECTIONS: Mapping[tuple[str, str], Correction] = {
 _SAME_HOST = {
     "openai-responses": "openai",
     "google": "gemini",
+    "vertex": "gemini",
+    "vertex-anthropic": "anthropic",
     "qwen": "dashscope",
     "kimi": "moonshot",
     "glm": "zai",

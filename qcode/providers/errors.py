@@ -307,6 +307,8 @@ class ErrorBody:
 def read_body(status: int, content: bytes) -> ErrorBody:
     """Parse the body of a response with an error status."""
     text = content[:65_536].decode("utf-8", "replace").strip()
+    if text.count("\ufffd") > len(text) // 10:
+        return ErrorBody(_status_line(status) + f": returned {len(content):,} bytes that are not text")
     try:
         sent: Json = json.loads(text)
     except (ValueError, RecursionError):

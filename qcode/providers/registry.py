@@ -43,6 +43,8 @@ class ProviderSpec:
     reasoning_field: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     key_path: str = ""
+    is_vertex: bool = False
+    """The models of a Google Cloud project, whose address `vertex.address` builds."""
 
 
 _AWS_CHAIN = (
@@ -53,6 +55,11 @@ _AWS_CHAIN = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 """Variables that indicate that Amazon's SDK will find credentials; their values are not keys."""
+
+_GOOGLE_CHAIN = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
+"""Variables that indicate that Google's SDK will find credentials; their values are not keys."""
+
+_GOOGLE_SIGN_IN = "gcloud auth application-default login"
 
 _OPENAIS = ("openai", "openai-responses")
 _PLAIN = ChatQuirks(prefill="plain")
@@ -80,6 +87,10 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
         ProviderSpec(
             "openai-responses", "openai-responses", "https://api.openai.com/v1", ("OPENAI_API_KEY",),
             ("OPENAI_BASE_URL",),
+        ),
+        ProviderSpec("vertex", "gemini", "", ("CLOUDSDK_AUTH_ACCESS_TOKEN",), needs_key=False, is_vertex=True),
+        ProviderSpec(
+            "vertex-anthropic", "anthropic", "", ("CLOUDSDK_AUTH_ACCESS_TOKEN",), needs_key=False, is_vertex=True
         ),
         ProviderSpec("bedrock", "bedrock", "", ("AWS_BEARER_TOKEN_BEDROCK",), needs_key=False),
         ProviderSpec("demo", "demo", needs_key=False),
@@ -126,11 +137,13 @@ def custom(
     base_url: str,
     *,
     api_key_env: str = "",
+    has_key_command: bool = False,
+    is_vertex: bool = False,
     headers: Mapping[str, str] | None = None,
     max_tokens_field: MaxTokensField | None = None,
     reasoning_field: str = "",
 ) -> ProviderSpec:
-    """Return a provider from the config file. Without `api_key_env` it needs no key: a header may contain one.
+    """Return a provider from the config file. Without `api_key_env` or a command it needs no key: a header may have it.
 
     A built-in provider keeps its data, except for the values given here.
     """
@@ -140,10 +153,11 @@ def custom(
         base,
         base_url=base_url or base.base_url,
         key_variables=(api_key_env,) if api_key_env else base.key_variables,
-        needs_key=bool(api_key_env) or base.needs_key,
+        needs_key=bool(api_key_env) or has_key_command or base.needs_key,
         headers={**base.headers, **(headers or {})},
         max_tokens_field=max_tokens_field or base.max_tokens_field,
         reasoning_field=reasoning_field or base.reasoning_field,
+        is_vertex=is_vertex or base.is_vertex,
     )
 
 
@@ -161,8 +175,13 @@ def key_name(spec: ProviderSpec) -> str:
 
 
 def takes_key(spec: ProviderSpec) -> bool:
-    """Return whether a key can be stored for `spec`: not for the demo, nor if Amazon's SDK finds credentials."""
-    return spec.protocol not in ("demo", "bedrock")
+    """Return whether a key can be stored for `spec`: not for the demo, nor if an SDK finds credentials."""
+    return spec.protocol != "demo" and not has_chain(spec)
+
+
+def has_chain(spec: ProviderSpec) -> bool:
+    """Return whether the SDK finds credentials on this machine: those of Amazon or Google."""
+    return spec.protocol == "bedrock" or spec.is_vertex
 
 
 def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
@@ -170,6 +189,8 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
 
     Also empty if the provider's package is not installed: an AWS profile set for other work must not choose a model.
     """
+    if spec.is_vertex:
+        return _first((*spec.key_variables, *_GOOGLE_CHAIN), environ)[1]
     if spec.protocol != "bedrock":
         return key_of(spec, environ)[1]
     if importlib.util.find_spec("botocore") is None:
@@ -212,6 +233,7 @@ def connect(
     connection = Connection(
         name=spec.name,
         base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
+        sign_in=_GOOGLE_SIGN_IN if spec.is_vertex else "",
         api_key=_checked_key(spec, address, api_key, key_source),
         key_source=key_source,
         base_url_source=base_url_source,
@@ -222,6 +244,9 @@ def connect(
 
 
 def _given(spec: ProviderSpec, address: str) -> str:
+    if not address and spec.is_vertex:
+        how = f"set GOOGLE_CLOUD_PROJECT, or project under [providers.{spec.name}]"
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a Google Cloud project: {how}")
     if not address and spec.base_url_variables:
         variables = " or ".join(spec.base_url_variables)
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: set {variables}")
@@ -233,6 +258,10 @@ def _key_headers(address: str, api_key: str, key_source: str) -> Mapping[str, st
 
 
 def _client(connection: Connection, spec: ProviderSpec) -> Provider:
+    if spec.is_vertex:
+        from qcode.providers.vertex.clients import VertexAnthropicProvider, VertexGeminiProvider
+
+        return VertexGeminiProvider(connection) if spec.protocol == "gemini" else VertexAnthropicProvider(connection)
     match spec.protocol:
         case "anthropic":
             from qcode.providers.anthropic.client import AnthropicProvider

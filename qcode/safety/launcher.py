@@ -40,14 +40,24 @@ def safe_parts(path: str, *outside: Path) -> list[str]:
     return [part for part in parts if not any(Path(part).resolve().is_relative_to(one) for one in forbidden)]
 
 
-def run(argv: Sequence[str], env: Mapping[str, str], timeout: float, *, cwd: str | None = None) -> tuple[int, bytes]:
-    """Return the exit code and output of a program, and end it and its children; raise `Unavailable`."""
+def run(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout: float,
+    *,
+    cwd: str | None = None,
+    errors: list[bytes] | None = None,
+) -> tuple[int, bytes]:
+    """Return the exit code and output of a program, and end it and its children; raise `Unavailable`.
+
+    Standard error is appended to `errors`, or dropped.
+    """
     try:
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL if errors is None else subprocess.PIPE,
             env=dict(env),
             cwd=cwd,
             start_new_session=True,
@@ -56,7 +66,9 @@ def run(argv: Sequence[str], env: Mapping[str, str], timeout: float, *, cwd: str
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments"
         raise Unavailable(f"could not be started: {why}") from None
     try:
-        output, _ = process.communicate(timeout=max(0.0, timeout))
+        output, said = process.communicate(timeout=max(0.0, timeout))
+        if errors is not None:
+            errors.append(said)
     except subprocess.TimeoutExpired:
         raise Unavailable("took too long") from None
     finally:

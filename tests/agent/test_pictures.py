@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import struct
 import zlib
@@ -61,3 +62,41 @@ def test_truncated_header_gives_no_size(data: bytes) -> None:
 def test_text_is_not_an_image() -> None:
     with pytest.raises(InputError, match="not a PNG, JPEG"):
         picture_of(b"text", "x.png")
+
+
+def with_chunk(image: bytes, kind: bytes, data: bytes, *, has_bad_checksum: bool = False) -> bytes:
+    """Return a PNG with one more chunk after its header."""
+    checksum = zlib.crc32(kind + data) ^ has_bad_checksum
+    return image[:33] + struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum) + image[33:]
+
+
+@pytest.mark.parametrize("side", [4, 2_500], ids=["as it is", "scaled down"])
+@pytest.mark.parametrize(
+    ("kind", "data", "has_bad_checksum"),
+    [
+        (b"tEXt", b"a\0b", True),
+        (b"iCCP", b"x\0\0not zlib", False),
+        (b"pHYs", b"\0", False),
+        (b"gAMA", b"", False),
+        (b"tRNS", b"\0", False),
+        (b"zTXt", b"a\0\0" + zlib.compress(b"x" * 90_000_000), False),
+    ],
+    ids=["checksum", "profile", "size", "gamma", "transparency", "bomb"],
+)
+def test_png_with_a_bad_optional_chunk_is_sent(kind: bytes, data: bytes, has_bad_checksum: bool, side: int) -> None:
+    from PIL import Image
+
+    found = picture_of(with_chunk(png(side, side), kind, data, has_bad_checksum=has_bad_checksum), "a.png")
+    assert found.size == (side, side)
+    sent = base64.b64decode(found.image.data)
+    with Image.open(io.BytesIO(sent)) as opened:
+        opened.load()
+        assert opened.convert("RGB").getpixel((1, 1)) in ((255, 0, 0), (254, 0, 0))
+
+
+@pytest.mark.parametrize("data", [png(9, 9)[:30], png(2_500, 2_500)[:500], png(9, 9)[:33] + png(9, 9)[-12:]])
+def test_broken_png_is_one_clear_line(data: bytes) -> None:
+    with pytest.raises(InputError) as refused:
+        picture_of(data, "a.png")
+    assert str(refused.value).startswith("a.png is a broken image: ")
+    assert "object at" not in str(refused.value)

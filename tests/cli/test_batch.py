@@ -16,7 +16,7 @@ import pytest
 
 from qcode.agent.options import Options
 from qcode.cli.main import main
-from qcode.cli.subcommands import batch, tasks
+from qcode.cli.subcommands.batch import batch, tasks
 from qcode.protocol.errors import InputError
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Faults, Refusal, Turn

@@ -193,7 +193,7 @@ def test_settings_choose_bypass_mode_only_with_a_flag(home: dict[str, str], argv
         ('{"permissions": []}', "permissions must be an object"),
         ('{"permissions": {"deny": "x"}}', "permissions.deny must be a list of texts"),
         ('{"model": 3}', "must be text"),
-        ('{"permissions": {"deny": ["Bash(* --help)"]}}', "cannot enforce a rule: deny Bash"),
+        ('{"permissions": {"deny": ["Bash(* --help)"]}}', "cannot enforce a rule: --settings: deny Bash"),
     ],
 )
 def test_unusable_settings_are_one_line(home: dict[str, str], text: str, problem: str) -> None:

@@ -29,6 +29,7 @@ VALUES = {
     "positive": "7",
     "natural": "7",
     "money": "0.5",
+    "duration": "90s",
 }
 
 

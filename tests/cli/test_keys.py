@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from qcode.agent import crash
-from qcode.agent.keys.keys import Keys, key_store
+from qcode.agent.keys import keys as keys_module
+from qcode.agent.keys.keys import KeyCommands, Keys, key_store
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.models.selection import found
 from qcode.config.settings import Settings
@@ -111,3 +113,75 @@ def test_each_home_has_its_own_keyring_entry(tmp_path: Path, use_keyring: UseKey
     key_store(tmp_path / "a", {"QCODE_HOME": "a"}).put("openai", Secret(CANARY))
     key_store(tmp_path / "b", {}).put("openai", Secret(CANARY))
     assert len(list(ring.iterdir())) == 2
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in the configuration folder that prints a key, and counts its runs in the file `runs`."""
+    monkeypatch.setattr(keys_module, "_printed", {})
+    path = tmp_path / "key.sh"
+    path.write_text(f"#!/bin/sh\necho run >> runs\necho '  {CANARY} '\necho more\n")
+    path.chmod(0o755)
+    return path
+
+
+def commanded(folder: Path, *command: str, env: dict[str, str] | None = None, name: str = "openai") -> Keys:
+    found = {"PATH": os.environ["PATH"]} | (env or {})
+    return Keys(found, lambda: stored(folder, "openai"), KeyCommands({name: command}, folder))
+
+
+def test_command_supplies_the_key_once_for_all_agents(script: Path) -> None:
+    first, second = commanded(script.parent, "./key.sh"), commanded(script.parent, "./key.sh")
+    assert first.key_of(OPENAI) == (CANARY, "providers.openai.api_key_command")
+    assert second.key_of(PROVIDERS["openai-responses"]) == (CANARY, "providers.openai.api_key_command")
+    assert (script.parent / "runs").read_text() == "run\n"
+    assert Secret(CANARY) in second.known()
+
+
+def test_command_does_not_run_to_list_credentials(script: Path) -> None:
+    keys = commanded(script.parent, "./key.sh")
+    assert keys.source_of(OPENAI) == keys.credential_of(OPENAI) == "providers.openai.api_key_command"
+    assert not (script.parent / "runs").exists()
+
+
+def test_variable_takes_precedence_over_a_command(script: Path) -> None:
+    keys = commanded(script.parent, "./key.sh", env={"OPENAI_API_KEY": "set"})
+    assert keys.key_of(OPENAI) == ("set", "OPENAI_API_KEY")
+
+
+def test_relative_program_is_that_of_the_configuration_folder(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = script.parent / "project"
+    project.mkdir()
+    (project / "key.sh").write_text("#!/bin/sh\necho evil\n")
+    (project / "key.sh").chmod(0o755)
+    monkeypatch.chdir(project)
+    assert commanded(script.parent, "./key.sh").key_of(OPENAI)[0] == CANARY
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("sh", "-c", "echo first >&2; echo 'no such entry' >&2; exit 3"), "exit code 3: no such entry"),
+        (("false",), "exit code 1"),
+        (("no-such-program",), "no-such-program could not be started: No such file or directory"),
+        (("printf", "\n\n"), "it printed nothing"),
+        (("sleep", "60"), "it did not end within 0.1 s"),
+        (("sh", "-c", "sleep 60 & echo x >&2; wait"), "it did not end within 0.1 s"),
+    ],
+)
+def test_failed_command_is_one_line_and_no_stored_key_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], why: str
+) -> None:
+    if "sleep" in " ".join(command):
+        monkeypatch.setattr(keys_module, "COMMAND_TIMEOUT_S", 0.1)
+    keys = commanded(tmp_path, *command)
+    assert keys.key_of(OPENAI)[0] == ""
+    assert keys.complaints == (f"providers.openai.api_key_command failed: {why}",)
+    assert keys.failure_of(OPENAI) == keys.complaints[0]
+
+
+def test_shell_characters_in_a_command_mean_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys_module, "_printed", {})
+    keys = commanded(tmp_path, "echo", "$HOME;`touch", "x`", "|", "cat")
+    assert keys.key_of(OPENAI)[0] == "$HOME;`touch x` | cat"
+    assert not (tmp_path / "x").exists()

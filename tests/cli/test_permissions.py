@@ -176,3 +176,55 @@ def test_rules_are_listed_with_their_lines_and_those_of_the_folder(asked: Asked,
     assert asked.verdict("shell", "make doc", *flags) == "allow"
     assert "allow rules are ignored" in asked("-C", str(asked.work))
     assert asked.verdict("shell", "make doc", "-C", str(asked.work)) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ('[permissions]\nallow = [\n  "read",\n  "shell(ls",\n]\n', ":4: permissions.allow: invalid rule 'shell(ls'"),
+        ('[permissions]\ndeny = ["nonsense"]\n', ":2: permissions.deny: invalid rule 'nonsense'"),
+        (
+            '[permissions]\nask = [{ rule = "shell(ls *)", examples = ["rm x"] }]\n',
+            ":2: permissions.ask: the rule 'shell(ls *)' does not cover its example 'rm x'",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "argv", [["-m", "demo/demo", "-p", "hi", "--no-stdin"], ["permissions", "list"], ["doctor"], ["models"]]
+)
+def test_invalid_rule_is_reported_with_file_and_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    config: str,
+    place: str,
+    argv: list[str],
+) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text(config)
+    assert main(argv) == 52
+    assert f"{tmp_path / 'config.toml'}{place}" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "said"),
+    [
+        ('{\n "permissions": {\n  "allow": ["Read",\n   "Nope(x)"]}}', 0, ":4: allow Nope(x): Nope is not a tool"),
+        ('{\n "permissions": {"deny": [\n"shell(ls"]}}', 52, ":3: permissions.deny: invalid rule 'shell(ls'"),
+        ('{\n "permissions": {"deny": [\n"Bash(* --help)"]}}', 52, ":3: deny Bash(* --help)"),
+    ],
+)
+def test_invalid_rule_of_claude_settings_is_reported_with_file_and_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    settings: str,
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.json").write_text(settings)
+    assert main(["--settings", "settings.json", "-m", "demo/demo", "-p", "hi", "--no-stdin"]) == code
+    assert f"settings.json{said}" in capfd.readouterr().err

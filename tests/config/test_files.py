@@ -104,11 +104,12 @@ def test_every_key_of_the_contract_is_read(folders: Folders) -> None:
         "openai",
         "http://localhost:8000/v1",
         "LOCAL_KEY",
+        None,
         {"X-Team": "blue"},
         "max_completion_tokens",
         "reasoning",
-        "qwen",
-        Network(1.5, 30, 600, 0, 9),
+        default_model="qwen",
+        network=Network(1.5, 30, 600, 0, 9),
     )
     model = settings.models["local/qwen3-coder"]
     assert (model.context_window, model.max_output_tokens) == (131072, 32768)

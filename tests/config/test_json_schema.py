@@ -70,3 +70,26 @@ def test_names_that_the_user_chooses_are_accepted() -> None:
 def test_schema_is_shipped_for_every_key() -> None:
     text = (Path(__file__).parents[2] / "docs" / "config.schema.json").read_text(encoding="utf-8")
     assert all(f'"{key.path[-1]}"' in text for key in KEYS if key.path[-1] != "*")
+
+
+def test_every_kind_describes_its_values() -> None:
+    assert [key.name for key in KEYS if not key.kind.schema] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[[hooks.Stop]]\ncommand = "x"\nargv = ["y"]', "is valid under each of"),
+        ('[[hooks.Stop]]\nmatcher = "x"', "is not valid under any of"),
+        ('[[hooks.Stop]]\ncommand = "x"\nenv = ["A-B"]', "does not match"),
+        ('[[hooks.Stop]]\ncommand = "x"\ntimeout = 1', "was unexpected"),
+        ('mcp.defer = "yes"', "is not one of"),
+    ],
+)
+def test_mistake_in_a_hook_is_found(text: str, problem: str) -> None:
+    assert any(problem in one for one in problems(text))
+
+
+def test_hook_with_every_field_is_accepted() -> None:
+    hook = 'argv = ["x", ""]\nmatcher = "shell"\ntimeout_s = 2.5\non_failure = "block"\nmay_allow = true\nenv = ["A"]'
+    assert problems(f"[[hooks.PreToolUse]]\n{hook}\n") == []

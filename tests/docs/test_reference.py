@@ -25,7 +25,7 @@ COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
 SLASH = {f"/{name}" for command in COMMANDS for name in command.names}
 OWN_COMMANDS = {"/review", "/git:commit", "/release-notes"}
-PATHS = {"/x", "/name"}
+PATHS = {"/x", "/name", "/server:prompt"}
 
 
 @pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.name)
@@ -143,7 +143,7 @@ def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
     for figure in re.findall(r"\d{2,3},\d{3}", readme):
         assert figure in proofs["guide/safety.md"]
     protocols = {spec.protocol for spec in PROVIDERS.values()} - {"demo"}
-    assert (len(protocols), len(PROVIDERS) - 1) == (5, 20), "README: five wire protocols, 20 known providers"
+    assert (len(protocols), len(PROVIDERS) - 1) == (5, 22), "README: five wire protocols, 22 known providers"
 
 
 def test_config_schema_is_up_to_date() -> None:

@@ -58,6 +58,12 @@ def test_unknown_model_error_gives_the_nearest_names(protocol: str, cli: CliRunn
     assert "tiny-1" in one_line(done)
 
 
+def test_address_of_the_demo_model_is_reported_as_unused(cli: CliRunner) -> None:
+    done = cli.run("-m", "demo/demo", "--base-url", "http://127.0.0.1:1/v1", "-p", "hi")
+    assert done.code == 0
+    assert done.err == "qcode: --base-url is not used: demo/demo has no address\n"
+
+
 def test_unreachable_address_is_named(cli: CliRunner) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

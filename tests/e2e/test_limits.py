@@ -136,6 +136,25 @@ def test_fallback_model_without_a_key_is_skipped_with_a_line(cli: CliRunner) -> 
     assert "Fallback model gemini/x skipped:" in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nobody/x", 'fallback model "nobody/x" cannot take over: unknown provider "nobody"; '),
+        ("gemini/gemini-2.5-pro", "fallback model gemini/gemini-2.5-pro cannot take over: no key for gemini; "),
+        (
+            "anthropic/claude-opsu",
+            "fallback model anthropic/claude-opsu is not in the catalog; nearest: anthropic/claude-",
+        ),
+        ("anthropic/claude-opus-4-5", ""),
+    ],
+)
+def test_fallback_model_that_cannot_take_over_is_reported_at_the_start(name: str, why: str, cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="ok")]) as server:
+        done = ask(cli, server, f'fallback = ["{name}"]\n')
+    assert (done.code, done.out) == (0, "ok\n")
+    assert done.err.startswith(f"qcode: {why}") if why else not done.err
+
+
 def test_fallback_model_of_unknown_price_is_skipped_with_a_budget(cli: CliRunner) -> None:
     price = '[models."openai/m"]\nprice = { input = 1, output = 1 }\n'
     with FakeServer("openai", [refused(529, "Overloaded")]) as first, FakeServer("anthropic", []) as second:

@@ -47,11 +47,12 @@ def test_ask_answers_with_stop_reason_cost_and_progress(cli: CliRunner) -> None:
 
 def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_one(cli: CliRunner) -> None:
     (cli.work / "link").symlink_to(cli.home)
+    (cli.work / "file").touch()
 
     async def body(session: ClientSession) -> list[Any]:
         refused = [
             await session.call_tool("ask", {"prompt": "hi", "folder": folder})
-            for folder in ("..", "link", str(cli.home), "nowhere")
+            for folder in ("..", "link", str(cli.home), "nowhere", "file", "\0", "a" * 5_000, "sub/../..")
         ]
         empty = await session.call_tool("ask", {"prompt": " "})
         write = await session.call_tool("permissions_check", {"kind": "shell", "value": "rm -rf x"})
@@ -60,14 +61,20 @@ def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_on
 
     *errors, verdict = served(cli, body)
     assert all(error.is_error for error in errors)
-    assert all("folder must be an existing folder in" in error.content[0].text for error in errors[:4])
+    assert all("folder must be an existing folder in" in error.content[0].text for error in errors[:8])
     assert verdict.structured_content["verdict"] == "ask"
 
 
 def test_cancelled_ask_ends_and_the_server_continues(cli: CliRunner) -> None:
     async def body(session: ClientSession) -> Any:
-        work = asyncio.ensure_future(session.call_tool("ask", {"prompt": "a very long reply"}))
-        await asyncio.wait({work}, timeout=0.3)
+        begun = asyncio.Event()
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            begun.set()
+
+        asked = session.call_tool("ask", {"prompt": "a very long reply"}, progress_callback=progressed)
+        work = asyncio.ensure_future(asked)
+        await begun.wait()
         work.cancel()
         await asyncio.wait({work})
         return await session.call_tool("permissions_check", {"kind": "read", "value": "x"})
@@ -75,3 +82,29 @@ def test_cancelled_ask_ends_and_the_server_continues(cli: CliRunner) -> None:
     assert served(cli, body).structured_content["verdict"] == "allow"
     (session,) = cli.home.rglob("sessions/*/*.jsonl")
     assert session.stat().st_size < 100_000, "the reply, of 80,000 tokens, was received to its end"
+
+
+def test_huge_prompt_is_refused_and_concurrent_calls_are_all_answered(cli: CliRunner) -> None:
+    async def body(session: ClientSession) -> Any:
+        huge = await session.call_tool("ask", {"prompt": "x" * 1_000_001})
+        odd = await session.call_tool("permissions_check", {"kind": "shell", "value": "x" * 1_000_000})
+        return huge, odd, await asyncio.gather(*(session.call_tool("ask", {"prompt": f"hello {n}"}) for n in range(6)))
+
+    huge, odd, answers = served(cli, body)
+    assert huge.is_error
+    assert "more than 1,000,000" in huge.content[0].text
+    assert odd.structured_content["verdict"] == "ask"
+    assert {answer.structured_content["outcome"] for answer in answers} == {"end_turn"}
+    assert len({answer.structured_content["session_id"] for answer in answers}) == 6
+
+
+def test_text_of_a_caller_attaches_nothing_and_runs_no_command(cli: CliRunner) -> None:
+    (cli.work / "secret.txt").write_text("canary")
+
+    async def body(session: ClientSession) -> Any:
+        return [await session.call_tool("ask", {"prompt": text}) for text in ("see @secret.txt", "/init", "!ls")]
+
+    assert all(not answer.is_error for answer in served(cli, body))
+    stored = "".join(path.read_text() for path in cli.home.rglob("sessions/*/*.jsonl"))
+    assert "canary" not in stored
+    assert "@secret.txt" in stored

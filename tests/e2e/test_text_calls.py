@@ -59,6 +59,15 @@ RUN = {
         '<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"path": "a.txt"}'
         "<|tool_call_end|><|tool_calls_section_end|>"
     ),
+    "gpt-oss": 'Reading.<|channel|>commentary to=functions.read <|constrain|>json<|message|>{"path": "a.txt"}<|call|>',
+    "gpt-oss behind its analysis": (
+        "<|channel|>analysis<|message|>I read it.<|end|><|start|>assistant<|channel|>commentary to=functions.read json"
+        '<|message|>{"path": "a.txt"}'
+    ),
+    "gpt-oss in the analysis": '<|channel|>analysis to=functions.read code<|message|>\n{"path": "a.txt"}<|call|>',
+    "gpt-oss with the recipient in the role": (
+        '<|start|>assistant to=functions.read<|channel|>commentary json<|message|>{"path": "a.txt"}<|call|>'
+    ),
 }
 
 TEXT = {
@@ -75,6 +84,8 @@ TEXT = {
     "in thinking": f"<think>\n{TAGGED}",
     "a tag without a call": "The <tool_call> tag starts a call.",
     "a list of tasks": "[x] one\n[ ] two",
+    "channels without a recipient": "<|channel|>analysis<|message|>I think.<|end|><|channel|>final<|message|>Done.",
+    "a recipient in prose": "It begins with <|channel|>commentary to=functions.read and ends with <|call|>.",
     "a fence of code": "```python\nprint('[TOOL_CALLS]')\n```",
     "arguments and nothing else": '{"path": "a.txt"}',
 }
@@ -88,6 +99,8 @@ NEAR = {
     "a required key missing": TAGGED.replace('"path": "a.txt"', ""),
     "a key twice": TAGGED.replace('"a.txt"', '"b.txt", "path": "a.txt"'),
     "a wrong type": TAGGED.replace('"a.txt"', "17"),
+    "a gpt-oss call of no tool": '<|channel|>commentary to=browser.open json<|message|>{"path": "a.txt"}<|call|>',
+    "a gpt-oss call that is not closed": '<|channel|>commentary to=functions.read json<|message|>{"path": "a.txt"',
     "a special form that is not complete": "<tool_call>read\n<arg_key>path</arg_key>\n</tool_call>",
 }
 

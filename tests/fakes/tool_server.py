@@ -99,9 +99,9 @@ def tools() -> list[dict[str, Any]]:
     return found
 
 
-def asked(params: dict[str, Any]) -> str:
+def asked(params: dict[str, Any], method: str = "elicitation/create") -> str:
     """Ask the client a question during a call, and return its answer."""
-    request = {"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params}
+    request = {"jsonrpc": "2.0", "id": "q1", "method": method, "params": params}
     sys.stdout.write(json.dumps(request) + "\n")
     sys.stdout.flush()
     for line in sys.stdin:
@@ -113,7 +113,7 @@ def asked(params: dict[str, Any]) -> str:
 
 def called(name: str, given: dict[str, Any]) -> str:
     if name == "ask":
-        return asked(given["params"])
+        return asked(given["params"], given.get("method", "elicitation/create"))
     if name == "crash":
         sys.stderr.write("it hurts\n")
         sys.stderr.flush()

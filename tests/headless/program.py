@@ -16,7 +16,7 @@ from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
 from qcode.protocol.messages import Block
-from qcode.protocol.reply import TextDelta
+from qcode.protocol.reply import Limit, TextDelta
 from tests.headless.scripted import Scripted, Step, UntilCancelled, agent_of, ended, reply
 
 
@@ -38,8 +38,8 @@ class Saying(Scripted):
             if isinstance(event, TextDelta):
                 _say("ready")
 
-    def cancel(self) -> None:
-        super().cancel()
+    def cancel(self, limit: Limit | None = None) -> None:
+        super().cancel(limit)
         _say("asked")
 
 

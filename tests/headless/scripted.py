@@ -31,7 +31,7 @@ from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOpt
 from qcode.protocol.events import ApiCalls, ReplyFinished, Signal, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant
 from qcode.protocol.model import Effort
-from qcode.protocol.reply import Outcome, StopReason
+from qcode.protocol.reply import Limit, Outcome, StopReason
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers.registry import PROVIDERS
@@ -116,7 +116,7 @@ class Scripted(Conversation):
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         raise AssertionError("pipe mode steers nothing")
 
-    def cancel(self) -> None:
+    def cancel(self, limit: Limit | None = None) -> None:
         self.is_cancelled = True
         self._cancelled.set()
 

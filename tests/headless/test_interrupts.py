@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.headless import run as headless_run
 from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
@@ -299,3 +300,11 @@ def test_closed_pipe_and_failed_write_are_distinguished() -> None:
     with Path("/dev/full").open("wb") as stream, pytest.raises(OutputLostError) as lost:
         Pipe(stream).push(b"x")
     assert not lost.value.is_reader_gone
+
+
+def test_turn_that_does_not_end_at_its_time_limit_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headless_run, "TIMEOUT_GRACE_S", 0.0)
+    done = run(
+        Scripted(StepStarted(1), TextDelta(0, "so far"), UntilCancelled("so far", is_deaf=True)), "json", timeout=0.1
+    )
+    assert (done.code, done.result["subtype"], done.result["result"]) == (53, "error_timeout", "so far")

@@ -233,7 +233,8 @@ def test_long_message_is_shortened_to_one_line() -> None:
         (b"null", "acme: Bad Gateway (502)"),
         (b"[]", "acme: Bad Gateway (502)"),
         (b'[{"error":{"code":502,"message":"in a list"}}]', "acme: in a list (502)"),
-        (b"\xff\xfe\x00", "acme: \ufffd\ufffd (502)"),
+        (b"\xff\xfe\x00", "acme: Bad Gateway: returned 3 bytes that are not text (502)"),
+        (b"caf\xe9 is not available", "acme: caf\ufffd is not available (502)"),
     ],
 )  # fmt: skip
 def test_page_or_an_empty_body_becomes_one_line(body: bytes, expected: str) -> None:

@@ -34,6 +34,7 @@ def test_every_built_in_provider_can_be_created(name: str) -> None:
     assert spec.name == name
     assert spec.protocol in PROTOCOLS
     needed = "https://r.test/v1" if spec.base_url_variables and not spec.base_url else ""
+    needed = "https://r.test/projects/p/locations/global" if spec.is_vertex else needed
     provider = connect(spec, base_url=needed, api_key="k-123456")
     assert provider.name == name
     if spec.protocol != "demo":

@@ -158,7 +158,7 @@ class ScriptedConversation(Conversation):
         self.steered.remove(text)
         return True
 
-    def cancel(self) -> None:
+    def cancel(self, limit: Limit | None = None) -> None:
         self.cancels += 1
         self._cancelled.set()
 

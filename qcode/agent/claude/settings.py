@@ -11,7 +11,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from qcode.config.load import parse_toml
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import CONFIGURED_MODELS
+from qcode.safety.rules import parse_rule
 from qcode.text.clean import one_line
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
@@ -61,8 +62,10 @@ class ClaudeSettings:
     unused: tuple[str, ...] = ()
 
 
-def converted_rules(texts: Iterable[str], effect: RuleEffect, source: Source) -> ConvertedRules:
-    """Convert rules; those in qcode's form stay as they are."""
+def converted_rules(
+    texts: Iterable[str], effect: RuleEffect, source: Source, place: Callable[[str], str] = lambda rule: ""
+) -> ConvertedRules:
+    """Convert rules; those in qcode's form stay as they are. `place` returns where a rule is, for messages."""
     rules: dict[str, None] = {}
     tools: dict[str, None] = {}
     lost: list[str] = []
@@ -76,7 +79,7 @@ def converted_rules(texts: Iterable[str], effect: RuleEffect, source: Source) ->
         tools.update(dict.fromkeys(found.tools))
         if not found.lost:
             continue
-        lost.append(f"{effect} {one_line(text, 200)}: {found.lost}")
+        lost.append(f"{place(text)}{effect} {one_line(text, 200)}: {found.lost}")
         if effect == "deny" and not found.rules and text.startswith(_ENFORCED):
             unenforced.append(lost[-1])
     return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))
@@ -100,8 +103,25 @@ def parse_settings(text: str, shown: str, source: Source = "flag") -> ClaudeSett
     unused = [name for name in found if name not in ("permissions", "model", "$schema")]
     unused += [f"permissions.{name}" for name in given if name not in _PERMISSIONS]
     effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
-    rules = {one: converted_rules(_texts(given, one, shown), one, source) for one in effects}
+    rules = {one: _rules(_texts(given, one, shown), one, source, text, shown) for one in effects}
     return ClaudeSettings(rules, mode, _texts(given, "additionalDirectories", shown), model, tuple(unused))
+
+
+def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, shown: str) -> ConvertedRules:
+    """Convert the rules of a file with this text; raise `ConfigError` for an invalid rule in qcode's form."""
+    found = converted_rules(rules, effect, source, lambda rule: f"{shown}{_line_of(rule, text)}: ")
+    for rule in found.rules:
+        try:
+            parse_rule(rule)
+        except ValueError as error:
+            raise ConfigError(f"{shown}{_line_of(rule, text)}: permissions.{effect}: {error}") from None
+    return found
+
+
+def _line_of(rule: str, text: str) -> str:
+    """Return `:LINE` of a rule in a JSON text, empty if the text has one line, or spells the rule in another way."""
+    at = text.find(json.dumps(rule, ensure_ascii=False))
+    return "" if at < 0 or "\n" not in text.strip() else f":{text.count(chr(10), 0, at) + 1}"
 
 
 def _texts(table: JsonObject, name: str, shown: str) -> tuple[str, ...]:
@@ -180,7 +200,7 @@ class _Fields:
         """Put settings of Claude Code into the fields. A mode that was given as a flag takes precedence."""
         fields, denied = self.fields, found.rules["deny"]
         if denied.unenforced:
-            raise ConfigError(f"--settings: qcode cannot enforce a rule: {denied.unenforced[0]}")
+            raise ConfigError(f"qcode cannot enforce a rule: {denied.unenforced[0]}")
         self.notices += [line for rules in found.rules.values() for line in rules.lost]
         if found.unused:
             self.notices.append(f"--settings: no effect in qcode: {one_line(', '.join(found.unused), 300)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -214,7 +213,7 @@ class SessionHooks:
 
     async def _prompted(self, prompt: str) -> str:
         """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
-        self._prompt_id = str(uuid.uuid4())
+        self._prompt_id = ""
         await self._start()
         answer = Answer()
         if self.runner.has("UserPromptSubmit"):
@@ -312,6 +311,10 @@ class SessionHooks:
 
     def fields(self, event: str) -> JsonObject:
         facts = self._facts()
+        if not self._prompt_id:
+            import uuid  # takes as long to load as all of the hooks
+
+            self._prompt_id = str(uuid.uuid4())
         return {
             "session_id": facts.session_id,
             "prompt_id": self._prompt_id,

@@ -78,11 +78,14 @@ class Places:
 
     def unpinned(self, command: Command) -> str:
         """Return the first workspace file that a command names outside the pinned folders, empty if there is none."""
+        files = self.files(command)
+        if not files:
+            return ""
         from qcode.agent.trust import pinned_folders
 
         pinned = [os.path.realpath(self._root / name) for name in pinned_folders(self._root, self._folder)]
-        files = (file for file in self.files(command) if not any(file.is_relative_to(folder) for folder in pinned))
-        return next(map(str, files), "")
+        left = (file for file in files if not any(file.is_relative_to(folder) for folder in pinned))
+        return next(map(str, left), "")
 
     def _is_inside(self, real: Path) -> bool:
         return any(real.is_relative_to(folder) for folder in self._inside)

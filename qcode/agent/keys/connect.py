@@ -30,7 +30,9 @@ from qcode.providers.sdk import run_in_thread
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
 
-Source: TypeAlias = Literal["environment", "keyring", "file", "config", "aws", "none", "not needed"]
+Source: TypeAlias = Literal[
+    "environment", "command", "keyring", "file", "config", "aws", "google", "none", "not needed"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,11 @@ class CredentialRow:
         match self.source:
             case "environment":
                 found = f"environment variable {self.name}"
-            case "aws":
-                found = f"AWS chain ({self.name} is set)"
+            case "command":
+                found = f"the command in {self.name}"
+            case "aws" | "google":
+                chain = "AWS chain" if self.source == "aws" else "Google credentials"
+                found = f"{chain} ({self.name} is set)"
             case "keyring" | "file":
                 found = f"stored in the {'keyring' if self.source == 'keyring' else 'key file'}"
             case "config":
@@ -83,13 +88,20 @@ def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     variable = registry.credential_of(spec, keys.env)
     stored = keys.place_of(spec)
     if variable:
-        is_chain = spec.protocol == "bedrock" and variable not in spec.key_variables
-        return CredentialRow(spec.name, "aws" if is_chain else "environment", variable, stored)
+        chain: Source = "google" if spec.is_vertex else "aws"
+        is_chain = registry.has_chain(spec) and variable not in spec.key_variables
+        return CredentialRow(spec.name, chain if is_chain else "environment", variable, stored)
+    if setting := keys.setting_of(spec):
+        return CredentialRow(spec.name, "command", setting, stored)
     if stored is not None and keys.key_of(spec)[0]:
         return CredentialRow(spec.name, stored, registry.login_command(spec))
     if spec.protocol == "bedrock":
         return CredentialRow(
             spec.name, "none", how="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials come from the AWS chain"
+        )
+    if spec.is_vertex:
+        return CredentialRow(
+            spec.name, "none", how="run gcloud auth application-default login, and set GOOGLE_CLOUD_PROJECT"
         )
     if spec.headers:
         where = settings.origin(f"providers.{spec.name}.headers")
@@ -140,6 +152,8 @@ _ABOUT: Mapping[str, _About] = {
     "vllm": _About("vLLM", "a vLLM server"),
     "sglang": _About("SGLang", "an SGLang server"),
     "openai-responses": _About("OpenAI Responses", "GPT models, newer API", "https://platform.openai.com/api-keys"),
+    "vertex": _About("Vertex AI", "Gemini in your Google Cloud project"),
+    "vertex-anthropic": _About("Vertex AI (Claude)", "Claude in your Google Cloud project"),
     "bedrock": _About("Amazon Bedrock", "Claude and others in your AWS account"),
     "azure": _About("Azure OpenAI", "GPT models in your Azure account", "https://portal.azure.com"),
     "deepseek": _About("DeepSeek", "DeepSeek models", "https://platform.deepseek.com/api_keys"),
@@ -332,8 +346,8 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
     _, variable = registry.key_of(spec, keys.env)
-    if variable:
-        lines.append(f"{variable} is set and takes precedence; unset it to use the stored key")
+    if above := variable or keys.setting_of(spec):
+        lines.append(f"{above} is set and takes precedence; unset it to use the stored key")
     return tuple(lines)
 
 
@@ -341,6 +355,8 @@ async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret 
     """Check `key` with the host of `spec`; None checks the current credential, if the host needs one."""
     address, source = address_of(spec, settings, keys.env)
     value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
+    if key is None and (failure := keys.failure_of(spec)):
+        return KeyCheck("refused", failure)
     timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
     try:
         provider = registry.connect(
@@ -358,6 +374,7 @@ def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
     return keys.store.put(registry.key_name(spec), key)
 
 
+_GOOGLE_CHAIN = "credentials come from gcloud auth application-default login; set GOOGLE_CLOUD_PROJECT"
 _AWS_CHAIN = "credentials come from the AWS chain (AWS_PROFILE, aws sso login, a role)"
 
 
@@ -415,7 +432,7 @@ class KeysService:
         checked = await check(settings, keys, spec, key)
         if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):
             raise ValueError(checked.note)
-        models = () if spec.protocol == "bedrock" else checked.models
+        models = () if registry.has_chain(spec) else checked.models
         return CheckedKey(key, checked.verdict == "accepted", checked.note, models)
 
     async def keep(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
@@ -455,7 +472,8 @@ class KeysService:
         settings, keys = self._context.settings, self._context.keys
         if not registry.takes_key(spec):
             found = registry.credential_of(spec, keys.env)
-            return ProviderChoice(spec.name, f"{found} is set" if found else _AWS_CHAIN, takes_key=False, is_ready=True)
+            chain = _GOOGLE_CHAIN if spec.is_vertex else _AWS_CHAIN
+            return ProviderChoice(spec.name, f"{found} is set" if found else chain, takes_key=False, is_ready=True)
         source = keys.source_of(spec)
         if source:
             return ProviderChoice(spec.name, source_words(source), is_ready=True)

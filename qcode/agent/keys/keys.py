@@ -1,7 +1,12 @@
-"""The key of each provider and its source: the environment, then the keys that `qcode auth login` stored."""
+"""The key of each provider and its source: the environment, then a configured command, then the stored keys.
+
+A command (`api_key_command`) runs at most once per process, and its key is redacted like a stored one.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +19,7 @@ from qcode.safety.secret import Secret
 
 if TYPE_CHECKING:
     from qcode.agent.keys.store import KeyStore, Place
+    from qcode.config.settings import Settings
 
 SERVICE = "qcode"
 ATTENDED_S = 20.0
@@ -25,13 +31,19 @@ LOGIN_PREFIX = "mcp:"
 class Keys:
     """The credentials of this run. `open_store` is called on the first request that the environment cannot satisfy.
 
-    If it is None, only the environment is used. `complaints` are lines for the user, one for each stored key that could
-    not be read.
+    If it is None, no stored key is used. `commands` are those of the configuration. `complaints` are lines for the
+    user, one for each stored key that could not be read, and for each command that failed.
     """
 
-    def __init__(self, env: Mapping[str, str], open_store: Callable[[], KeyStore] | None = None) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        open_store: Callable[[], KeyStore] | None = None,
+        commands: KeyCommands | None = None,
+    ) -> None:
         self.env = env
         self._open_store = open_store
+        self._commands = commands or KeyCommands({}, Path())
         self._is_brief = False
         self._complaints: dict[str, None] = {}
 
@@ -45,24 +57,35 @@ class Keys:
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        return tuple(self._complaints)
+        return (*self._complaints, *self._commands.failures.values())
 
     def key_of(self, spec: ProviderSpec) -> tuple[str, str]:
         """Return the key and its source, a variable or the command that stored it; both empty if there is none."""
         key, variable = registry.key_of(spec, self.env)
         if key:
             return key, variable
+        if setting := self._commands.setting_of(spec):
+            return self._commands.key_of(spec, self.env), setting
         stored = self._stored(spec)
         return (stored.reveal(), registry.login_command(spec)) if stored is not None else ("", "")
 
     def credential_of(self, spec: ProviderSpec) -> str:
         """Return the source of a usable credential, empty if there is none."""
-        return registry.credential_of(spec, self.env) or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
+        found = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
+        return found or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
 
     def source_of(self, spec: ProviderSpec) -> str:
         """Return the same as `credential_of` without reading the keyring, so a key stored there may be unusable."""
-        found = registry.credential_of(spec, self.env)
+        found = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
         return found or (registry.login_command(spec) if self.place_of(spec) is not None else "")
+
+    def setting_of(self, spec: ProviderSpec) -> str:
+        """Return the setting with the command that supplies the key, empty without one."""
+        return self._commands.setting_of(spec)
+
+    def failure_of(self, spec: ProviderSpec) -> str:
+        """Return why the command for the key of `spec` failed, empty if it did not, or did not run."""
+        return self._commands.failures.get(self._commands.setting_of(spec), "")
 
     def place_of(self, spec: ProviderSpec) -> Place | None:
         """Return where a key of `spec` is stored, None if there is none."""
@@ -85,9 +108,10 @@ class Keys:
             store.keyring.be_brief()
 
     def known(self) -> frozenset[Secret]:
-        """Return every stored key that this process has read, so that it can be redacted."""
+        """Return every key that this process has read from a store or a command, so that it can be redacted."""
         store = vars(self).get("store")  # a store that was not opened has returned no key
-        return frozenset() if store is None else store.known()
+        stored: frozenset[Secret] = frozenset() if store is None else store.known()
+        return stored | self._commands.known
 
     def _places(self) -> Mapping[str, Place]:
         try:
@@ -113,6 +137,82 @@ class Keys:
 
             keep_out(key)
         return key
+
+
+COMMAND_TIMEOUT_S = 10.0
+_MAX_ERROR = 200
+_printed: dict[tuple[str, ...], Secret] = {}
+_running = threading.Lock()
+
+
+class KeyCommands:
+    """The commands of the configuration that print a key, by provider. They run in the configuration folder.
+
+    So a relative path never means a program of the project. `failures` has a line for each that failed, by its setting.
+    """
+
+    def __init__(self, commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
+        self._commands = commands
+        self._folder = folder
+        self.failures: dict[str, str] = {}
+        self.known: frozenset[Secret] = frozenset()
+
+    def setting_of(self, spec: ProviderSpec) -> str:
+        """Return the name of the setting with the command for `spec`, empty without one."""
+        name = self._name_of(spec)
+        return f"providers.{name}.api_key_command" if name else ""
+
+    def _name_of(self, spec: ProviderSpec) -> str:
+        """Return the provider that has the command; providers with the same variables share it, like a stored key."""
+        return next((name for name in (spec.name, registry.key_name(spec)) if name in self._commands), "")
+
+    def key_of(self, spec: ProviderSpec, env: Mapping[str, str]) -> str:
+        """Return the key that the command prints, empty if it fails. It runs once, also for several agents."""
+        setting = self.setting_of(spec)
+        if setting in self.failures:
+            return ""
+        program, *arguments = self._commands[self._name_of(spec)]
+        argv = (os.path.expanduser(program), *arguments)  # noqa: PTH111  # pathlib raises for an unknown user
+        with _running:
+            if argv not in _printed:
+                try:
+                    _printed[argv] = Secret(_first_line(argv, env, self._folder))
+                except ValueError as error:
+                    self.failures[setting] = f"{setting} failed: {error}"
+                    return ""
+            key = _printed[argv]
+        self.known |= {key}
+        from qcode.agent.crash import keep_out
+
+        keep_out(key)
+        return key.reveal()
+
+
+def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> str:
+    """Return the first line that a command prints; raise `ValueError` with the reason if there is none."""
+    from qcode.safety.launcher import Unavailable, run
+    from qcode.text.clean import one_line
+
+    errors: list[bytes] = []
+    try:
+        code, output = run(argv, env, COMMAND_TIMEOUT_S, cwd=str(folder) if folder.is_dir() else "/", errors=errors)
+    except Unavailable as error:
+        late = f"it did not end within {COMMAND_TIMEOUT_S:g} s"
+        raise ValueError(late if str(error) == "took too long" else f"{argv[0]} {error}") from None
+    said = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
+    if code:
+        why = f": {one_line(said[-1], _MAX_ERROR)}" if said else ""
+        raise ValueError(f"exit code {code}{why}")
+    key = output.decode("utf-8", "replace").lstrip().partition("\n")[0].strip()
+    if not key:
+        raise ValueError("it printed nothing")
+    return key
+
+
+def key_commands(settings: Settings, folder: Path) -> KeyCommands:
+    """Return the commands of the configuration in `folder`."""
+    given = {name: one.api_key_command for name, one in settings.providers.items()}
+    return KeyCommands({name: command for name, command in given.items() if command}, folder)
 
 
 def key_store(

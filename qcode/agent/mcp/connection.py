@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from mcp import ClientSession, MCPError
     from mcp_types import (
         CallToolResult,
+        CreateMessageRequestParams,
+        CreateMessageResult,
         ElicitRequestFormParams,
         ElicitRequestURLParams,
         ElicitResult,
+        ErrorData,
         GetPromptResult,
         ReadResourceResult,
     )
@@ -298,6 +301,16 @@ class ServerConnection:
         able = [running for running in self._running if running.ask is not None]
         return await self._elicit_for((able or self._running or [RunningRequest()])[-1], params)
 
+    async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
+        """Ask the model on behalf of the latest request that can ask; the limit of the request pauses meanwhile."""
+        assert self._context.sample is not None
+        able = [running for running in self._running if running.ask is not None]
+        running = (able or self._running or [RunningRequest()])[-1]
+        if running.ask is None:
+            running.notes.append("[The server asked for an answer of the model. No user can approve it: refused.]")
+        async with self._asking, running.paused():
+            return await self._context.sample(self._spec.name, params, running.ask)
+
     async def _elicit_for(
         self, running: RunningRequest, params: ElicitRequestFormParams | ElicitRequestURLParams
     ) -> ElicitResult:
@@ -330,7 +343,10 @@ class ServerConnection:
             try:
                 async with asyncio.timeout(config.startup_timeout_s):
                     streams = await stack.enter_async_context(self._transport(config))
-                    session = open_session(streams, self._context.cwd, self._rejected, self._changed.set, self._elicit)
+                    is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
+                    sample = self._sample if is_sampling else None
+                    on_change, cwd = self._changed.set, self._context.cwd
+                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not is_second)
                     listed = await list_all(session, self._rejected)

@@ -11,11 +11,11 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.agent.mcp.transports import program_path
@@ -25,8 +25,15 @@ from qcode.tools.workspace import passed_on
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
+
     from qcode.agent.keys.store import KeyStore
     from qcode.agent.mcp.credentials import Credentials
+    from qcode.agent.mcp.elicitation import Ask
+
+    Sample: TypeAlias = Callable[
+        [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]
+    ]
 
 NOT_FOUND = "not found"
 TOO_LARGE = "too large"
@@ -67,7 +74,7 @@ class ServerContext:
     """The folder and environment of servers. `groups` holds the running process groups.
 
     `roots` are further folders in which the model can change files. `keys` returns the store of logins, None without
-    one.
+    one. `sample` asks the model on behalf of a server with `sampling`.
     """
 
     cwd: Path
@@ -75,6 +82,7 @@ class ServerContext:
     groups: set[int] = field(default_factory=set)
     roots: tuple[Path, ...] = ()
     keys: Callable[[], KeyStore | None] = lambda: None
+    sample: Sample | None = None
 
     def credentials_of(self, spec: ServerSpec, config: McpServer) -> Credentials | None:
         """Return the stored login of a server, None if it can have none. `config` has its variables filled in."""

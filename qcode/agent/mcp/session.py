@@ -7,7 +7,7 @@ server is in `connection`, its transports in `transports`. The `mcp` package is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     Elicit: TypeAlias = Callable[
         ["types.ElicitRequestFormParams | types.ElicitRequestURLParams"], Awaitable["types.ElicitResult"]
+    ]
+    Sampler: TypeAlias = Callable[
+        ["types.CreateMessageRequestParams"],
+        Coroutine[Any, Any, "types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData"],
     ]
 
 MAX_REASON = 300
@@ -167,8 +171,9 @@ def open_session(
     rejected: Rejected,
     on_change: Callable[[], None],
     elicit: Elicit,
+    sample: Sampler | None = None,
 ) -> ClientSession:
-    """Return a session that reports the workspace as its only root; `elicit` asks the user."""
+    """Return a session that reports the workspace as its only root; `elicit` asks the user, `sample` the model."""
     import mcp_types as types
     from mcp import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -200,6 +205,7 @@ def open_session(
     session = Session(
         list_roots_callback=roots,
         elicitation_callback=elicited,
+        sampling_callback=None if sample is None else lambda context, params: sample(params),
         message_handler=heard,
         client_info=types.Implementation(name="qcode", version=__version__),
         dispatcher=Dispatcher(*streams),

@@ -60,28 +60,12 @@ class Asides:
 
         Raise `ValueError` if the money limit leaves nothing. `count` gets the usage at the end, if there was any.
         """
-        conversation = self._conversation
-        client, running = conversation.client, conversation.turn
+        conversation, client = self._conversation, self._conversation.client
         history, asked = _asked(question, conversation.messages)
         turn = Turn(self._settings(client), client.known(), history, client.counter())
-        driver = Driver(turn, client.logged, _Services(client))
-        try:
-            async with aclosing(driver.run(UserSubmitted(asked))) as events:
-                async for event in events:
-                    if isinstance(event, ReplyFinished):
-                        client.note_reply(event, turn.settings.output)
-                    conversation.observe(AgentEvent(_ID, event))
-                    yield event
-        finally:
-            ledger = turn.tally.ledger
-            if running is not None and running is conversation.turn:
-                running.tally.ledger.charge(ledger.spent)
-            if ledger.api_calls.total:
-                name = f"/btw {question}"
-                discarded = ledger.discarded_output_tokens
-                used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded)
-                conversation.count(used)
-                count(used)
+        async with aclosing(run_beside(conversation, client, turn, asked, f"/btw {question}", count)) as events:
+            async for event in events:
+                yield event
 
     def _settings(self, client: ModelClient) -> TurnSettings:
         conversation = self._conversation
@@ -92,12 +76,12 @@ class Asides:
             client.output,
             client.retries.unasked,
             max_turns=MAX_STEPS,
-            max_budget_usd=self._budget(),
+            max_budget_usd=self.budget_left(),
             allows_calls=False,
         )
 
-    def _budget(self) -> Decimal | None:
-        """Return the money limit of one prompt, or what is left of that of the running turn."""
+    def budget_left(self) -> Decimal | None:
+        """Return the money limit of one prompt, or the rest of that of the running turn; raise `ValueError` if none."""
         running = self._conversation.turn
         budget = self._max_budget_usd if running is None else running.settings.max_budget_usd
         if budget is None or running is None:
@@ -106,6 +90,35 @@ class Asides:
         if left <= 0:
             raise ValueError("The money limit of this turn is used up. Ask again after it.")
         return left
+
+
+async def run_beside(
+    conversation: Conversation,
+    client: ModelClient,
+    turn: Turn,
+    asked: Message,
+    name: str,
+    count: Callable[[TurnUsage], None] = lambda used: None,
+) -> AsyncGenerator[TurnEvent, None]:
+    """Run a turn beside those of the conversation, without calls. Its usage is counted under `name`."""
+    running = conversation.turn
+    driver = Driver(turn, client.logged, _Services(client))
+    try:
+        async with aclosing(driver.run(UserSubmitted(asked))) as events:
+            async for event in events:
+                if isinstance(event, ReplyFinished):
+                    client.note_reply(event, turn.settings.output)
+                conversation.observe(AgentEvent(_ID, event))
+                yield event
+    finally:
+        ledger = turn.tally.ledger
+        if running is not None and running is conversation.turn:
+            running.tally.ledger.charge(ledger.spent)
+        if ledger.api_calls.total:
+            discarded = ledger.discarded_output_tokens
+            used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded)
+            conversation.count(used)
+            count(used)
 
 
 def _asked(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:

@@ -214,8 +214,10 @@ class Clients:
         address, source = address_of(spec, settings, context.env)
         self._chosen = self._chosen or spec.name
         if context.options.base_url and spec.name == self._chosen:
-            address, source = context.options.base_url, "--base-url"
+            address, source = _moved(spec, address, context.options.base_url), "--base-url"
         key, key_source = context.keys.key_of(spec)
+        if failure := context.keys.failure_of(spec):
+            raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
         if key:
             self._secrets.add(key)
         timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
@@ -285,7 +287,7 @@ class Clients:
         except (QcodeError, ProviderError) as error:
             is_without_key = isinstance(error, ProviderError) and error.kind is ErrorKind.NO_CREDENTIAL
             reasons = self._context.keys.complaints if is_without_key else ()
-            raise ValueError("; ".join((str(error), *reasons))) from None
+            raise ValueError("; ".join(dict.fromkeys((str(error), *reasons)))) from None
 
     def check_budget(self, client: ModelClient) -> None:
         """Raise `QcodeError` if the run has a budget and the price of the model is not known."""
@@ -418,6 +420,17 @@ def output_settings(output: Output, override: int | None) -> OutputSettings:
         min_escalation_gain=output.min_escalation_gain,
         learn_first_cap=output.learn_first_cap,
     )
+
+
+def _moved(spec: registry.ProviderSpec, address: str, host: str) -> str:
+    """Return the address at the host of `--base-url`; on Vertex AI project and location stay."""
+    if not spec.is_vertex:
+        return host
+    if not address:
+        return ""  # the project is missing, which the registry reports
+    from qcode.providers.vertex.address import at_host
+
+    return at_host(address, host)
 
 
 def facts_of(provider: str, model: str, given: ModelSettings | None) -> ModelFacts:

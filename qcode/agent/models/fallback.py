@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from qcode.agent.keys.keys import Keys
 from qcode.agent.models.client import Clients, ModelClient
+from qcode.agent.models.selection import address_of, is_usable, named
 from qcode.config.settings import Settings
 from qcode.engine.effects import Fallback
-from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.errors import ErrorInfo, QcodeError
 from qcode.protocol.events import ModelFellBack, Notice, TurnEvent
 
 
@@ -69,3 +71,27 @@ class FallbackModels:
     def _is_limited(self, name: str) -> bool:
         until = self._limited_until.get(name)
         return until is not None and until > self._clock()
+
+
+def fallback_problems(settings: Settings, keys: Keys) -> tuple[str, ...]:
+    """Return a line for each fallback model that could not take over, or may not exist. Sends nothing."""
+    return tuple(problem for name in settings.fallback if (problem := _problem(name, settings, keys)))
+
+
+def _problem(name: str, settings: Settings, keys: Keys) -> str:
+    try:
+        selection = named(name, settings, "fallback", keys)
+    except QcodeError as refusal:
+        return f'fallback model "{name}" cannot take over: {refusal}'
+    spec = selection.spec
+    if not is_usable(spec, settings, keys):
+        return f"fallback model {selection.name} cannot take over: no key for {spec.name}; qcode auth login stores one"
+    from qcode.providers import catalog
+
+    has_own_address = bool(address_of(spec, settings, keys.env)[1])
+    if spec.name not in catalog.BUILT_IN or has_own_address or selection.name in settings.models:
+        return ""
+    if catalog.lookup(spec.name, selection.model) is not None:
+        return ""
+    near = ", ".join(f"{spec.name}/{model}" for model in catalog.nearest(spec.name, selection.model))
+    return f"fallback model {selection.name} is not in the catalog" + (f"; nearest: {near}" if near else "")

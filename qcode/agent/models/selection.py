@@ -70,6 +70,8 @@ def _configured(name: str, given: ProviderSettings, known: ProviderSpec | None) 
         protocol,
         given.base_url or "",
         api_key_env=given.api_key_env or "",
+        has_key_command=given.api_key_command is not None,
+        is_vertex=given.project is not None or given.location is not None,
         headers=given.headers,
         max_tokens_field=cast("MaxTokensField | None", given.max_tokens_field),
         reasoning_field=given.reasoning_field or "",
@@ -85,6 +87,8 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     provider, slash, model = name.partition("/")
     if provider in REPLAYS and model and provider not in settings.providers:
         return _replayed(Path(model), specs, is_timed=REPLAYS[provider])
+    if provider == "vertex" and model.startswith("claude"):
+        provider = "vertex-anthropic"  # another protocol, and the same place for the user
     if slash and provider in specs:
         if not model:
             return default_of(specs[provider], settings, note)
@@ -122,7 +126,8 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     raise UsageError(f'unknown model "{name}"; name it as PROVIDER/MODEL')
 
 
-def _is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
+def is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
+    """Return whether a request to this provider can be sent: there is a credential, or none is needed."""
     return bool(keys.credential_of(spec)) or not needs_key(spec, settings, keys.env)
 
 
@@ -168,9 +173,20 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
 def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
     """Return the address of a provider and its source (a variable or setting), as `registry.connect` expects them."""
     given = settings.providers.get(spec.name)
+    if spec.is_vertex:
+        return _vertex_address(spec, settings, env)
     if given is not None and given.base_url:
         return given.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
     return registry.base_url_of(spec, env)
+
+
+def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
+    from qcode.providers.vertex.address import vertex_address
+
+    given = settings.providers.get(spec.name, ProviderSettings())
+    names = {"project": given.project or "", "location": given.location or "", "host": given.base_url or ""}
+    address, variable = vertex_address(env, **names)
+    return address, variable or str(settings.origin(f"providers.{spec.name}.project"))
 
 
 async def found(settings: Settings, keys: Keys, base_url: str | None, *, has_demo: bool) -> Selection:
@@ -222,7 +238,7 @@ def _connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
         chosen = named(name, settings, "chosen in the app")
     except QcodeError:
         return None
-    return chosen if _is_usable(chosen.spec, settings, keys) else None
+    return chosen if is_usable(chosen.spec, settings, keys) else None
 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
@@ -262,5 +278,5 @@ def provider_failures(keys: Keys) -> Iterator[None]:
         yield
     except ProviderError as error:
         if error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH):
-            raise CredentialError("\n".join((error.message, *keys.complaints))) from None
+            raise CredentialError("\n".join(dict.fromkeys((error.message, *keys.complaints)))) from None
         raise UsageError(error.message) from None

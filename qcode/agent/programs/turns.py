@@ -375,15 +375,18 @@ class TurnStream:
     async def _start_servers(self) -> None:
         """Start the tool servers, and ask about those that wait for an approval."""
         toolbox = self._turns.toolbox
-        await toolbox.wait_for_servers()
+        await asyncio.wait({self._start_approval(toolbox.wait_for_servers())})  # a cancel ends this wait at once
         servers = toolbox.servers
         if servers is None:
+            return
+        if self._is_cancelled:
+            await servers.wait_until_started(0)  # the cancelled turn does not wait either
             return
         for approval in servers.approvals():
             deciding = self._start_approval(self._decide(approval))
             await asyncio.wait({deciding})
             servers.answer(approval.id, Deny() if deciding.cancelled() else deciding.result())
-        await servers.wait_until_started()
+        await asyncio.wait({self._start_approval(servers.wait_until_started())})
 
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
         """Return the text of the prompt, and its images and files."""

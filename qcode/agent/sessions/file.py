@@ -303,8 +303,9 @@ class Lock:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._is_current(handle):
-                    os.ftruncate(handle, 0)
-                    os.write(handle, str(os.getpid()).encode())
+                    with suppress(OSError):  # on a full disk the lock is held all the same, but names no holder
+                        os.ftruncate(handle, 0)
+                        os.write(handle, str(os.getpid()).encode())
                     return handle
             except BlockingIOError:
                 holder = os.read(handle, 20).decode("ascii", "replace").strip()

@@ -34,7 +34,13 @@ FLUSH_S = 1.0
 """How long the exit waits for a collector."""
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURING = frozenset({"true", "span_only", "span_and_event"})
-_PROVIDERS = {"openai-responses": "openai", "gemini": "gcp.gemini", "bedrock": "aws.bedrock"}
+_PROVIDERS = {
+    "openai-responses": "openai",
+    "gemini": "gcp.gemini",
+    "vertex": "gcp.vertex_ai",
+    "vertex-anthropic": "gcp.vertex_ai",
+    "bedrock": "aws.bedrock",
+}
 _TOKEN_BOUNDS = tuple(4**power for power in range(14))
 _DURATION_BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Both as the conventions advise."""

@@ -11,9 +11,9 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
         case "auth":
             from qcode.cli.subcommands.auth import run_auth as run
         case "batch":
-            from qcode.cli.subcommands.batch import run_batch as run
+            from qcode.cli.subcommands.batch.batch import run_batch as run
         case "config":
-            from qcode.cli.subcommands.reports import run_config as run
+            from qcode.cli.subcommands.config import run_config as run
         case "doctor":
             from qcode.cli.subcommands.reports import run_doctor as run
         case "help":

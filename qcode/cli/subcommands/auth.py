@@ -11,12 +11,12 @@ from functools import partial
 
 from qcode.agent.crash import keep_out
 from qcode.agent.keys.connect import CredentialRow, KeyCheck, check, login_lines, read_key, row_of, rows_of, store
-from qcode.agent.keys.keys import ATTENDED_S, LOGIN_PREFIX, UNATTENDED_S, Keys, key_store
+from qcode.agent.keys.keys import ATTENDED_S, LOGIN_PREFIX, UNATTENDED_S, Keys, key_commands, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
+from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
 from qcode.cli.terminal import Left, ask, ask_unseen, put, say
-from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeError, UsageError
 from qcode.providers import registry
@@ -62,7 +62,7 @@ def run_auth(rest: Sequence[str]) -> int:
     folder, problem = folder_context(options)
     if problem is not None:
         say(str(problem))
-    context = AuthContext(folder.settings, _keys(folder.paths, is_attended=is_attended), is_attended)
+    context = AuthContext(folder.settings, _keys(folder, is_attended=is_attended), is_attended)
     name = words[0] if words else None
     try:
         match command:
@@ -78,12 +78,14 @@ def run_auth(rest: Sequence[str]) -> int:
     return code or (ExitCode.OK if problem is None else problem.exit_code)
 
 
-def _keys(paths: ConfigPaths, *, is_attended: bool) -> Keys:
+def _keys(folder: RunContext, *, is_attended: bool) -> Keys:
     def on_wait() -> None:
         say("waiting for the keyring; it may need to be unlocked")
 
     patience_s = ATTENDED_S if is_attended else UNATTENDED_S
-    return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait))
+    paths = folder.paths
+    open_store = partial(key_store, paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait)
+    return Keys(os.environ, open_store, key_commands(folder.settings, paths.config_dir))
 
 
 def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
@@ -138,6 +140,9 @@ def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.protocol == "bedrock":
         how = "AWS_PROFILE, aws sso login, a role, or AWS_BEARER_TOKEN_BEDROCK"
         raise UsageError(f"{spec.name} uses credentials from the AWS chain ({how}); qcode stores no key for it")
+    if spec.is_vertex:
+        how = "gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS, or api_key_command"
+        raise UsageError(f"{spec.name} uses credentials of Google Cloud ({how}); qcode stores no key for it")
     if not registry.takes_key(spec):
         raise UsageError(f"{spec.name} needs no key")
 

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 MAX_RUNNING = 4
 """The turns that run at a time; further calls wait."""
 
+MAX_PROMPT = 1_000_000
+"""The maximum number of characters of a prompt: the operator pays for it."""
+
 _ASK = (
     "Ask qcode, a coding agent, to do one task in a folder of its user: it reads, edits and runs code as far as the "
     "permissions of the user allow. Returns its answer, why it stopped, and the cost. Each call is a new conversation."
@@ -60,10 +63,12 @@ def _server(options: Options, root: Path) -> MCPServer:
 
     @server.tool(description=_ASK, structured_output=False)
     async def ask(prompt: str, ctx: Context[Any], folder: str = ".") -> CallToolResult:
-        place = (root / folder).resolve()
         if not prompt.strip():
             raise ToolError("the prompt is empty")
-        if not (place.is_relative_to(root) and place.is_dir()):
+        if len(prompt) > MAX_PROMPT:
+            raise ToolError(f"the prompt has {len(prompt):,} characters, more than {MAX_PROMPT:,}")
+        place = _folder_in(root, folder)
+        if place is None:
             raise ToolError(f"folder must be an existing folder in {root}")
         async with turns:
             try:
@@ -82,6 +87,15 @@ def _server(options: Options, root: Path) -> MCPServer:
         return _result(f"{verdict.verdict}: {verdict.reason}", row)
 
     return server
+
+
+def _folder_in(root: Path, folder: str) -> Path | None:
+    """Return a folder inside `root`, None for anything else, such as a name that no folder can have."""
+    try:
+        place = (root / folder).resolve()
+        return place if place.is_relative_to(root) and place.is_dir() else None
+    except (OSError, ValueError):
+        return None
 
 
 async def _asked(options: Options, prompt: str, report: Callable[..., Any]) -> CallToolResult:

@@ -1,4 +1,4 @@
-"""`qcode config`, `doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine.
+"""`qcode doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine.
 
 All take `-C`, `--trust`, `--settings` and `--json`. With an invalid configuration they print what they can without it,
 and the error, and the exit code is that of the error.
@@ -25,7 +25,6 @@ from qcode.text.json import Json
 from qcode.text.numbers import count_text, dollars_text, tokens_text
 
 FOLDER_FLAGS = "[-C DIR] [--trust] [--settings FILE] [--json]"
-_CONFIG = f"use: qcode config path, qcode config schema, or: qcode config show {FOLDER_FLAGS}"
 _DOCTOR = f"use: qcode doctor {FOLDER_FLAGS}"
 _MODELS = f"use: qcode models [PART OF A NAME] [--all] {FOLDER_FLAGS}, or: qcode models forget"
 _STATS = f"use: qcode stats [--all] {FOLDER_FLAGS}"
@@ -44,32 +43,6 @@ def _end(problem: ConfigError | None, *, is_said: bool = True) -> int:
     if not is_said:
         say(str(problem))
     return problem.exit_code
-
-
-def run_config(rest: Sequence[str]) -> int:
-    options, words, given = parse_subcommand("config", rest, _CONFIG)
-    match words:
-        case ["path"]:
-            return _out(str(ConfigPaths.from_env(os.environ).config_file))
-        case ["schema"]:
-            from qcode.config.json_schema import schema_text
-
-            return _out(schema_text().rstrip())
-        case ["show"]:
-            from qcode.config.show import show
-
-            context, problem = folder_context(options)
-            rows = show(context.settings)
-            if "json" in given:
-                listed: Json = [{"key": row.key, "value": row.value, "origin": str(row.origin)} for row in rows]
-                put(json.dumps({"error": str(problem) if problem else None, "settings": listed}) + "\n")
-                return _end(problem)
-            for warning in context.settings.warnings:
-                say(warning)
-            _out(*(f"{row.key} = {row.value}  ({row.origin})" for row in rows))
-            return _end(problem, is_said=False)
-        case _:
-            raise invalid_arguments(words, _CONFIG)
 
 
 def run_doctor(rest: Sequence[str]) -> int:

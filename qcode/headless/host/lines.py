@@ -31,6 +31,7 @@ _SUBTYPES = {
     "error_refusal": "error_during_execution",
     "error_cancelled": "error_during_execution",
     "error_max_tool_calls": "error_max_turns",
+    "error_timeout": "error_max_turns",
 }
 
 

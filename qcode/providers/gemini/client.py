@@ -27,6 +27,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     import httpx2
     from google.genai import Client
+    from google.genai.types import HttpOptions
 
 _NO_KEY = "none"
 API_VERSION = "v1beta"
@@ -44,13 +45,14 @@ class _GeminiClient:
 class GeminiProvider(DirectProvider[_GeminiClient]):
     """The Gemini Developer API."""
 
+    api_version = API_VERSION
+
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._encoded = EncodedMessages("contents", json.JSONEncoder())
 
     def _make_client(self) -> _GeminiClient:
         import httpx2
-        from google.genai import Client
         from google.genai.types import HttpOptions
 
         quiet("google_genai", "google", "httpx2", "httpcore2")
@@ -69,15 +71,18 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         http.event_hooks = {"request": [limit_connecting], "response": [keep_response]}
         options = HttpOptions(
             base_url=self._connection.base_url,
-            api_version=API_VERSION,
+            api_version=self.api_version,
             headers=dict(self._connection.headers),
             httpx_async_client=http,
             # The SDK also creates a synchronous client unless it gets one; this one cannot send anything.
             httpx_client=httpx2.Client(transport=httpx2.BaseTransport()),
         )
-        return _GeminiClient(
-            Client(api_key=self._connection.api_key or _NO_KEY, vertexai=False, http_options=options), http
-        )
+        return _GeminiClient(self._sdk(options), http)
+
+    def _sdk(self, options: HttpOptions) -> Client:
+        from google.genai import Client
+
+        return Client(api_key=self._connection.api_key or _NO_KEY, vertexai=False, http_options=options)
 
     async def _close_client(self, client: _GeminiClient) -> None:
         await client.http.aclose()
@@ -90,8 +95,12 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         headers = {"accept": "*/*"}
         if connection.api_key:
             headers["x-goog-api-key"] = connection.api_key
-        url = f"{connection.base_url}/{API_VERSION}/{_path_of(request.model)}"
+        url = f"{connection.base_url}/{self.api_version}/{self._path(request.model)}"
         return Post(url, headers | dict(connection.headers), self._encoded.body(encode(request, self._encoded)))
+
+    def _path(self, model: str) -> str:
+        name = model if "/" in model else f"models/{model}"
+        return f"{quote(name)}:streamGenerateContent?alt=sse"
 
     @asynccontextmanager
     async def _open(self, client: _GeminiClient, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
@@ -101,7 +110,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         kept: list[httpx2.Response] = []
         token = _responses.set(kept)
         try:
-            await api.async_request_streamed("post", _path_of(request.model), body)
+            await api.async_request_streamed("post", self._path(request.model), body)
         except ValueError as error:
             # The SDK fails on an error page that is neither JSON nor UTF-8.
             for response in kept:
@@ -128,8 +137,3 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         from google.genai.errors import APIError
 
         return (APIError,)
-
-
-def _path_of(model: str) -> str:
-    name = model if "/" in model else f"models/{model}"
-    return f"{quote(name)}:streamGenerateContent?alt=sse"

@@ -339,7 +339,7 @@ def _types_of(value: Json) -> set[str]:
 
 
 def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[WrittenCall]]:
-    """Read the forms of DeepSeek, GLM, MiniMax, Kimi and a Mistral mark without brackets."""
+    """Read the forms of DeepSeek, GLM, MiniMax, Kimi, gpt-oss and a Mistral mark without brackets."""
     reader = _Reader(text, tools)
     for mark, form, read in (
         ("<tool_call>", "glm", reader.read_glm),
@@ -347,6 +347,8 @@ def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[W
         ("<｜DSML｜", "dsml", reader.read_dsml),
         ("<minimax:tool_call>", "minimax", reader.read_minimax),
         ("<|tool_call", "kimi", reader.read_kimi),
+        ("<|channel|>", "harmony", reader.read_harmony),
+        ("<|start|>", "harmony", reader.read_harmony),
         ("TOOL_CALLS", "mistral", reader.read_mistral),
     ):
         if text.startswith(mark):
@@ -424,6 +426,28 @@ class _Reader:
             calls.append(read_function(name, arguments, self._tools))
         if has_frame:
             self._take("<|tool_calls_section_end|>")
+        return calls
+
+    def read_harmony(self) -> list[WrittenCall]:
+        """Read `<|channel|>commentary to=functions.N <|constrain|>json<|message|>{…}<|call|>`, once or more often.
+
+        The recipient may also be in the role, `<|start|>assistant to=functions.N<|channel|>commentary json<|message|>`.
+        Servers remove the last mark, which ends the reply.
+        """
+        calls = []
+        while self.rest:
+            self._took("<|start|>assistant")
+            self._took("<|channel|>commentary") or self._took("<|channel|>analysis")
+            self._take("to=")
+            if "<|message|>" not in self.rest:
+                raise UnreadableError("it is not complete", is_attempt=False)
+            recipient = self._until("<|message|>").partition("<|")[0].split()
+            if not recipient:
+                raise UnreadableError("it names no tool")
+            arguments = self._json()
+            self._took("<|call|>")
+            self.skip()
+            calls.append(read_function(recipient[0].removeprefix("functions."), arguments, self._tools))
         return calls
 
     def read_mistral(self) -> list[WrittenCall]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
+from collections.abc import Iterator
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused
@@ -48,27 +50,63 @@ def picture(data: bytes, media_type: str, shown: str) -> EncodedImage:
                 "run pip install '.[images]' in your clone of qcode"
             ) from None
         return _picture(data, media_type, f"{len(data):,} bytes")
-    try:
-        with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
-            width, height = opened.size
-            if width * height > MAX_PIXELS:
-                raise Refused(f"{shown} is too large to show: {width} x {height} pixels")
-            if len(data) <= MAX_BYTES and max(width, height) <= MAX_SIDE:
-                opened.verify()
-                return _picture(data, media_type, f"{width} x {height}, {len(data):,} bytes")
-            has_alpha = opened.mode in ("RGBA", "LA", "P")
-            smaller = opened.convert("RGBA" if has_alpha else "RGB")
-            smaller.thumbnail((_SMALLER_SIDE, _SMALLER_SIDE))
+    problem = ""
+    for content in (data, *_repaired(data, media_type)):
+        try:
+            return _scaled(content, media_type, shown)
+        except (*_PILLOW_FAILS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+            # Pillow names the object that holds the bytes if it does not know what they are.
+            is_clear = isinstance(error, OSError | ValueError | SyntaxError) and "BytesIO" not in str(error)
+            problem = problem or (str(error) if is_clear else "it cannot be read")
+    raise Refused(f"{shown} is a broken image: {problem}") from None
+
+
+def _scaled(data: bytes, media_type: str, shown: str) -> EncodedImage:
+    import PIL.Image as pillow  # noqa: N813
+
+    with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
+        width, height = opened.size
+        if width * height > MAX_PIXELS:
+            raise Refused(f"{shown} is too large to show: {width} x {height} pixels")
+        if len(data) <= MAX_BYTES and max(width, height) <= MAX_SIDE:
+            opened.verify()
+            return _picture(data, media_type, f"{width} x {height}, {len(data):,} bytes")
+        has_alpha = opened.mode in ("RGBA", "LA", "P")
+        smaller = opened.convert("RGBA" if has_alpha else "RGB")
+        smaller.thumbnail((_SMALLER_SIDE, _SMALLER_SIDE))
+        target = io.BytesIO()
+        smaller.save(target, "PNG" if has_alpha else "JPEG")
+        if target.tell() > MAX_BYTES:
             target = io.BytesIO()
-            smaller.save(target, "PNG" if has_alpha else "JPEG")
-            if target.tell() > MAX_BYTES:
-                target = io.BytesIO()
-                smaller.convert("RGB").save(target, "JPEG", quality=80)
-                has_alpha = False
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
-        raise Refused(f"{shown} is a broken image: {error}") from None
+            smaller.convert("RGB").save(target, "JPEG", quality=80)
+            has_alpha = False
     described = f"{width} x {height}, shown at {smaller.width} x {smaller.height}"
     return _picture(target.getvalue(), "image/png" if has_alpha else "image/jpeg", described)
+
+
+_PILLOW_FAILS = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
+"""The errors of Pillow for broken images: `IndexError` for a PNG without pixels, for example."""
+
+_PNG_START = 8
+_PNG_FRAME = 12
+"""The bytes of a chunk of a PNG around its data: length, name and checksum."""
+
+
+def _repaired(data: bytes, media_type: str) -> Iterator[bytes]:
+    """Yield a PNG without the chunks that a decoder may skip, such as texts and color profiles: they may be invalid.
+
+    The first keeps transparency, the second does not. See the PNG specification, section 4.7.
+    """
+    if media_type != "image/png":
+        return
+    chunks: list[tuple[bytes, bytes]] = []
+    at = _PNG_START
+    while at + _PNG_FRAME <= len(data):
+        size = int.from_bytes(data[at : at + 4], "big") + _PNG_FRAME
+        chunks.append((data[at + 4 : at + 8], data[at : at + size]))
+        at += size
+    for kept in (b"tRNS", b""):
+        yield data[:_PNG_START] + b"".join(chunk for name, chunk in chunks if name[:1].isupper() or name == kept)
 
 
 def _picture(data: bytes, media_type: str, described: str) -> EncodedImage:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +51,8 @@ from qcode import (
 )
 from qcode.protocol.messages import Message
 from qcode.testing import Call, Reply, Scripted, Truncated
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -421,6 +425,26 @@ def test_cancel_ends_the_turn_with_its_own_error(tmp_path: Path) -> None:
 
     with pytest.raises(TurnCancelledError):
         use(tmp_path, ["never"], work)
+
+
+def test_cancel_does_not_wait_for_a_server_that_never_starts(tmp_path: Path) -> None:
+    silent = {"command": sys.executable, "args": ["-m", "tests.fakes.tool_server", "silent"]}
+    config = json.dumps({"mcpServers": {"silent": {**silent, "env": {"PYTHONPATH": str(ROOT)}}}})
+
+    async def run() -> float:
+        options = Options(cwd=tmp_path, model=Scripted(["hi"]), no_session=True, trust=True, mcp_config=[config])
+        async with Agent.open(options) as agent:
+            task = asyncio.ensure_future(agent.run("go"))
+            while agent.servers is None or not any(one.state == "starting" for one in agent.servers.statuses()):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            began = time.monotonic()
+            agent.cancel()
+            with pytest.raises(TurnCancelledError):
+                await task
+            return time.monotonic() - began
+
+    assert asyncio.run(run()) < 5
 
 
 def test_second_turn_at_the_same_time_is_a_usage_error(tmp_path: Path) -> None:

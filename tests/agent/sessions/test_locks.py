@@ -108,3 +108,16 @@ def test_file_system_without_locks_is_still_used(tmp_path: Path, monkeypatch: py
     file = stored(make_store(tmp_path), PROMPT)
     assert file.exists()
     assert not file.with_suffix(".lock").exists()
+
+
+def test_lock_on_a_full_disk_is_held_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", refuse)
+        lock = Lock(tmp_path / "x.lock")
+    with pytest.raises(SessionBusy, match="open in another qcode;"):
+        Lock(tmp_path / "x.lock")
+    lock.release()
+    assert list(tmp_path.iterdir()) == []

@@ -37,6 +37,7 @@ complete -c qcode -n '__fish_seen_subcommand_from acp' -l no-escalation
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-turns -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-tool-calls -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from acp' -l timeout -r
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l wait-for-limit
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from acp' -l allowed-tools -r
@@ -89,6 +90,7 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-escalation
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-turns -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-tool-calls -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l max-budget-usd -r
+complete -c qcode -n '__fish_seen_subcommand_from batch' -l timeout -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l wait-for-limit
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l allowed-tools -r
@@ -111,7 +113,8 @@ complete -c qcode -n '__fish_seen_subcommand_from batch' -l mcp-config -r
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-skills
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session
 complete -c qcode -n '__fish_seen_subcommand_from batch' -l no-session-persistence
-complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show schema' -a 'path show schema'
+complete -c qcode -f -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from path show schema set unset' -a 'path show schema set unset'
+complete -c qcode -n '__fish_seen_subcommand_from config' -l project
 complete -c qcode -n '__fish_seen_subcommand_from config' -s C -r
 complete -c qcode -n '__fish_seen_subcommand_from config' -l cwd -r
 complete -c qcode -n '__fish_seen_subcommand_from config' -l trust
@@ -258,6 +261,7 @@ complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doct
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-turns -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-tool-calls -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l max-budget-usd -r
+complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l timeout -r
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l wait-for-limit
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l permission-mode -x -a 'plan default accept-edits auto bypass'
 complete -c qcode -n 'not __fish_seen_subcommand_from acp auth batch config doctor hooks import login logout mcp models permissions replay sessions skills stats themes trust uninstall update version help' -l allowed-tools -r

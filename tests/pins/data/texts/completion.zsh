@@ -8,10 +8,10 @@ _qcode() {
         --reasoning-effort) found="none minimal low medium high max" ;;
         --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
+        -m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--timeout|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|--settings|--mcp-config|--debug-log) ;;
         *)
           case $cur in
-            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust --settings --mcp-config --no-skills --debug-log --no-session --no-session-persistence -v --verbose" ;;
+            -*) found="--login -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --timeout --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust --settings --mcp-config --no-skills --debug-log --no-session --no-session-persistence -v --verbose" ;;
           esac ;;
       esac
       ;;
@@ -36,10 +36,10 @@ _qcode() {
         --reasoning-effort) found="none minimal low medium high max" ;;
         --effort) found="none minimal low medium high max" ;;
         --permission-mode) found="plan default accept-edits auto bypass" ;;
-        --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
+        --out|--jobs|--ray|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--timeout|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|-C|--cwd|--settings|--mcp-config) ;;
         *)
           case $cur in
-            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-skills --no-session --no-session-persistence" ;;
+            -*) found="--out --jobs --ray -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --timeout --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -C --cwd --settings --mcp-config --no-skills --no-session --no-session-persistence" ;;
           esac ;;
       esac
       ;;
@@ -48,10 +48,10 @@ _qcode() {
         -C|--cwd|--settings) ;;
         *)
           case $cur in
-            -*) found="-C --cwd --trust --settings --json" ;;
+            -*) found="--project -C --cwd --trust --settings --json" ;;
             *)
               case $prev in
-                config) found="path show schema" ;;
+                config) found="path show schema set unset" ;;
               esac ;;
           esac ;;
       esac
@@ -272,10 +272,10 @@ _qcode() {
         --completion) found="bash zsh fish" ;;
         --permission-prompts) found="host none" ;;
         --thinking) found="adaptive enabled disabled" ;;
-        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|--session-id|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
+        -f|--file|--json-schema|-m|--model|--base-url|--fallback-model|--system-prompt|--append-system-prompt|--system-prompt-file|--append-system-prompt-file|--max-output-tokens|--max-continuations|--max-turns|--max-tool-calls|--max-budget-usd|--timeout|--allowed-tools|--allowedTools|--disallowed-tools|--disallowedTools|--tools|--permission-prompt-tool|--exit-tools|--add-dir|--session-id|-C|--cwd|--settings|--setting-sources|--mcp-config|--theme|--debug-log|--record|--max-thinking-tokens|--betas|--debug-file|--plugin-dir|--plugin-dir-no-mcp|--task-budget|--thinking-display) ;;
         *)
           case $cur in
-            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema --replay-user-messages -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --session-id --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-hooks --no-skills --theme --debug-log --record --completion --login --version -h --help --permission-prompts --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
+            -*) found="-p --print --prompt -f --file -o --output-format --no-stdin --include-partial-messages --input-format --json-schema --replay-user-messages -v --verbose -m --model --base-url --fallback-model --reasoning-effort --effort --system-prompt --append-system-prompt --system-prompt-file --append-system-prompt-file --max-output-tokens --max-continuations --no-escalation --max-turns --max-tool-calls --max-budget-usd --timeout --wait-for-limit --permission-mode --allowed-tools --allowedTools --disallowed-tools --disallowedTools --tools --permission-prompt-tool --strict-tools --yolo --dangerously-skip-permissions --allow-dangerously-skip-permissions --exit-tools --add-dir --trust -c --continue -r --resume --fork-session --session-id --no-session --no-session-persistence -C --cwd --settings --setting-sources --mcp-config --strict-mcp-config --no-hooks --no-skills --theme --debug-log --record --completion --login --version -h --help --permission-prompts --thinking --max-thinking-tokens --betas --debug --debug-file --include-hook-events --plugin-dir --plugin-dir-no-mcp --task-budget --thinking-display" ;;
           esac ;;
       esac
       ;;

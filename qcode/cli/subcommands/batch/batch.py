@@ -23,7 +23,7 @@ from typing import BinaryIO, Protocol, cast
 from qcode.agent.options import Options
 from qcode.agent.outcomes import signal_code
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.subcommands.tasks import Task, ThisProcess, read_tasks
+from qcode.cli.subcommands.batch.tasks import Task, ThisProcess, read_tasks
 from qcode.config import state_file
 from qcode.headless.lines import encode
 from qcode.headless.stderr import StderrWriter
@@ -57,7 +57,7 @@ def _workplace(options: Options, address: str | None) -> Workplace:
     """Return the place that runs the tasks: this process, or the Ray cluster at `address`."""
     if address is None:
         return ThisProcess(options)
-    from qcode.cli.subcommands.cluster import Cluster
+    from qcode.cli.subcommands.batch.cluster import Cluster
 
     return Cluster(address, options)
 

@@ -39,6 +39,7 @@ _TASK_OPTIONS: dict[str, type | tuple[type, ...]] = {
     "max_tool_calls": int,
     "max_output_tokens": int,
     "max_budget_usd": (int, float),
+    "timeout": (int, float),
 }
 _KEYS = ("id", "prompt", "cwd", "files", "schema", *_TASK_OPTIONS)
 MIN_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
@@ -108,7 +109,7 @@ def _task(row: Json, number: int, folder: Path) -> Task:
 class SharedLimits:
     """The rate limits that several jobs share: once one is refused, all wait before their next request.
 
-    Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.cluster`).
+    Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.batch.cluster`).
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import qcode
 from qcode.agent.options import Options
-from qcode.cli.subcommands.tasks import SharedLimits, Task, task_result
+from qcode.cli.subcommands.batch.tasks import SharedLimits, Task, task_result
 from qcode.headless.lines import line_without_turn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, UsageError
 from qcode.text.clean import single_spaced

@@ -1,0 +1,144 @@
+"""Requests of tool servers to the model of the user (sampling): shown whole, approved one by one, bounded, and counted.
+
+A request is a separate turn without tools, which knows nothing of the conversation. This loads with the first request.
+Specification: client/sampling, 2025-11-25; deprecated in 2026-07-28.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qcode.agent.models.asides import Asides, run_beside
+from qcode.engine.effects import TurnSettings
+from qcode.engine.turn import Turn
+from qcode.protocol.approvals import Choice
+from qcode.protocol.events import TurnEnded
+from qcode.protocol.messages import Block, Image, Message, Text
+from qcode.protocol.reply import Outcome, StopReason
+from qcode.text.clean import single_spaced, visible_rows
+
+if TYPE_CHECKING:
+    from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
+
+    from qcode.agent.conversation import Conversation
+    from qcode.agent.mcp.elicitation import Ask
+
+MAX_TOKENS = 4_000
+MAX_REQUESTS = 5
+"""The maximum number of requests during one turn."""
+
+MAX_CHARS = 64 * 1024
+SEND = "Send"
+_REJECTED = -1
+_STOPS = {StopReason.END_TURN: "endTurn", StopReason.MAX_TOKENS: "maxTokens"}
+
+
+class Sampling:
+    """The requests of servers in one conversation."""
+
+    def __init__(self, conversation: Conversation, asides: Asides) -> None:
+        self._conversation = conversation
+        self._asides = asides
+        self._turn: Turn | None = None
+        self._requests = 0
+
+    async def sample(
+        self, server: str, params: CreateMessageRequestParams, ask: Ask | None
+    ) -> CreateMessageResult | ErrorData:
+        """Return the answer of the model to a request, or why there is none."""
+        import mcp_types as types
+
+        try:
+            messages = _messages(params)
+            self._count()
+            if ask is None:
+                raise ValueError("no user can approve a request here")
+            model = self._conversation.client.name
+            question = f"{server} asks your model ({model}) for an answer, which you pay for. Send this request?"
+            answer = await ask(question, _detail(params, messages), (Choice(SEND), Choice("Decline")))
+            if answer != SEND:
+                return types.ErrorData(code=_REJECTED, message="User rejected sampling request")
+            ended = await self._run(server, params, messages)
+        except ValueError as problem:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=str(problem))
+        if ended is None or ended.outcome in (Outcome.ERROR, Outcome.CANCELLED) or not ended.text:
+            why = ended.error.message if ended is not None and ended.error is not None else "the model gave no answer"
+            return types.ErrorData(code=types.INTERNAL_ERROR, message=single_spaced(why, 300))
+        stop = _STOPS.get(ended.stop) if ended.stop is not None else None
+        content = types.TextContent(text=ended.text)
+        return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop)
+
+    def _count(self) -> None:
+        """Count a request of the running turn; raise `ValueError` for one too many."""
+        turn = self._conversation.turn
+        if turn is None or turn is not self._turn:
+            self._turn, self._requests = turn, 0
+        self._requests += 1
+        if self._requests > MAX_REQUESTS:
+            raise ValueError(f"more than {MAX_REQUESTS} requests during one turn")
+
+    async def _run(
+        self, server: str, params: CreateMessageRequestParams, messages: tuple[Message, ...]
+    ) -> TurnEnded | None:
+        conversation, client = self._conversation, self._conversation.client
+        settings = TurnSettings(
+            params.system_prompt or "",
+            (),
+            conversation.effort,
+            replace(
+                client.output, override=min(params.max_tokens, MAX_TOKENS), can_escalate=False, max_continuations=0
+            ),
+            client.retries.unasked,
+            max_turns=1,
+            max_budget_usd=self._asides.budget_left(),
+            allows_calls=False,
+        )
+        turn = Turn(settings, client.known(), messages[:-1], client.counter())
+        ended = None
+        async with aclosing(run_beside(conversation, client, turn, messages[-1], f"sampling for {server}")) as events:
+            async for event in events:
+                ended = event if isinstance(event, TurnEnded) else ended
+        return ended
+
+
+def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
+    """Return the messages for the model; raise `ValueError` for a request that is not supported."""
+    import mcp_types as types
+
+    if params.tools or params.tool_choice is not None:
+        raise ValueError("tools are not supported")
+    if params.max_tokens < 1:
+        raise ValueError("maxTokens must be at least 1")
+    found: list[Message] = []
+    size = len(params.system_prompt or "")
+    for message in params.messages:
+        blocks: list[Block] = []
+        for block in message.content_as_list:
+            match block:
+                case types.TextContent():
+                    blocks.append(Text(block.text))
+                    size += len(block.text)
+                case types.ImageContent() if message.role == "user":
+                    blocks.append(Image(block.mime_type, block.data))
+                case _:
+                    raise ValueError(f"content of the type {block.type} is not supported")
+        if found and found[-1].role == message.role:
+            blocks = [*found.pop().blocks, *blocks]
+        found.append(Message(message.role, tuple(blocks)))
+    if size > MAX_CHARS:
+        raise ValueError(f"the request has {size:,} characters, more than {MAX_CHARS:,}")
+    if not found or found[0].role != "user" or found[-1].role != "user":
+        raise ValueError("the first and the last message must be of the user")
+    return tuple(found)
+
+
+def _detail(params: CreateMessageRequestParams, messages: tuple[Message, ...]) -> str:
+    """Return the whole request for the user."""
+    rows = [f"At most {min(params.max_tokens, MAX_TOKENS):,} tokens, without tools and without your conversation."]
+    rows += ["", "[system]", params.system_prompt] if params.system_prompt else []
+    for message in messages:
+        rows += ["", f"[{message.role}]"]
+        rows += [block.text if isinstance(block, Text) else "(an image)" for block in message.blocks]
+    return visible_rows("\n".join(rows))

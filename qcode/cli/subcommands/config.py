@@ -1,0 +1,169 @@
+"""`qcode config`: the path of the file, the settings with their origins, the schema for editors, and changes of a key.
+
+A change of a rule, a mode, the sandbox, a hook or a tool server is reported with its effect, because such a key decides
+which calls run without a question.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from qcode.agent.options import Options, RunContext
+from qcode.agent.permissions import configured_rules
+from qcode.agent.trust import TrustStore
+from qcode.cli.arguments import invalid_arguments, parse_subcommand
+from qcode.cli.context import folder_context
+from qcode.cli.subcommands.reports import FOLDER_FLAGS
+from qcode.cli.terminal import put, say
+from qcode.config.load import KeyPath, Scope, file_layer
+from qcode.config.paths import ConfigPaths, project_file
+from qcode.config.schema import dotted, find_key
+from qcode.config.show import show, value_text
+from qcode.protocol.errors import ConfigError, ExitCode
+from qcode.text.json import Json
+
+_USE = (
+    "use: qcode config path or schema; qcode config set KEY VALUE or unset KEY, with --project for this project's "
+    f"file; or qcode config show {FOLDER_FLAGS}"
+)
+
+
+def run_config(rest: Sequence[str]) -> int:
+    options, words, given = parse_subcommand("config", rest, _USE)
+    if "project" in given and words[:1] not in (["set"], ["unset"]):
+        raise invalid_arguments(words, _USE)
+    match words:
+        case ["path"]:
+            file = str(ConfigPaths.from_env(os.environ).config_file)
+            put(json.dumps({"path": file}) + "\n" if "json" in given else f"{file}\n")
+            return ExitCode.OK
+        case ["schema"]:
+            from qcode.config.json_schema import schema_text
+
+            put(schema_text())
+            return ExitCode.OK
+        case ["show"]:
+            return _show(options, is_json="json" in given)
+        case ["set", name, value]:
+            return _change(options, name, value, is_project="project" in given, is_json="json" in given)
+        case ["unset", name]:
+            return _change(options, name, None, is_project="project" in given, is_json="json" in given)
+        case _:
+            raise invalid_arguments(words, _USE)
+
+
+def _show(options: Options, *, is_json: bool) -> int:
+    context, problem = folder_context(options)
+    rows = show(context.settings)
+    if is_json:
+        listed: Json = [{"key": row.key, "value": row.value, "origin": str(row.origin)} for row in rows]
+        put(json.dumps({"error": str(problem) if problem else None, "settings": listed}) + "\n")
+    else:
+        for warning in context.settings.warnings:
+            say(warning)
+        put("".join(f"{row.key} = {row.value}  ({row.origin})\n" for row in rows))
+        if problem is not None:
+            say(str(problem))
+    return ExitCode.OK if problem is None else problem.exit_code
+
+
+def _change(options: Options, name: str, typed: str | None, *, is_project: bool, is_json: bool) -> int:
+    """Set or remove a key of the user's or the project's file, and report the result."""
+    from qcode.config.edit import change_checked
+
+    context, _ = folder_context(options)
+    file = _project_file(context) if is_project else context.paths.config_file
+    scope: Scope = "project" if is_project else "user"
+    store = TrustStore(context.paths.state_dir, context.folder)
+    before = _values(file, scope)
+    # The user changes the file here, so a trusted folder stays trusted.
+    with store.accepting(context.root, frozenset({str(file)})):
+        path = change_checked(file, name, typed, scope, configured_rules)
+    after = _values(file, scope)
+    if is_json:
+        value = after.get(path)
+        put(json.dumps({"key": dotted(path), "value": value, "file": str(file)}) + "\n")
+    else:
+        put(f"{_change_text(path, before.get(path), after, file)}\n")
+    if before != after:
+        if note := _safety_note(path, typed):
+            say(note)
+        if note := _precedence_note(options, context, path, file, is_project=is_project):
+            say(note)
+    return ExitCode.OK
+
+
+def _project_file(context: RunContext) -> Path:
+    file = project_file(context.root)
+    if not file.resolve().is_relative_to(context.root.resolve()):
+        raise ConfigError("is a link to a file outside the project; change that file instead", file=file)
+    return file
+
+
+def _values(file: Path, scope: Scope) -> dict[KeyPath, str]:
+    """Return the values in a file as they are shown; none if it is invalid."""
+    try:
+        values = file_layer(file, scope).values
+    except ConfigError:
+        return {}
+    keys = {path: find_key(path) for path in values}
+    return {path: value_text(key, values[path].value) for path, key in keys.items() if key is not None}
+
+
+def _change_text(path: KeyPath, before: str | None, after: dict[KeyPath, str], file: Path) -> str:
+    value = after.get(path)
+    if value is None and any(other[: len(path)] == path for other in after):
+        return f"{dotted(path)} is set in {file}"
+    if value is None:
+        return f"{dotted(path)} is not set in {file}" + (f" (was {before})" if before else "")
+    was = f" (was {before})" if before not in (None, value) else ""
+    return f"{dotted(path)} = {value}{was} in {file}"
+
+
+_MODES = {
+    "plan": "sessions start in plan mode: the model reads, and changes nothing",
+    "accept-edits": "in trusted folders, edits of project files run without asking",
+    "auto": "in trusted folders, edits and sandboxed commands run without asking",
+}
+_SANDBOX = {
+    "off": "commands run without a sandbox, and more of them ask",
+    "auto": "commands run in a sandbox if one works here",
+    "required": "qcode refuses to start where no sandbox works",
+}
+
+
+def _safety_note(path: KeyPath, typed: str | None) -> str:
+    """Return the effect of a change on the calls that run without a question, empty if it has none."""
+    value = (typed or "").strip().strip("\"'")
+    match path:
+        case ("permissions", "mode"):
+            return _MODES.get(value, "edits and commands ask first")
+        case ("permissions", "allow"):
+            return "calls that match these rules run without asking in trusted folders" if typed else ""
+        case ("permissions", "deny" | "ask") if typed is None:
+            return f"no rule of this file {'denies' if path[1] == 'deny' else 'asks'} any more"
+        case ("tools", "sandbox"):
+            return _SANDBOX.get(value, _SANDBOX["auto"])
+        case ("hooks", _) if typed is not None:
+            return "hooks run with your rights, outside the sandbox: qcode hooks lists them"
+        case ("mcp_servers", *_) if typed is not None:
+            return "tool servers run with your rights, outside the sandbox: qcode mcp lists them"
+        case _:
+            return ""
+
+
+def _precedence_note(options: Options, context: RunContext, path: KeyPath, file: Path, *, is_project: bool) -> str:
+    """Return why the file does not decide the value, empty if it does."""
+    if is_project and not context.is_trusted:
+        return "this folder is not trusted, so its file is ignored; qcode trust accept trusts it"
+    now, problem = folder_context(replace(options, trust=options.trust or context.is_trusted))
+    origin = now.settings.origin(dotted(path))
+    if problem is not None or origin.kind == "default" or str(file) in origin.where:
+        return ""
+    key = find_key(path)
+    given = now.settings.given.get(dotted(path))
+    return "" if key is None else f"{origin} takes precedence: {dotted(path)} is still {value_text(key, given)}"

@@ -1,0 +1,55 @@
+"""Addresses on Vertex AI. Pure.
+
+An address names host, project and location, as in `https://HOST/projects/PROJECT/locations/LOCATION`. Sources: Google's
+page on the locations of Vertex AI, and the SDKs of Google and Anthropic. Apart, because only these providers need it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote
+
+PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
+LOCATION_VARIABLES = ("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION")
+DEFAULT_LOCATION = "global"
+
+_MULTI_REGIONS = ("us", "eu")
+_ADDRESS = re.compile(r"(.*)/projects/([^/]+)/locations/([^/]+)")
+
+
+def vertex_address(
+    environ: Mapping[str, str], *, project: str = "", location: str = "", host: str = ""
+) -> tuple[str, str]:
+    """Return an address and the variable that supplied the project, empty for the argument; both without a project."""
+    found, variable = (project, "") if project else _first(PROJECT_VARIABLES, environ)
+    place = location or _first(LOCATION_VARIABLES, environ)[0] or DEFAULT_LOCATION
+    if not found:
+        return "", ""
+    return f"{host.rstrip('/') or _host(place)}/projects/{quote(found)}/locations/{quote(place)}", variable
+
+
+def at_host(address: str, host: str) -> str:
+    """Return the address of the same project and location at another host."""
+    _, project, location = parts(address)
+    return f"{host.rstrip('/')}/projects/{project}/locations/{location}"
+
+
+def parts(address: str) -> tuple[str, str, str]:
+    """Return host, project and location of an address that `vertex_address` made."""
+    found = _ADDRESS.fullmatch(address)
+    assert found is not None
+    return found[1], found[2], found[3]
+
+
+def _host(location: str) -> str:
+    if location == DEFAULT_LOCATION:
+        return "https://aiplatform.googleapis.com"
+    if location in _MULTI_REGIONS:
+        return f"https://aiplatform.{location}.rep.googleapis.com"
+    return f"https://{location}-aiplatform.googleapis.com"
+
+
+def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
+    found = ((environ.get(variable, "").strip(), variable) for variable in variables)
+    return next(((value, variable) for value, variable in found if value), ("", ""))

@@ -1,0 +1,149 @@
+"""Gemini and Claude on Vertex AI, over the SDKs of Google and Anthropic, which sign in and choose the path.
+
+A token is that of the connection's key, or of the Application Default Credentials of this machine. `google-auth` is a
+dependency of `google-genai`. Apart from the other clients, because it loads with the first model of Vertex AI.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.protocol.model import ModelRequest
+from qcode.providers.anthropic.client import AnthropicProvider
+from qcode.providers.anthropic.codec import encode
+from qcode.providers.connection import Connection
+from qcode.providers.errors import attributed
+from qcode.providers.gemini.client import GeminiProvider
+from qcode.providers.sdk import http_client, quiet
+from qcode.providers.vertex.address import parts
+
+if TYPE_CHECKING:
+    import httpx2
+    from anthropic import AsyncAnthropic
+    from google.auth.credentials import Credentials
+    from google.genai import Client
+    from google.genai.types import HttpOptions
+
+SIGN_IN = "gcloud auth application-default login"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_HOW = f"run {SIGN_IN}, or set GOOGLE_APPLICATION_CREDENTIALS"
+
+
+class VertexGeminiProvider(GeminiProvider):
+    """Gemini in a Google Cloud project."""
+
+    api_version = "v1beta1"
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._direct = None  # the SDK signs in
+
+    def _sdk(self, options: HttpOptions) -> Client:
+        from google.genai import Client
+
+        host, project, location = parts(self._connection.base_url)
+        options.base_url = host
+        credentials = _credentials(self._connection)
+        return Client(vertexai=True, project=project, location=location, credentials=credentials, http_options=options)
+
+    def _path(self, model: str) -> str:
+        return super()._path(model if "/" in model else f"publishers/google/models/{model}")
+
+    async def _list_models(self, client: object) -> list[str]:
+        return []  # the host lists the models of all vendors, whether the project may use them or not
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        from google.auth.exceptions import GoogleAuthError
+
+        return (*super()._failures(), GoogleAuthError)
+
+    def _failure(self, error: Exception) -> ProviderError:
+        return _sign_in_failure(self._connection, error) or super()._failure(error)
+
+
+class VertexAnthropicProvider(AnthropicProvider):
+    """Claude in a Google Cloud project."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._direct = None
+
+    def _make_client(self) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropicVertex
+
+        quiet("anthropic", "httpx2", "httpcore2")
+        http = http_client(self._connection)
+        host, project, location = parts(self._connection.base_url)
+        client: Any = AsyncAnthropicVertex(
+            region=location,
+            project_id=project,
+            credentials=_credentials(self._connection),
+            base_url=f"{host}/v1",
+            default_headers=dict(self._connection.headers),
+            timeout=http.timeout,
+            max_retries=0,
+            http_client=http,
+        )
+        return client  # type: ignore[no-any-return]  # both have `messages` and `close`, and no class in common
+
+    @asynccontextmanager
+    async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+        body: dict[str, Any] = {name: value for name, value in encode(request).items() if name != "model"}
+        async with client.messages.with_streaming_response.create(
+            model=request.model, max_tokens=request.max_tokens, messages=[], stream=True, extra_body=body
+        ) as response:
+            yield response.http_response
+
+    async def _list_models(self, client: object) -> list[str]:
+        return []
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        from google.auth.exceptions import GoogleAuthError
+
+        return (*super()._failures(), GoogleAuthError)
+
+    def _failure(self, error: Exception) -> ProviderError:
+        return _sign_in_failure(self._connection, error) or super()._failure(error)
+
+
+def _credentials(connection: Connection) -> Credentials:
+    """Return the credentials of the connection's token, or those of this machine. Blocks; raise `ProviderError`."""
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+    from google.oauth2.credentials import Credentials as Token
+
+    quiet("google.auth")
+    # A hint about quotas, for users of gcloud; on the terminal it is noise.
+    warnings.filterwarnings("ignore", "Your application has authenticated using end user credentials", UserWarning)
+    if connection.api_key:
+        return Token(token=connection.api_key)  # type: ignore[no-untyped-call]  # google-auth has no types
+    try:
+        found: Credentials = google.auth.default(scopes=[_SCOPE])[0]
+    except DefaultCredentialsError as error:
+        raise _no_credentials(error) from error
+    return found
+
+
+def _no_credentials(error: Exception) -> ProviderError:
+    why = str(error.args[0] if error.args else error).partition("\n")[0].partition(" To set up")[0].rstrip(".")[:200]
+    return ProviderError(ErrorKind.NO_CREDENTIAL, f"cannot sign in to Google Cloud: {why}; {_HOW}")
+
+
+def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError | None:
+    """Convert an error of google-auth; None for any other."""
+    from google.auth import exceptions
+
+    if isinstance(error, exceptions.RefreshError):
+        why = str(error.args[0] if error.args else error).partition("\n")[0][:200]
+        said = f"{connection.name}: Google Cloud refused the credentials ({why}); {_HOW}"
+        return ProviderError(ErrorKind.AUTH, said)
+    if isinstance(error, exceptions.TransportError):
+        said = f"{connection.name} cannot reach Google Cloud to sign in: {str(error).partition(chr(10))[0][:200]}"
+        return ProviderError(ErrorKind.UNREACHABLE, said)
+    if isinstance(error, exceptions.GoogleAuthError):
+        return attributed(_no_credentials(error), connection.origin)
+    return None

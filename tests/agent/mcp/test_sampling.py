@@ -1,0 +1,147 @@
+"""Requests of servers to the user's model: approved one by one, bounded, counted, and refused without a user."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcode.agent.mcp.identity import ServerContext
+from qcode.agent.mcp.servers import Servers
+from qcode.agent.models import sampling
+from qcode.agent.models.asides import Asides
+from qcode.agent.models.sampling import Sampling
+from qcode.protocol.approvals import Allow, Answer, Decision, Question
+from qcode.protocol.events import ApprovalRequested, ToolFinished
+from qcode.protocol.messages import Text
+from tests.agent.mcp.serving import ServerFolders
+from tests.fakes.conversation import open_conversation
+from tests.fakes.scripted import Reply, ScriptedProvider, call_reply, text_reply
+
+SENT = Answer("Send")
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    said = {"role": "user", "content": {"type": "text", "text": "Name a \u202ecolor"}}
+    return {"messages": [said], "maxTokens": 100_000, "systemPrompt": "One word.", **changes}
+
+
+def sampled(
+    folders: ServerFolders, *params: dict[str, Any], answers: Decision = SENT, **config: Any
+) -> tuple[list[dict[str, Any]], list[Question], ScriptedProvider, Any]:
+    """Return what a server got for its requests, what the user was asked, the provider, and the conversation."""
+    calls: list[Reply] = [
+        call_reply("fake__ask", {"params": one, "method": "sampling/createMessage"}) for one in params
+    ]
+    replies = [reply for call in calls for reply in (call, text_reply("Red."))]
+    provider = ScriptedProvider([*replies, text_reply("Done.")])
+    asked: list[Question] = []
+    made: list[Sampling] = []
+
+    async def sample(server: str, given: Any, ask: Any) -> Any:
+        return await made[0].sample(server, given, ask)
+
+    context = ServerContext(folders.work, {"PATH": "/usr/bin:/bin"}, sample=sample)
+    servers = Servers((folders.spec(**{"sampling": True, **config}),), folders.pins, context, is_trusted=True)
+    conversation = open_conversation(folders.base, provider, servers=servers, is_attended=True).conversation
+    made.append(Sampling(conversation, Asides(conversation, None)))
+
+    async def body() -> list[dict[str, Any]]:
+        found = []
+        async for event in conversation.submit("go"):
+            if isinstance(event, ApprovalRequested) and isinstance(event.approval, Question):
+                asked.append(event.approval)
+                conversation.answer(event.approval.id, answers)
+            elif isinstance(event, ApprovalRequested):
+                conversation.answer(event.approval.id, Allow())
+            elif isinstance(event, ToolFinished):
+                found.append(json.loads(event.outcome.content))
+        await conversation.close()
+        return found
+
+    return asyncio.run(body()), asked, provider, conversation
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> ServerFolders:
+    return ServerFolders(tmp_path)
+
+
+def test_request_is_shown_whole_approved_bounded_and_counted(folders: ServerFolders) -> None:
+    (found,), (question,), provider, conversation = sampled(folders, request())
+    assert found["content"] == {"type": "text", "text": "Red."}
+    assert (found["role"], found["stopReason"]) == ("assistant", "endTurn")
+    assert question.server == "fake"
+    assert "asks your model" in question.question
+    assert "At most 4,000 tokens, without tools and without your conversation." in question.detail
+    assert "[system]\nOne word." in question.detail
+    assert "\u202e" not in question.detail
+    sent = provider.requests[1]
+    assert (sent.system, sent.tools, sent.max_tokens) == ("One word.", (), 4_000)
+    (message,) = sent.messages
+    assert message.blocks == (Text("Name a \u202ecolor"),)
+    assert [used.prompt for used in conversation.usage()] == ["sampling for fake", "go"]
+
+
+def test_declined_request_is_not_sent(folders: ServerFolders) -> None:
+    (found,), _, provider, _ = sampled(folders, request(), answers=Answer("Decline"))
+    assert found == {"code": -1, "message": "User rejected sampling request"}
+    assert provider.requests[1].system != "One word."
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"messages": []}, "must be of the user"),
+        ({"messages": [{"role": "assistant", "content": {"type": "text", "text": "x"}}]}, "must be of the user"),
+        ({"maxTokens": 0}, "at least 1"),
+        ({"systemPrompt": "x" * 101}, "more than 100"),
+        (
+            {"messages": [{"role": "user", "content": {"type": "audio", "data": "", "mimeType": "audio/wav"}}]},
+            "audio is not supported",
+        ),
+        ({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}, "ools"),
+    ],
+)
+def test_unsupported_request_is_refused_without_a_question(
+    changes: dict[str, Any], says: str, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "MAX_CHARS", 100)
+    (found,), asked, _, _ = sampled(folders, request(**changes))
+    assert says in found["message"]
+    assert asked == []
+
+
+def test_requests_of_one_turn_are_limited(folders: ServerFolders) -> None:
+    found, asked, _, _ = sampled(folders, *[request()] * 6)
+    assert [("content" in one) for one in found] == [True] * 5 + [False]
+    assert found[5]["message"] == "more than 5 requests during one turn"
+    assert len(asked) == 5
+
+
+@pytest.mark.parametrize("config", [{"sampling": False}, {"is_from_project": True}], ids=["off", "project"])
+def test_server_without_the_setting_is_refused(config: dict[str, Any], folders: ServerFolders) -> None:
+    if "is_from_project" in config:
+        spec = folders.spec(**{"sampling": True, **config})
+        folders.pins.approve(spec, ServerContext(folders.work, {"PATH": "/usr/bin:/bin"}).files_of(spec))
+        config = {**config, "env": dict(spec.config.env)}
+    (found,), asked, _, _ = sampled(folders, request(), **config)
+    assert "not supported" in found["message"]
+    assert asked == []
+
+
+def test_pipe_mode_refuses(folders: ServerFolders) -> None:
+    async def body() -> None:
+        import mcp_types as types
+
+        conversation = open_conversation(folders.base, ScriptedProvider([])).conversation
+        params = types.CreateMessageRequestParams.model_validate(request())
+        found = await Sampling(conversation, Asides(conversation, None)).sample("fake", params, None)
+        assert isinstance(found, types.ErrorData)
+        assert found.message == "no user can approve a request here"
+        await conversation.close()
+
+    asyncio.run(body())

@@ -1,0 +1,87 @@
+"""`--timeout`: a prompt is cancelled at its time limit, and what it wrote is kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from tests.e2e.running import CliRunner
+from tests.fakes.replies import call, calls
+from tests.fakes.server import FakeServer
+from tests.fakes.turns import Faults, Turn
+
+SAID = "stopped after 1 model reply: the limit of --timeout was reached"
+
+
+def stalled() -> Turn:
+    return Turn(text=("so ", "far ", "and more"), faults=Faults(stall_after=4))
+
+
+def test_text_so_far_is_printed_at_the_time_limit(cli: CliRunner) -> None:
+    with FakeServer("openai", [stalled()]) as server:
+        done = cli.ask(server, "-p", "hi", "--timeout", "0.5s")
+    assert done.code == 53
+    assert done.out.startswith("so")
+    assert SAID in done.err
+
+
+def test_result_names_the_limit(cli: CliRunner) -> None:
+    with FakeServer("openai", [stalled()]) as server:
+        result = cli.ask(server, "-p", "hi", "--timeout", "0.5s", "-o", "json").result
+    assert (result["subtype"], result["stop_reason"]) == ("error_timeout", "max_turn_requests")
+    assert result["result"].startswith("so")
+    assert result["error"]["kind"] == "budget"
+    assert result["errors"] == [SAID]
+
+
+def test_running_command_is_ended_at_the_time_limit(cli: CliRunner) -> None:
+    with FakeServer("openai", [calls(call("shell", command="sleep 60"))]) as server:
+        done = cli.ask(server, "-p", "hi", "--timeout", "1s", "--trust", "--yolo", "-o", "json")
+    assert done.code == 53
+    assert done.result["duration_ms"] < 20_000
+
+
+def test_wait_before_a_retry_counts(cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="ok", faults=Faults(first_byte_delay=60))]) as server:
+        done = cli.ask(server, "-p", "hi", "--timeout", "0.5s", "-o", "stream-json")
+    assert done.code == 53
+    assert done.result["result"] == ""
+
+
+def test_run_within_its_time_is_not_affected(cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="ok")]) as server:
+        done = cli.ask(server, "-p", "hi", "--timeout", "1h")
+    assert (done.code, done.out, done.err) == (0, "ok\n", "")
+
+
+def test_input_that_does_not_end_counts(cli: CliRunner) -> None:
+    argv = cli.command("-m", "demo/demo", "-p", "hi", "--timeout", "1", "-o", "json")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"begun")
+        process.stdin.flush()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, err = process.stdout.read(), process.stderr.read()
+        process.stdin.close()
+    assert process.returncode == 53
+    assert err == b"qcode: standard input did not end within the limit of --timeout\n"
+    assert json.loads(out)["error"]["kind"] == "budget"
+
+
+@pytest.mark.parametrize("given", ["0", "0s", "-1", "soon", "inf", "nan", ""])
+def test_invalid_time_is_refused(cli: CliRunner, given: str) -> None:
+    done = cli.run("-p", "hi", f"--timeout={given}")
+    assert (done.code, done.out) == (2, "")
+    assert "is not a duration such as 90s, 30m, 2h or 1d" in done.err
+
+
+def test_each_prompt_of_a_stream_has_the_whole_time(cli: CliRunner) -> None:
+    line = json.dumps({"type": "user", "message": {"role": "user", "content": "hi"}}).encode() + b"\n"
+    with FakeServer("openai", [stalled(), Turn(text="second")]) as server:
+        flags = ("--timeout", "1s", "-o", "stream-json", "--input-format", "stream-json")
+        done = cli.ask(server, *flags, stdin=line * 2)
+    results = [one for one in done.lines if one["type"] == "result"]
+    assert [one["subtype"] for one in results] == ["error_timeout", "success"]
