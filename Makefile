@@ -22,7 +22,7 @@ help:
 	@echo "make fmt                     format the code and sort imports"
 	@echo "make lint | types | arch     one of the checks"
 	@echo "make snap-update             accept the screens of the app as they are now"
-	@echo "make pin-update              record the behaviour that tests/pins compares as it is now"
+	@echo "make pin-update              record the behavior that tests/pins compares as it is now"
 	@echo "make search                  the tests, with new random examples for those of properties"
 	@echo "make bench                   the measurements of tests/perf"
 

@@ -44,7 +44,7 @@ def _methods(cls: type[Any], *, is_frozen: bool) -> dict[str, Callable[..., Any]
     shown = [field.name for field in fields if field.repr]
 
     def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807 - put into the class under this name
-        cls.__init__ = _initialiser(cls, fields)
+        cls.__init__ = _initializer(cls, fields)
         cls.__init__(self, *args, **named)
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
@@ -80,7 +80,7 @@ def _refuse_to_delete(value: object, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _initialiser(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
+def _initializer(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
     """Return the `__init__` of `cls`, which sets the slots directly, because the class refuses assignment."""
     names: dict[str, object] = {"_missing": dataclasses.MISSING}
     parameters, lines = ["self"], []

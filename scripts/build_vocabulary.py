@@ -2,7 +2,7 @@
 
 Run by hand: `pip download --no-deps litellm`, then
 `python -m scripts.build_vocabulary litellm-1.109.1-*.whl "litellm 1.109.1" 2026-11-21`.
-The installed tiktoken says what the file must hash to and gives the pattern and the licence text; nothing is fetched.
+The installed tiktoken says what the file must hash to and gives the pattern and the license text; nothing is fetched.
 litellm is never a dependency.
 """
 
@@ -21,7 +21,7 @@ from unittest import mock
 from qcode.providers.tokens import DATA, NAME, ranks_in
 
 _PRESET = 9 | lzma.PRESET_EXTREME
-_LICENCE = f"MIT, Copyright (c) 2022 OpenAI, Shantanu Jain; the text is in {NAME}.LICENSE"
+_LICENSE = f"MIT, Copyright (c) 2022 OpenAI, Shantanu Jain; the text is in {NAME}.LICENSE"
 
 
 def read_wheel(wheel: Path) -> tuple[bytes, dict[str, Any]]:
@@ -57,7 +57,7 @@ def write(folder: Path, listed: bytes, definition: dict[str, Any], source: str, 
         "name": NAME,
         "source": source,
         "date": date,
-        "licence": _LICENCE,
+        "license": _LICENSE,
         "sha256": hashlib.sha256(listed).hexdigest(),
         "pattern": definition["pat_str"],
         "special_tokens": definition["special_tokens"],
@@ -65,8 +65,8 @@ def write(folder: Path, listed: bytes, definition: dict[str, Any], source: str, 
     packed = lzma.compress(listed, preset=_PRESET)
     (folder / f"{NAME}.tiktoken.xz").write_bytes(packed)
     (folder / f"{NAME}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    licence = distribution("tiktoken").read_text("licenses/LICENSE") or ""
-    (folder / f"{NAME}.LICENSE").write_text(licence.strip() + "\n", encoding="utf-8")
+    license = distribution("tiktoken").read_text("licenses/LICENSE") or ""
+    (folder / f"{NAME}.LICENSE").write_text(license.strip() + "\n", encoding="utf-8")
 
 
 def main(arguments: list[str]) -> int:

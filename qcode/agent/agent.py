@@ -291,7 +291,7 @@ class Agent:
             *context.keys.complaints,
             *self.notices,
             *self.prompts.instructions.notices,
-            *((self.skills.catalogue.note,) if self.skills is not None and self.skills.catalogue.note else ()),
+            *((self.skills.catalog.note,) if self.skills is not None and self.skills.catalog.note else ()),
         )
         return (*(Notice("warning", text) for text in texts), *self.trust.notices())
 

@@ -238,7 +238,7 @@ class AgentParts:
         tool = SkillTool(self.skills, [kind.name for kind in kinds if kind.only_reads])
         if not self.context.options.offers(tool.spec):
             return None
-        self.prompts.skills = self.skills.make_catalogue(window)
+        self.prompts.skills = self.skills.make_catalog(window)
         return tool
 
     def _searching(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:

@@ -26,7 +26,7 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return `messages` as a valid history; a valid one comes back equal."""
     history = _joined(_sendable(messages))
     while True:
-        # A message with only results of missing calls is dropped; its neighbours then have the same role.
+        # A message with only results of missing calls is dropped; its neighbors then have the same role.
         repaired = _joined(_answered(_from_the_first_prompt(history)))
         if repaired == history:
             return tuple(repaired)
@@ -151,7 +151,7 @@ def _is_a_persons(block: Block) -> bool:
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:
-    """Merge neighbours with the same role; missing results of calls are added between two assistant messages."""
+    """Merge neighbors with the same role; missing results of calls are added between two assistant messages."""
     result: list[Message] = []
     for message in messages:
         if not result or result[-1].role != message.role:

@@ -1,7 +1,7 @@
 """The shared parts of all decoders: block numbers, stop reasons, searches by the host, marks of calls in text. Pure.
 
 `BlockWriter` numbers the blocks of one reply, and joins surrogate pairs that a server split into two deltas.
-`normalise_stop` maps a stop reason to ours with the table of the codec; unknown ones become `UNKNOWN`. A part of a
+`normalize_stop` maps a stop reason to ours with the table of the codec; unknown ones become `UNKNOWN`. A part of a
 hosted search is represented as reasoning: its text is for the user, and its opaque data contains the part as the host
 sent it, so that it is sent back unchanged, to that host only. `MarkSearch` finds where a call written as text may
 begin; `streaming.TextCallWatch` and `text_calls.tail` use it.
@@ -160,7 +160,7 @@ def _delta(kind: BlockKind, block: int, text: str) -> ReplyEvent:
             return ToolArgsDelta(block, text)
 
 
-def normalise_stop(table: Mapping[str, StopReason], raw: str, *, has_calls: bool) -> StopReason:
+def normalize_stop(table: Mapping[str, StopReason], raw: str, *, has_calls: bool) -> StopReason:
     """Look up `raw`, first unchanged, then in lower case.
 
     `END_TURN` for a reply with calls becomes `TOOL_USE`: Gemini and several compatible servers send that.

@@ -1,7 +1,7 @@
 """Replaces secrets in text that goes to a session file, a log or a crash report.
 
 First the exact values that were loaded, also in their spellings inside JSON and URLs, then text in the format of a
-well-known key. A secret that was never loaded and has no such format is not recognised.
+well-known key. A secret that was never loaded and has no such format is not recognized.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Redactor:
 
 
 def _redact_shapes(text: str) -> str:
-    """Return `text` without keys that are recognised by their format, leftmost first."""
+    """Return `text` without keys that are recognized by their format, leftmost first."""
     parts: list[str] = []
     kept = searched = excluded = 0
     while (found := _SHAPES.search(text, searched)) is not None:

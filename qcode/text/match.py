@@ -1,9 +1,9 @@
-"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `Catalogue` and `FuzzySearch` for paths. Pure.
+"""Fuzzy search: `rank` for rows, `nearest` for a misspelt name, `Catalog` and `FuzzySearch` for paths. Pure.
 
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
 in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
 anywhere in it, anywhere in the path, then letters in order. Among equals, recently used and then short paths come
-first. A catalogue is sorted by length, so the first matches are the best ones and a search can stop early.
+first. A catalog is sorted by length, so the first matches are the best ones and a search can stop early.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalog:
     """An immutable index of paths, sorted by length. `names` are the last components of the paths."""
 
     paths: tuple[str, ...]
@@ -79,8 +79,8 @@ class Catalogue:
     places: Mapping[str, int] = field(repr=False)
 
     @staticmethod
-    def of(files: Iterable[str]) -> Catalogue:
-        """Return the catalogue of these files and their folders."""
+    def of(files: Iterable[str]) -> Catalog:
+        """Return the catalog of these files and their folders."""
         seen: dict[str, None] = {}
         for path in files:
             seen.setdefault(path)
@@ -97,7 +97,7 @@ class Catalogue:
             _mask(path[:at], masks) | _mask(name, masks) for path, at, name in zip(lower, splits, names, strict=True)
         )
         top = sorted((path.count("/", 0, -1), path, at) for at, path in enumerate(lower) if at < _MAX_CANDIDATES)
-        return Catalogue(
+        return Catalog(
             paths,
             Lines.of(lower),
             Lines.of(names),
@@ -108,24 +108,24 @@ class Catalogue:
 
 
 class FuzzySearch:
-    """Searches one catalogue. It keeps the candidates of the last query, because the next often extends it."""
+    """Searches one catalog. It keeps the candidates of the last query, because the next often extends it."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._pool: Sequence[int] = range(len(catalogue.paths))
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._pool: Sequence[int] = range(len(catalog.paths))
         self._query = ""
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> tuple[FileMatch, ...]:
         """Return the best matches, at most `limit`."""
         words = query.lower().removeprefix("./").replace("\n", " ")
-        catalogue = self._catalogue
-        latest = [catalogue.places[path] for path in dict.fromkeys(recent) if path in catalogue.places]
+        catalog = self._catalog
+        latest = [catalog.places[path] for path in dict.fromkeys(recent) if path in catalog.places]
         if not words:
-            numbers = list(dict.fromkeys((*latest, *catalogue.top)))[:limit]
-            return tuple(FileMatch(catalogue.paths[at]) for at in numbers)
+            numbers = list(dict.fromkeys((*latest, *catalog.top)))[:limit]
+            return tuple(FileMatch(catalog.paths[at]) for at in numbers)
         ranked: dict[int, int] = {}
         for at in latest:
-            rank = _rank(catalogue.names.texts[at], catalogue.lower.texts[at], words)
+            rank = _rank(catalog.names.texts[at], catalog.lower.texts[at], words)
             if rank is not None:
                 ranked[at] = rank - _RECENT_BONUS
         wanted = limit + len(ranked) + 1
@@ -136,20 +136,20 @@ class FuzzySearch:
                 ranked.setdefault(at, rank)
         if words.endswith("/"):
             # A user who typed a whole folder wants its contents, not the folder.
-            ranked = {at: rank for at, rank in ranked.items() if catalogue.lower.texts[at] != words}
+            ranked = {at: rank for at, rank in ranked.items() if catalog.lower.texts[at] != words}
         order = {at: place for place, at in enumerate(latest)}
         best = sorted(ranked, key=lambda at: (ranked[at], order.get(at, len(order)), at))[:limit]
         return tuple(self._match(at, words) for at in best)
 
     def _match(self, at: int, words: str) -> FileMatch:
-        path, lower = self._catalogue.paths[at], self._catalogue.lower.texts[at]
+        path, lower = self._catalog.paths[at], self._catalog.lower.texts[at]
         # A letter whose lower case is longer would shift the marks.
         return FileMatch(path, _marks(lower, words) if len(lower) == len(path) else ())
 
     def _tiers(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
         """Yield the matches of each rank, best first; a match of an earlier rank may appear again."""
-        catalogue = self._catalogue
-        names, lower = catalogue.names, catalogue.lower
+        catalog = self._catalog
+        names, lower = catalog.names, catalog.lower
         if "/" in words:
             yield 0, lower.beginning(words)
             yield 1, (number for number, _ in islice(lower.having(f"/{words}"), _MAX_CANDIDATES))
@@ -167,8 +167,8 @@ class FuzzySearch:
     def _narrowed(self, words: str) -> Sequence[int]:
         """Return the paths that have every letter of `words`; a longer query narrows the result of the shorter one."""
         if not (self._query and words.startswith(self._query)):
-            self._pool = range(len(self._catalogue.paths))
-        needed, letters = _mask(words, {}), self._catalogue.letters
+            self._pool = range(len(self._catalog.paths))
+        needed, letters = _mask(words, {}), self._catalog.letters
         if isinstance(self._pool, range):
             self._pool = [at for at, has in enumerate(letters) if needed & has == needed]
         else:

@@ -106,7 +106,7 @@ def encode(document: Document) -> bytes:
 
 
 def with_text(document: Document, text: str) -> Document:
-    """Return `document` with another text; a line that stays keeps its ending, a new one takes its neighbour's."""
+    """Return `document` with another text; a line that stays keeps its ending, a new one takes its neighbor's."""
     old, new = document.text.split("\n"), text.split("\n")
     usual = Counter(document.endings).most_common(1)[0][0] if document.endings else "\n"
     if len(set(document.endings)) <= 1:
@@ -118,8 +118,8 @@ def with_text(document: Document, text: str) -> Document:
             endings += known[old_start:old_end]
             continue
         replaced = known[old_start:old_end][: new_end - new_start]
-        neighbour = (replaced or endings or known)[-1 if replaced or endings else 0]
-        endings += replaced + [neighbour] * (new_end - new_start - len(replaced))
+        neighbor = (replaced or endings or known)[-1 if replaced or endings else 0]
+        endings += replaced + [neighbor] * (new_end - new_start - len(replaced))
     return Document(text, tuple(endings[: len(new) - 1]), document.encoding, document.mark)
 
 

@@ -109,7 +109,7 @@ def first_theme(
 def theme_note(theme: Theme) -> str:
     """Return the note of a theme in a list."""
     if theme.ansi:
-        return "the colours of the terminal"
+        return "the colors of the terminal"
     return "dark" if theme.dark else "light"
 
 
@@ -223,7 +223,7 @@ def _refuse_unknown(
             hint = (
                 f"did you mean {prefix}{close}?"
                 if close
-                else (f"use one of {', '.join(known)}." if is_listed else "there is no such colour variable.")
+                else (f"use one of {', '.join(known)}." if is_listed else "there is no such color variable.")
             )
             raise _WrongKeyError(prefix + key, f"unknown key {prefix}{key}; {hint}")
 
@@ -245,4 +245,4 @@ def _check_color(value: str, key: str) -> None:
     try:
         Color.parse(value)
     except ColorParseError as error:
-        raise _WrongKeyError(key, f"{key} = {value!r} is not a colour; use #rrggbb.") from error
+        raise _WrongKeyError(key, f"{key} = {value!r} is not a color; use #rrggbb.") from error

@@ -282,7 +282,7 @@ def _allow(it: Talk, event: TurnEvent) -> None:
 
 def test_answer_to_a_question_of_the_model_is_its_result(tmp_path: Path) -> None:
     choices: Json = [{"label": "Red"}, {"label": "Blue", "detail": "as now"}]
-    question: JsonObject = {"question": "Which colour?", "choices": choices}
+    question: JsonObject = {"question": "Which color?", "choices": choices}
     it = talk(tmp_path, call_reply("ask_person", question), text_reply("Blue it is."), mode="plan")
     asked: list[CallApproval] = []
 
@@ -293,7 +293,7 @@ def test_answer_to_a_question_of_the_model_is_its_result(tmp_path: Path) -> None
 
     asyncio.run(it.play("paint", answering))
     (request,) = asked
-    assert request == Question(request.call, "Which colour?", "", (Choice("Red"), Choice("Blue", "as now")))
+    assert request == Question(request.call, "Which color?", "", (Choice("Red"), Choice("Blue", "as now")))
     assert _results(it, 1) == ["Blue"]
 
 

@@ -55,8 +55,8 @@ def explains_why_it_is_apart(doc: str) -> bool:
 
 
 def test_reason_to_be_apart_is_recognized() -> None:
-    assert explains_why_it_is_apart("Colours.\n\nLoads apart because the first paint needs none.")
-    assert not explains_why_it_is_apart("Colours.")
+    assert explains_why_it_is_apart("Colors.\n\nLoads apart because the first paint needs none.")
+    assert not explains_why_it_is_apart("Colors.")
 
 
 def test_every_function_is_under_50_lines() -> None:

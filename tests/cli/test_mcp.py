@@ -130,7 +130,7 @@ def test_invalid_mcp_config_file_prevents_the_run(asked: Asked) -> None:
 
 def test_server_is_added_to_the_own_configuration_and_removed(asked: Asked) -> None:
     file = asked.home / "config.toml"
-    before = file.read_text() + "# mine ends\n\n# colours\n[ui]\ntheme = 'dark'\n"
+    before = file.read_text() + "# mine ends\n\n# colors\n[ui]\ntheme = 'dark'\n"
     file.write_text(before)
     said = asked(
         "add", "files", "--env", "ROOT=${HOME}", "--env", "API_TOKEN=canary", "--", "npx", "-y", "a b", '"q"\\'
@@ -153,7 +153,7 @@ def test_server_is_added_to_the_own_configuration_and_removed(asked: Asked) -> N
     asked("remove", "files")
     assert file.read_text() == before
     asked("remove", "mine")
-    assert file.read_text() == "# mine ends\n\n# colours\n[ui]\ntheme = 'dark'\n"
+    assert file.read_text() == "# mine ends\n\n# colors\n[ui]\ntheme = 'dark'\n"
 
 
 def test_removed_server_loses_its_approvals(asked: Asked) -> None:

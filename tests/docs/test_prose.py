@@ -29,7 +29,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str)
         ("The person decides.", "the person"),
         ("It waits for ever.", "for ever"),
         ("The turn goes on.", "goes on"),
-        ("X is no colour.", "is no"),
+        ("X is no color.", "is no"),
         ("A key of its own.", "of its own"),
         ("Give one, else it fails.", "else for otherwise"),
     ],

@@ -1,4 +1,4 @@
-"""Diffs at a real terminal of 256 and of 16 colours: added lines are green, removed ones red."""
+"""Diffs at a real terminal of 256 and of 16 colors: added lines are green, removed ones red."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EDIT = {"path": "cart.py", "old_text": "total = 0\nold = 1\n", "new_text": "cou
 
 
 def diff_colors(cli: CliRunner, term: str, *, theme: str = "") -> dict[str, tuple[str, str]]:
-    """Return the colours of code on an added, a removed and an unchanged line of a diff in the approval panel."""
+    """Return the colors of code on an added, a removed and an unchanged line of a diff in the approval panel."""
     (cli.work / "cart.py").write_text("same = 3\ntotal = 0\nold = 1\n")
     if theme:
         (cli.home / "q").mkdir()

@@ -128,7 +128,7 @@ def test_pasted_image_path_is_sent_as_an_image(cli: CliRunner) -> None:
         terminal.wait_for(READY)
         terminal.press(f"\x1b[200~'{cli.work}/shot.png'\x1b[201~")
         terminal.wait_for("[Image #1 shot.png 7x5]")
-        terminal.press("what colour?\r")
+        terminal.press("what color?\r")
         terminal.wait_for("Red.")
         assert "image/png" in str(server.requests[0].body)
 

@@ -95,7 +95,7 @@ NEAR = {
     "a name in other case": TAGGED.replace("read", "Read"),
     "a bare object of no tool": BODY.replace("read", "open_file"),
     "JSON that is not closed": TAGGED.replace("}}", "}"),
-    "a key too many": TAGGED.replace('"a.txt"', '"a.txt", "colour": "red"'),
+    "a key too many": TAGGED.replace('"a.txt"', '"a.txt", "color": "red"'),
     "a required key missing": TAGGED.replace('"path": "a.txt"', ""),
     "a key twice": TAGGED.replace('"a.txt"', '"b.txt", "path": "a.txt"'),
     "a wrong type": TAGGED.replace('"a.txt"', "17"),

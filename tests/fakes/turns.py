@@ -196,7 +196,7 @@ def truthful(text: str, *, limit: int | None = None, silent_limit: int | None = 
 def complaint_about(messages: Sequence[Message]) -> str | None:
     """Return why a strict host refuses `messages`, or None.
 
-    Messages of neighbours are `merged` already. Each call has one result, at the head of the message after it.
+    Messages of neighbors are `merged` already. Each call has one result, at the head of the message after it.
     """
     if not messages:
         return "there are no messages"
@@ -220,7 +220,7 @@ def complaint_about(messages: Sequence[Message]) -> str | None:
 
 
 def merged(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return `messages` with neighbours of one role joined, as hosts do that accept them."""
+    """Return `messages` with neighbors of one role joined, as hosts do that accept them."""
     joined: list[Message] = []
     for message in messages:
         if joined and joined[-1].role == message.role:

@@ -105,7 +105,7 @@ class PinRunner(CliRunner):
         name = f"{protocol}/{model or MODELS[protocol]}"
         return self.run("-m", name, "--base-url", server.base_url, *arguments, env=KEYS[protocol], stdin=stdin)
 
-    def normalised(self, text: str) -> str:
+    def normalized(self, text: str) -> str:
         for path, name in self._paths:
             text = text.replace(path, name)
         for pattern, replacement in _RULES:
@@ -113,14 +113,14 @@ class PinRunner(CliRunner):
         text = _CHOICES.sub(lambda match: match[0].replace("'", ""), text)
         return _SESSION_ID.sub(self._session_name, text)
 
-    def normalised_value(self, value: Any) -> Any:
-        """Return a JSON value with every text in it normalised."""
+    def normalized_value(self, value: Any) -> Any:
+        """Return a JSON value with every text in it normalized."""
         if isinstance(value, str):
-            return self.normalised(value)
+            return self.normalized(value)
         if isinstance(value, list):
-            return [self.normalised_value(each) for each in value]
+            return [self.normalized_value(each) for each in value]
         if isinstance(value, dict):
-            return {self.normalised(key): self.normalised_value(each) for key, each in value.items()}
+            return {self.normalized(key): self.normalized_value(each) for key, each in value.items()}
         return value
 
     def recorded(self, requests: Iterable[Asked]) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class PinRunner(CliRunner):
         sent: dict[str, Any] = {"path": asked.path}
         if asked.query:
             sent["query"] = dict(asked.query)
-        sent = self.normalised_value({**sent, "headers": headers, "encoding": "", "body": dict(asked.body)})
+        sent = self.normalized_value({**sent, "headers": headers, "encoding": "", "body": dict(asked.body)})
         spacing, characters = _encoding_of(asked)
         # A path of this machine is not part of the pin, and plain ASCII does not tell the two apart.
         is_told = not json.dumps(sent, ensure_ascii=False).isascii()

@@ -53,13 +53,13 @@ def file_of(cli: PinRunner, session_id: str) -> Path:
 def listing(cli: PinRunner) -> str:
     """Return which files lie in the state folder."""
     paths = sorted(str(path) for path in (cli.config / "state").rglob("*") if path.is_file())
-    return cli.normalised("".join(f"{path}\n" for path in paths))
+    return cli.normalized("".join(f"{path}\n" for path in paths))
 
 
 def records(cli: PinRunner) -> str:
     """Return every session file of the workspace."""
     parts = []
     for path in sorted(folder_of(cli).glob("*.jsonl")):
-        text = cli.normalised(path.read_text("utf-8"))
-        parts.append(f"=== {cli.normalised(path.stem)}\n{text}")
+        text = cli.normalized(path.read_text("utf-8"))
+        parts.append(f"=== {cli.normalized(path.stem)}\n{text}")
     return "".join(parts)

@@ -39,7 +39,7 @@ def run(outcome: Outcome, cli: PinRunner, *more: str, protocol: str = "openai") 
 def report(title: str, done: Finished, cli: PinRunner) -> str:
     """Return a run as it is compared; a missing line end at the end of a stream shows."""
     streams = [
-        f"--- {name}\n{_ended(cli.normalised(text))}" for name, text in (("stdout", done.out), ("stderr", done.err))
+        f"--- {name}\n{_ended(cli.normalized(text))}" for name, text in (("stdout", done.out), ("stderr", done.err))
     ]
     return f"=== {title}: exit {done.code}\n{''.join(streams)}\n"
 

@@ -50,7 +50,7 @@ def test_stored_session_is_continued(name: str, cli: PinRunner, golden: Golden) 
         after = file_of(cli, session_id).read_text("utf-8")
         requests = cli.recorded(server.requests)
     kept = len(before) if after.startswith(before) else 0
-    appended = f"--- appended{'' if kept else ', nothing kept'}\n{cli.normalised(after[kept:])}"
+    appended = f"--- appended{'' if kept else ', nothing kept'}\n{cli.normalized(after[kept:])}"
     text = f"{report('resumed', done, cli)}{appended}--- files\n{listing(cli)}"
     golden.check_text(f"stored/{name}.resumed.txt", text)
     golden.check_requests(f"stored/{name}.json", requests)
@@ -82,7 +82,7 @@ def test_export_as_a_page(cli: PinRunner, golden: Golden) -> None:
     (session_id,) = install(cli, "tools")
     done = cli.run("sessions", "export", session_id, "--format", "html")
     assert (done.code, done.err) == (0, "")
-    golden.check_text("stored/tools.html", cli.normalised(done.out))
+    golden.check_text("stored/tools.html", cli.normalized(done.out))
 
 
 @pytest.mark.parametrize(("flags", "name"), [(("-c",), "latest"), (("-c", "--fork-session"), "forked")])
@@ -94,7 +94,7 @@ def test_latest_session_is_continued(flags: tuple[str, ...], name: str, cli: Pin
         golden.check_requests(f"stored/{name}.json", cli.recorded(server.requests))
     changed = [each for each in ids if file_of(cli, each).read_text("utf-8") != before[each]]
     new = sorted(path.stem for path in folder_of(cli).glob("*.jsonl") if path.stem not in ids)
-    forked = "".join(cli.normalised(file_of(cli, each).read_text("utf-8")) for each in new)
+    forked = "".join(cli.normalized(file_of(cli, each).read_text("utf-8")) for each in new)
     changes = f"--- changed\n{' '.join(changed)}\n--- new\n{forked}"
     golden.check_text(f"stored/{name}.txt", f"{report(' '.join(flags), done, cli)}{changes}")
 

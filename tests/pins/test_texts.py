@@ -114,7 +114,7 @@ def test_doctor(cli: PinRunner, golden: Golden) -> None:
         kept.append(line if is_kept or not line.startswith(" ") else "  <MACHINE>")
     deduplicated = [line for at, line in enumerate(kept) if at == 0 or line != kept[at - 1]]
     text = f"exit {done.code}\n" + "\n".join(deduplicated) + "\n"
-    golden.check_text("texts/doctor.txt", cli.normalised(text) + cli.normalised(done.err))
+    golden.check_text("texts/doctor.txt", cli.normalized(text) + cli.normalized(done.err))
 
 
 def test_paths_without_a_folder_for_everything(cli: PinRunner, golden: Golden) -> None:

@@ -155,7 +155,7 @@ CASES: Mapping[str, ModelRequest] = {
     "empty_result": replace(
         _TOOLED, messages=(user("Go"), assistant(_CALL), Message("user", (ToolResult("call_1", "read_file", ""),))),
     ),
-    "neighbours_of_one_role": replace(
+    "neighbors_of_one_role": replace(
         _PLAIN, messages=(user("One."), user("Two."), assistant(Text("Th")), assistant(Text("ree.")), user("Four."))
     ),
     "prefill": replace(_PLAIN, messages=(user("Count."), assistant(Text("1, 2,\n"))), is_prefill=True, effort="low"),

@@ -12,7 +12,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.reply import StopReason
 from qcode.providers.anthropic import codec as anthropic_codec
 from qcode.providers.bedrock import codec as bedrock_codec
-from qcode.providers.blocks import normalise_stop
+from qcode.providers.blocks import normalize_stop
 from qcode.providers.gemini import codec as gemini_codec
 from qcode.providers.openai import chat as chat_codec
 from qcode.providers.openai import responses as responses_codec
@@ -194,7 +194,7 @@ def _words(annotation: object) -> Iterator[str]:
 def test_stop_reason_is_case_insensitive_and_calls_make_it_tool_use(
     raw: str, has_calls: bool, expected: StopReason
 ) -> None:
-    assert normalise_stop(chat_codec.STOPS, raw, has_calls=has_calls) is expected
+    assert normalize_stop(chat_codec.STOPS, raw, has_calls=has_calls) is expected
 
 
 def test_failures_and_stop_reasons_of_chat_have_distinct_names() -> None:

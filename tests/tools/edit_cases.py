@@ -25,7 +25,7 @@ class Case:
 
 EXACT = [
     Case("one word", "a b c\n", "b", "B", "a B c\n", "at line 1"),
-    Case("a line and its neighbours", PY, "        return 1\n", "        return 2\n", PY.replace("1", "2")),
+    Case("a line and its neighbors", PY, "        return 1\n", "        return 2\n", PY.replace("1", "2")),
     Case("a passage that is deleted", "a\nb\nc\n", "b\n", "", "a\nc\n"),
     Case("lines added behind a line", "a\nb\n", "a\n", "a\na2\n", "a\na2\nb\n"),
     Case("exact wins over a tolerant match", "x\n  x\n", "  x", "  y", "x\n  y\n"),

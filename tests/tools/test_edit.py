@@ -50,7 +50,7 @@ def test_edit_keeps_everything_but_the_changed_line(
     assert outcome.summary == "+1 -1 lines"
 
 
-def test_new_lines_take_the_ending_of_their_neighbours(runner: ToolRunner) -> None:
+def test_new_lines_take_the_ending_of_their_neighbors(runner: ToolRunner) -> None:
     target = runner.have_read("a.txt", "a\r\nb\r\nc\nd\n")
     runner.run("edit", path="a.txt", old_text="b\n", new_text="b\nb2\n")
     runner.run("edit", path="a.txt", old_text="d\n", new_text="d1\nd2\n")

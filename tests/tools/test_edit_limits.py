@@ -100,7 +100,7 @@ def test_number_inside_a_new_line_stays_when_the_numbers_before_lines_go() -> No
 @pytest.mark.parametrize(
     "old", ["// ... existing code", "  ...", "a\n\n \t\u2026", "# rest of the file ...", "<!-- ...-->"]
 )
-def test_passage_that_leaves_lines_out_is_recognised(old: str) -> None:
+def test_passage_that_leaves_lines_out_is_recognized(old: str) -> None:
     assert "seems to leave lines out" in describe_nearest("x\n", old, "", "a.txt")
 
 

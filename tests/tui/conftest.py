@@ -49,7 +49,7 @@ def exact_pilot() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", wait_for_idle)
         patch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
-        patch.setenv("COLORTERM", "truecolor")  # snapshots show the themes as a terminal of 16 million colours does
+        patch.setenv("COLORTERM", "truecolor")  # snapshots show the themes as a terminal of 16 million colors does
         yield
 
 

@@ -18,7 +18,7 @@ from tests.safety.judging import NO_SANDBOX
 FINDINGS = (
     "terminal",
     "  TERM=xterm-256color, COLORTERM=truecolor, kitty",
-    "  colours: 16 million",
+    "  colors: 16 million",
     "sandbox",
     "  bubblewrap: read-only and workspace, with [brackets] that are no markup",
 )

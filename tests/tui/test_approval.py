@@ -714,7 +714,7 @@ def test_brackets_in_an_approval_are_text() -> None:
     drive(test, conversation)
 
 
-QUESTION = Question(CALL, "Which colour?", "It is used\neverywhere.", choices=(Choice("Red"), Choice("Blue", "as now")))
+QUESTION = Question(CALL, "Which color?", "It is used\neverywhere.", choices=(Choice("Red"), Choice("Blue", "as now")))
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,8 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
         lines.append(f"{name} {count_text(count, one, many)}")
     names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
     names = [name for name in names if name.lower().endswith(_IMAGE_NAMES)]
-    unlabelled = images - typed.count(_IMAGE_LABEL)
-    shown = names if len(names) == unlabelled else [""] * max(0, unlabelled)
+    unlabeled = images - typed.count(_IMAGE_LABEL)
+    shown = names if len(names) == unlabeled else [""] * max(0, unlabeled)
     return [*lines, *(f"{name} image".lstrip() for name in shown)]
 
 

@@ -1,6 +1,6 @@
 """The places where other programs keep their sessions, and the reader for each file. Nothing is written there.
 
-A file is recognised by its records, not by its name, so a copy of a session can be read from anywhere.
+A file is recognized by its records, not by its name, so a copy of a session can be read from anywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The skills of a session: which there are and apply, their catalogue, and the text of one that is loaded.
+"""The skills of a session: which there are and apply, their catalog, and the text of one that is loaded.
 
 A skill of a project is checked against its pins each time: after a change it is not used until the user has seen the
 difference. Loading makes its folder readable, never writable.
@@ -17,7 +17,7 @@ from qcode.agent.claude.markdown import markdown_folders
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 from qcode.agent.options import RunContext
-from qcode.agent.skills.catalogue import Catalogue, catalogue_of
+from qcode.agent.skills.catalog import Catalog, catalog_of
 from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, find_skills, skill_folders
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
@@ -79,7 +79,7 @@ class Skills:
         only = context.program_skills
         self._only = None if only is None else frozenset(name.lower() for name in only)
         self._uses = _read_uses(context.paths.state_dir)
-        self.catalogue = Catalogue()
+        self.catalog = Catalog()
 
     @property
     def used(self) -> tuple[Skill, ...]:
@@ -88,7 +88,7 @@ class Skills:
 
     @property
     def for_model(self) -> tuple[Skill, ...]:
-        """The skills that the model may load, in the order of the catalogue."""
+        """The skills that the model may load, in the order of the catalog."""
         found = (one for one in self.used if one.is_for_model and not self._is_left_out(one))
         return tuple(sorted(found, key=lambda skill: skill.handle))
 
@@ -104,10 +104,10 @@ class Skills:
         """Return whether the program that opened the agent keeps a skill from the model."""
         return self._only is not None and skill.handle.lower() not in self._only
 
-    def make_catalogue(self, window: int | None) -> str:
+    def make_catalog(self, window: int | None) -> str:
         """Make the section of the system prompt for the rest of the session."""
-        self.catalogue = catalogue_of(self.for_model, window, self._uses)
-        return self.catalogue.text
+        self.catalog = catalog_of(self.for_model, window, self._uses)
+        return self.catalog.text
 
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at the start: unusable files, and skills that others hide."""
@@ -217,7 +217,7 @@ class Skills:
             )
 
     def _note_use(self, skill: Skill) -> None:
-        """Count the use; over the budget, the catalogue keeps the descriptions of the skills used most."""
+        """Count the use; over the budget, the catalog keeps the descriptions of the skills used most."""
         if skill.is_command:
             return
         state_dir = self._context.paths.state_dir

@@ -35,7 +35,7 @@ def _rows(skills: Skills) -> Iterator[str]:
     for lost, used in found.hidden:
         yield f"not used: {lost.handle} of {visible(lost.place)}, because {visible(used.place)} has one of that name"
     warnings = [warning for skill in found.skills for warning in skill.warnings]
-    for line in (*found.problems, *warnings, skills.catalogue.note):
+    for line in (*found.problems, *warnings, skills.catalog.note):
         if line:
             yield visible(line)
 

@@ -36,10 +36,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill that can be used. `handle` is its name in the catalogue and after the slash.
+    """A skill that can be used. `handle` is its name in the catalog and after the slash.
 
     `file` is its `SKILL.md` and `folder` its real folder; `place` is the folder of skills around it, for the user.
-    `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalogue; `is_for_user`:
+    `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalog; `is_for_user`:
     `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `passed_over` are fields without an effect.
     `is_command`: it is a command in Markdown, one file with a prompt, which only the user starts.
     """

@@ -25,7 +25,7 @@ from qcode.providers.blocks import (
     Ending,
     PrefilledSpace,
     Searches,
-    normalise_stop,
+    normalize_stop,
     own_tools,
     piece_in,
     search_mark,
@@ -332,7 +332,7 @@ class AnthropicDecoder(Ending):
         if not self.is_complete or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
-        stop = normalise_stop(STOPS, raw, has_calls=self._calls > 0)
+        stop = normalize_stop(STOPS, raw, has_calls=self._calls > 0)
         unstopped = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]
         return [*unstopped, *self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 

@@ -19,7 +19,7 @@ from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, Too
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.usage import Usage
-from qcode.providers.blocks import BlockKind, BlockWriter, Ending, PrefilledSpace, normalise_stop
+from qcode.providers.blocks import BlockKind, BlockWriter, Ending, PrefilledSpace, normalize_stop
 from qcode.providers.claude import thinking_fields
 from qcode.providers.errors import from_stream
 from qcode.providers.history import (
@@ -268,7 +268,7 @@ class BedrockDecoder(Ending):
     def finish(self) -> list[ReplyEvent]:
         if self._raw_stop is None or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
-        stop = normalise_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
+        stop = normalize_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
         unstopped = [event for index in list(self._numbers) for event in self._block_stop(index)]
         return [*unstopped, ReplyEnded(stop, self._raw_stop, self._detail)]
 

@@ -23,7 +23,7 @@ from qcode.providers.blocks import (
     BlockWriter,
     Ending,
     Searches,
-    normalise_stop,
+    normalize_stop,
     own_tools,
     piece_in,
     search_mark,
@@ -301,7 +301,7 @@ class GeminiDecoder(Ending):
         if not self.is_complete or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
-        stop = StopReason.REFUSAL if self._is_blocked else normalise_stop(STOPS, raw, has_calls=self._calls > 0)
+        stop = StopReason.REFUSAL if self._is_blocked else normalize_stop(STOPS, raw, has_calls=self._calls > 0)
         return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
     def _candidate(self, candidate: JsonObject) -> list[ReplyEvent]:

@@ -20,7 +20,7 @@ from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.providers.blocks import BlockKind, BlockWriter, Ending, normalise_stop
+from qcode.providers.blocks import BlockKind, BlockWriter, Ending, normalize_stop
 from qcode.providers.errors import from_stream, is_error_object
 from qcode.providers.history import (
     EncodedMessages,
@@ -363,7 +363,7 @@ class ChatDecoder(Ending):
         if not self.is_complete or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
-        stop = normalise_stop(STOPS, raw, has_calls=bool(self._calls))
+        stop = normalize_stop(STOPS, raw, has_calls=bool(self._calls))
         if self._refusal and stop is StopReason.END_TURN:
             stop = StopReason.REFUSAL
         return [*self._blocks.end_all(), ReplyEnded(stop, raw, self._refusal or self._detail)]

@@ -23,7 +23,7 @@ from qcode.providers.blocks import (
     BlockKind,
     BlockWriter,
     Searches,
-    normalise_stop,
+    normalize_stop,
     own_tools,
     piece_in,
     search_mark,
@@ -325,7 +325,7 @@ class ResponsesDecoder:
     def finish(self) -> list[ReplyEvent]:
         if self._raw_stop is None or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
-        stop = normalise_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
+        stop = normalize_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
         if self._refusal and stop is StopReason.END_TURN:
             stop = StopReason.REFUSAL
         return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, self._raw_stop, self._refusal)]

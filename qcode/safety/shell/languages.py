@@ -1,6 +1,6 @@
 """Judge arguments that no table can describe: small sed, awk and jq programs, and builtins of bash. Pure.
 
-Each check is an allowlist: a form that is not recognised is not wrong, only not known to only read its input and print.
+Each check is an allowlist: a form that is not recognized is not wrong, only not known to only read its input and print.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> T
     if workspace.is_folder(place.path):
         raise Refused(f"{place.shown} is a folder; list it with ls")
     if not workspace.exists(place):
-        raise Refused(f"{place.shown} does not exist{_neighbours(place, workspace)}")
+        raise Refused(f"{place.shown} does not exist{_neighbors(place, workspace)}")
     first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MAX_LINES), MAX_LINES)
     if workspace.size(place) > MAX_FILE_BYTES:
         return _read_part(place, first, limit, workspace)
@@ -164,7 +164,7 @@ def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -
     return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
 
 
-def _neighbours(place: WorkspacePath, workspace: Workspace) -> str:
+def _neighbors(place: WorkspacePath, workspace: Workspace) -> str:
     """Return a hint with similar file names in the same folder."""
     try:
         names = sorted(entry.name for entry in place.path.parent.iterdir())

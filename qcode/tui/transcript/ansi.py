@@ -1,4 +1,4 @@
-"""Colours of command output: SGR sequences to inks. Everything else that a terminal would act on is removed.
+"""Colors of command output: SGR sequences to inks. Everything else that a terminal would act on is removed.
 
 One pass over the text. Blinking and concealed text are ignored, because output must stay legible. The slots are named
 `sgr-` and the parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns them into styles.
@@ -19,14 +19,14 @@ SLOT = "sgr-"
 
 
 class Pen(NamedTuple):
-    """The colours and attributes in force, as parameters of SGR."""
+    """The colors and attributes in force, as parameters of SGR."""
 
     color: str = ""
     ground: str = ""
     attributes: tuple[int, ...] = ()
 
     def over(self, base: Ink) -> Ink:
-        # Text in the colour of its ground would be invisible.
+        # Text in the color of its ground would be invisible.
         ground = "" if self.ground and _same_color(self.color, self.ground) else self.ground
         slots = (*map(str, self.attributes), self.color, ground)
         return ink(*base.slots, *(f"{SLOT}{slot}" for slot in slots if slot), href=base.href)
@@ -100,7 +100,7 @@ def _changed(pen: Pen, parameters: str) -> Pen:
 
 
 def _extended(code: int, codes: Iterator[int]) -> str:
-    """Return the slot of a colour by its number in the table of 256, or by red, green and blue; empty if invalid."""
+    """Return the slot of a color by its number in the table of 256, or by red, green and blue; empty if invalid."""
     kind = next(codes, 0)
     values = [next(codes, 256) for _ in range({5: 1, 2: 3}.get(kind, 0))]
     if not values or max(values) > 255:

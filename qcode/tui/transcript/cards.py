@@ -334,7 +334,7 @@ class Card(Foldable):
     def _output_line(self, text: str, width: int, at: int) -> list[Line]:
         """Return the rows of the line `at` of output. As in a terminal, a carriage return overwrites the text before.
 
-        Colours are kept, also those that an earlier line began.
+        Colors are kept, also those that an earlier line began.
         """
         before, _, shown = text.rstrip("\r").rpartition("\r")
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL

@@ -1,4 +1,4 @@
-"""Fenced code: highlighted with Pygments and laid out on a coloured band.
+"""Fenced code: highlighted with Pygments and laid out on a colored band.
 
 A growing block is highlighted line by line and the lexer's state is kept, so the cost is linear. A finished block is
 highlighted once as a whole. Pygments is imported with the first block that names a language.

@@ -244,7 +244,7 @@ def _mark_line(label: str, width: int) -> Line:
 
 
 class Mark(Entry):
-    """A thin labelled line between entries."""
+    """A thin labeled line between entries."""
 
     def __init__(self, label: str) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ class MarkdownStream:
         self.lines += self._with_marks(self._open_rows(), is_last=True)
 
     def mark(self, label: str) -> None:
-        """Insert a thin labelled line after the current rows; the text continues below it, in the same block."""
+        """Insert a thin labeled line after the current rows; the text continues below it, in the same block."""
         self._marks.append((self._bare + len(self._open_rows()), label))
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""The styles of the transcript's slots in the colours of the theme, and the style sheet of the pane.
+"""The styles of the transcript's slots in the colors of the theme, and the style sheet of the pane.
 
 The slots are not component classes, because Textual would compute all of them again with every change of the screen.
 """
@@ -19,9 +19,9 @@ from qcode.tui.transcript.line import Ink
 
 
 class Look(NamedTuple):
-    """The style of one slot. Colours are names from the theme, or `#rrggbb`.
+    """The style of one slot. Colors are names from the theme, or `#rrggbb`.
 
-    The share of a named colour is its opacity in per cent over the background. An empty colour leaves the colour below
+    The share of a named color is its opacity in per cent over the background. An empty color leaves the color below
     unchanged.
     """
 
@@ -89,8 +89,8 @@ _LOOKS: dict[str, Look] = {
     "risk": Look("warning", attributes="bold"),
 }
 
-# For terminals with 256 colours. Their cube has six steps a channel, the darkest at 0 and 95: the nearest colour to a
-# soft green or red ground is teal or grey. These are colours of the cube, by dark or light theme.
+# For terminals with 256 colors. Their cube has six steps a channel, the darkest at 0 and 95: the nearest color to a
+# soft green or red ground is teal or gray. These are colors of the cube, by dark or light theme.
 _CUBE_LOOKS: dict[bool, dict[str, Look]] = {
     True: {
         "diff-add": Look(ground="#005f00"),
@@ -108,7 +108,7 @@ _CUBE_LOOKS: dict[bool, dict[str, Look]] = {
     },
 }
 
-# For a theme of blended colours on a terminal with 16 colours, where both grounds would be the nearest one.
+# For a theme of blended colors on a terminal with 16 colors, where both grounds would be the nearest one.
 _FEW_LOOKS: dict[str, Look] = {
     "diff-add": Look("#008000"),
     "diff-remove": Look("#800000"),
@@ -118,7 +118,7 @@ _FEW_LOOKS: dict[str, Look] = {
     "chosen": Look(attributes="reverse"),
 }
 
-# For the theme that uses the terminal's 16 colours, which cannot be blended.
+# For the theme that uses the terminal's 16 colors, which cannot be blended.
 _TERMINAL_LOOKS: dict[str, Look] = {
     "user-band": Look(),
     "welcome": Look("text-muted", attributes="dim"),
@@ -132,7 +132,7 @@ _TERMINAL_LOOKS: dict[str, Look] = {
     "rule": Look("foreground", attributes="dim"),
     "code-label": Look("text-muted", attributes="dim"),
     "diff-hunk": Look("text-muted", attributes="dim"),
-    "diff-number": Look(attributes="dim"),  # keeps the colour of the change, which has no ground here
+    "diff-number": Look(attributes="dim"),  # keeps the color of the change, which has no ground here
     "thinking": Look("text-muted", attributes="dim italic"),
     "code-comment": Look("text-muted", attributes="dim italic"),
     "diff-add": Look("success"),
@@ -191,7 +191,7 @@ class Palette:
         return style
 
     def _slot(self, slot: str) -> Style:
-        """Return the style of a slot alone, with its colours blended into the widget's background."""
+        """Return the style of a slot alone, with its colors blended into the widget's background."""
         style = self._slots.get(slot)
         if style is None:
             app = self._widget.app
@@ -224,7 +224,7 @@ _SGR_ATTRIBUTES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "7"
 
 
 def _sgr_style(parameters: str) -> Style:
-    """Return the style of SGR parameters: an attribute, or a colour of the text or of its ground."""
+    """Return the style of SGR parameters: an attribute, or a color of the text or of its ground."""
     if parameters in _SGR_ATTRIBUTES:
         return Style.parse(_SGR_ATTRIBUTES[parameters])
     code, *values = map(int, parameters.split(";"))
@@ -237,7 +237,7 @@ def _sgr_style(parameters: str) -> Style:
 
 
 def _special_looks(app: App[object]) -> dict[str, Look]:
-    """Return the looks that the theme and the colours of the terminal need instead of the usual ones."""
+    """Return the looks that the theme and the colors of the terminal need instead of the usual ones."""
     if app.current_theme.ansi:
         return _TERMINAL_LOOKS
     if app.console.color_system == "256":

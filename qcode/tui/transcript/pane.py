@@ -54,7 +54,7 @@ class Pane(ScrollView):
         super().__init__(id=id, classes=classes)
         self.content = content
         self.column = RowLayout(self.content.entries, self._report)
-        self._colours = Palette(self)
+        self._colors = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._place: ReadingPosition | None = None
         self._seen = 0
@@ -202,7 +202,7 @@ class Pane(ScrollView):
         width = self.text_width
         line = self.column.line(row)
         if line is None:
-            return Strip.blank(width, self._colours.base)
+            return Strip.blank(width, self._colors.base)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
         chosen = self._chosen
@@ -219,16 +219,16 @@ class Pane(ScrollView):
         """Return the last row of the view with a label that says that new text is below."""
         label = crop(NEWS, self.text_width)
         cells = cell_len(label)
-        mark = Strip([Segment(label, self._colours.style(_NEWS_INK))], cells)
+        mark = Strip([Segment(label, self._colors.style(_NEWS_INK))], cells)
         return Strip.join([strip.crop(0, self.text_width - cells), mark])
 
     def _paint(self, line: Line, width: int, selected: tuple[int, int] | None, *, is_chosen: bool = False) -> Strip:
-        style = self._colours.style
+        style = self._colors.style
         segments = [Segment(shown(text), style(paint)) for text, paint in line.spans]
         cells = line.width
         if self._pattern is not None:
             for found in self._pattern.finditer(line.text):
-                segments = painted_over(segments, *found.span(), self._colours.style(_FOUND_INK))
+                segments = painted_over(segments, *found.span(), self._colors.style(_FOUND_INK))
         if selected is not None:
             segments = painted_over(segments, *selected, self._selection_style())
         if cells < width:
@@ -244,9 +244,9 @@ class Pane(ScrollView):
         return said + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
 
     def notify_style_update(self) -> None:
-        """Drop cached styles; the layout does not depend on colours."""
+        """Drop cached styles; the layout does not depend on colors."""
         super().notify_style_update()
-        self._colours.clear()
+        self._colors.clear()
         self._strips.clear()
 
     def _show_changes(self) -> None:

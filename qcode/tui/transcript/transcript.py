@@ -296,7 +296,7 @@ class Transcript(CardChoosingPane):
         self.schedule()
 
     def restart(self, label: str) -> None:
-        """Start the reply over: its live blocks stay, dimmed and labelled, until the new text replaces them."""
+        """Start the reply over: its live blocks stay, dimmed and labeled, until the new text replaces them."""
         self.content.restart(label)
         self.schedule()
 
@@ -311,7 +311,7 @@ class Transcript(CardChoosingPane):
         self.schedule()
 
     def add_mark(self, text: str) -> None:
-        """Insert a thin line labelled `text` into the live text, which continues below it."""
+        """Insert a thin line labeled `text` into the live text, which continues below it."""
         self.content.add_mark(text)
         self.schedule()
 

@@ -103,7 +103,7 @@ def test_undo_of_an_earlier_turn_keeps_changes_by_the_user_elsewhere_in_the_file
 
 
 @pytest.mark.parametrize("line", ["l2", "l3", "l4"])
-def test_undo_is_refused_if_its_lines_or_their_neighbours_were_changed_later(
+def test_undo_is_refused_if_its_lines_or_their_neighbors_were_changed_later(
     runner: CheckpointRunner, line: str
 ) -> None:
     number = runner.turn("first", a_txt=edited(BASE, l3="three", l30="thirty"))

@@ -79,13 +79,13 @@ BOTH_WAYS: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
     ("files__read_file", {"path": "a"}, "mcp__files__read_file", {"path": "a"}),
     (
         "ask_person",
-        {"question": "Which colour is it?", "choices": [{"label": "red", "detail": "warm"}]},
+        {"question": "Which color is it?", "choices": [{"label": "red", "detail": "warm"}]},
         "AskUserQuestion",
         {
             "questions": [
                 {
-                    "question": "Which colour is it?",
-                    "header": "Which colour",
+                    "question": "Which color is it?",
+                    "header": "Which color",
                     "options": [{"label": "red", "description": "warm"}],
                     "multiSelect": False,
                 }

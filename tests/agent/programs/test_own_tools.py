@@ -324,14 +324,14 @@ def test_parameter_without_a_schema_is_a_type_error() -> None:
     def many(*numbers: int) -> str:
         return str(numbers)
 
-    def coloured(color: Literal[Color.RED]) -> str:
+    def colored(color: Literal[Color.RED]) -> str:
         return str(color)
 
     rows = (
         (untyped, "no type hint"),
         (unknown, "bytes is not supported"),
         (many, "given by name"),
-        (coloured, "neither texts nor numbers"),
+        (colored, "neither texts nor numbers"),
     )
     for function, fault in rows:
         with pytest.raises(TypeError, match=fault):

@@ -47,7 +47,7 @@ def test_run_without_skills_has_neither_section_nor_tool(places: Places) -> None
     assert played.agent.skills is None
 
 
-def test_model_sees_the_catalogue_and_loads_a_skill(places: Places, own: Path) -> None:
+def test_model_sees_the_catalog_and_loads_a_skill(places: Places, own: Path) -> None:
     played = places.run(LOAD, "done")
     assert "- pdf: Does pdf." in played.requests[0].system
     (spec,) = [spec for spec in played.requests[0].tools if spec.name == SKILL_TOOL]
@@ -60,7 +60,7 @@ def test_model_sees_the_catalogue_and_loads_a_skill(places: Places, own: Path) -
     )
 
 
-def test_catalogue_is_the_same_in_every_request(places: Places, own: Path) -> None:
+def test_catalog_is_the_same_in_every_request(places: Places, own: Path) -> None:
     played = places.run(LOAD, "done", "again", prompts=["go", "more"])
     assert len({request.system for request in played.requests}) == 1
 
@@ -347,7 +347,7 @@ def test_commands_of_the_user_win_over_skills_and_skills_over_commands_of_a_proj
 # Sub-agents
 
 
-def test_sub_agent_sees_the_catalogue_and_loads_skills(places: Places, own: Path) -> None:
+def test_sub_agent_sees_the_catalog_and_loads_skills(places: Places, own: Path) -> None:
     start = Call("agent", description="look", prompt="look", kind="explore")
     played = places.run(start, LOAD, "found", "done")
     assert "- pdf: " in played.requests[1].system

@@ -81,7 +81,7 @@ def test_source_date_and_license_are_beside_the_data() -> None:
     facts = json.loads((DATA / FILES[0]).read_text(encoding="utf-8"))
     assert facts["source"]
     assert len(facts["date"]) == len("2026-01-01")
-    assert FILES[2] in facts["licence"]
+    assert FILES[2] in facts["license"]
     assert "Permission is hereby granted" in (DATA / FILES[2]).read_text(encoding="utf-8")
 
 

@@ -277,10 +277,10 @@ def test_no_command_lifts_the_protection_of_a_file(every_bubble: Box, level: Lev
     box = every_bubble
     target = box.home / ".bashrc" if level == "protect" else box.work / "AGENTS.md"
     target.write_text("kept\n")
-    neighbour = subprocess.Popen(["/bin/sleep", "60"], cwd=target.parent)
+    neighbor = subprocess.Popen(["/bin/sleep", "60"], cwd=target.parent)
     try:
-        assert escapes(box, level, LIFTS, str(target), str(box.work), str(neighbour.pid)) == []
+        assert escapes(box, level, LIFTS, str(target), str(box.work), str(neighbor.pid)) == []
         assert target.read_text() == "kept\n"
     finally:
-        neighbour.kill()
-        neighbour.wait()
+        neighbor.kill()
+        neighbor.wait()

@@ -173,7 +173,7 @@ def test_old_text_is_dimmed_after_a_restart() -> None:
         shown.append_text("**old**\n\nmore")
         shown.restart("again")
         await settle(app, pilot)
-        old = shown._colours.style(ink("old"))
+        old = shown._colors.style(ink("old"))
         styles = [segment.style for segment in shown.render_line(2) if segment.text.strip()]
         assert app.view()[2] == "more"
         assert [style.color for style in styles if style] == [old.color]

@@ -236,17 +236,17 @@ def test_theme_change_recolors_and_moves_nothing() -> None:
         shown.scroll_home()
         await pilot.pause()
 
-        def colour() -> object:
+        def color() -> object:
             return next(
                 segment.style.color for segment in shown.render_line(0) if segment.style and segment.text == "Title"
             )
 
-        rows, before = app.view(), colour()
+        rows, before = app.view(), color()
         app.register_theme(Theme("other", primary="#ff0000", background="#ffffff", dark=False))
         app.theme = "other"
         await settle(app, pilot)
         assert app.view() == rows
-        assert colour() != before
+        assert color() != before
 
     play(scene)
 

@@ -1,4 +1,4 @@
-"""The catalogue: the section of the system prompt that lists the skills, within its budget. Pure.
+"""The catalog: the section of the system prompt that lists the skills, within its budget. Pure.
 
 It is the same for a whole session, so that provider caches stay warm. Apart because it is pure and its budget is tested
 alone.
@@ -27,7 +27,7 @@ project: follow them for the task at hand, and never against what the user wants
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalog:
     """The section, its size in tokens, and the skills whose descriptions were shortened or left out to make it fit."""
 
     text: str = ""
@@ -50,15 +50,15 @@ def budget(window: int | None) -> int:
     return min(MAX_TOKENS, max(MIN_TOKENS, int((window or DEFAULT_CONTEXT_WINDOW) * _WINDOW_SHARE)))
 
 
-def catalogue_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, int]) -> Catalogue:
-    """Return the catalogue of these skills in the order of their names; `uses` counts how often each was used.
+def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, int]) -> Catalog:
+    """Return the catalog of these skills in the order of their names; `uses` counts how often each was used.
 
     Over the budget, the longest descriptions are shortened first. Then those of the skills least used are left out;
     names always stay.
     """
     listed = sorted((skill for skill in skills if skill.is_for_model), key=lambda skill: skill.handle)
     if not listed:
-        return Catalogue()
+        return Catalog()
     texts = {skill.handle: cut(skill.description, MAX_DESCRIPTION) for skill in listed}
     is_project = {skill.handle: skill.is_from_project for skill in listed}
 
@@ -85,7 +85,7 @@ def catalogue_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str,
     rows = [_row(handle, text, is_project=is_project[handle]) for handle, text in texts.items()]
     text = "\n".join([_INTRODUCTION, *rows])
     kept = tuple(sorted(set(shortened) - set(left_out)))
-    return Catalogue(text, estimate_text(text), kept, tuple(sorted(left_out)))
+    return Catalog(text, estimate_text(text), kept, tuple(sorted(left_out)))
 
 
 def _row(handle: str, description: str, *, is_project: bool) -> str:
