@@ -26,7 +26,7 @@ _MIN_SECRET = 8
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-[^}]*)?\}")
 _SHORT_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _OPENCODE_REFERENCE = re.compile(r"\{env:([A-Za-z_]\w*)\}")
-_QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]+)")
+_QUERY = re.compile(r"([?&])([^?=&#]+)=([^&#]+)")
 
 
 class _Unfit(ValueError):  # noqa: N818  # becomes the reason of a server that is left out
