@@ -20,6 +20,8 @@ FOLDER = "crashes"
 MAX_REPORTS = 5
 _MAX_LINE = 300
 _kept_out: set[Secret] = set()
+_reports: dict[str, Path] = {}
+"""The reports of this process by their details: an error that repeats has one, and does not push out the others."""
 
 
 def keep_out(key: Secret) -> None:
@@ -40,7 +42,11 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     said = single_spaced(redact(str(error)))[:_MAX_LINE]
     what = type(error).__name__ + (f": {said}" if said else "")
     details = redact("".join(traceback.format_exception(error)))
-    path = _written(f"qcode {__version__}\n{details}", env)
+    path = _reports.get(details)
+    if path is None or not path.exists():
+        path = _written(f"qcode {__version__}\n{details}", env)
+    if path is not None:
+        _reports[details] = path
     return f"{what}; see {path}" if path else f"{what}; the crash report could not be written"
 
 
