@@ -20,6 +20,8 @@ FOLDER = "crashes"
 MAX_REPORTS = 5
 _MAX_LINE = 300
 _kept_out: set[Secret] = set()
+_reports: dict[tuple[Path, str], Path] = {}
+"""The reports of this process by folder and text: an error that repeats has one, and does not push out the others."""
 
 
 def keep_out(key: Secret) -> None:
@@ -51,6 +53,8 @@ def _written(text: str, env: Mapping[str, str]) -> Path | None:
         from qcode.config.paths import ConfigPaths
 
         folder = ConfigPaths.from_env(env).state_dir / FOLDER
+        if (known := _reports.get((folder, text))) is not None and known.exists():
+            return known
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Names sort by time; the last part keeps two processes apart that crash in the same microsecond.
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
@@ -61,5 +65,6 @@ def _written(text: str, env: Mapping[str, str]) -> Path | None:
         with suppress(OSError):
             for old in sorted(folder.glob("crash-*.txt"))[:-MAX_REPORTS]:
                 old.unlink(missing_ok=True)
+        _reports[folder, text] = path
         return path
     return None
