@@ -90,7 +90,7 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
     """Decode one event of the stream; data that is not a JSON object is skipped and logged.
 
     If it is a damaged object, it may have held a piece of the reply, which is reported. Nothing can be missing after
-    the stop reason, in a ping, or in words that are no part of the protocol, such as `data: keep-alive`.
+    the stop reason, in a ping, or in words without a brace or a quote, such as `keep-alive`.
     """
     if event.data.startswith("[DONE]"):
         decoder.end()

@@ -184,8 +184,8 @@ class Assembler:
     def _judge(self, draft: Draft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
         """Judge one call by its raw argument text. Only the last can be truncated, because decoding is sequential.
 
-        Arguments with a gap may still be valid JSON, and mean something else. A call that came as text has no block of
-        its own, so any lost event may be a piece of it.
+        Arguments with a gap may still be valid JSON, and mean something else. A call that came as text began with its
+        reply, so any lost event may be a piece of it.
         """
         if draft.has_gap or (draft.is_from_text and self.damaged_events):
             return "damaged"
