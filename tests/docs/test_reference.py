@@ -184,7 +184,8 @@ def test_sizes_of_the_page_are_those_of_the_packages() -> None:
 
 def required_packages() -> set[str]:
     """Return the packages that an installation without extras has."""
-    found, left = set(), ["qcode-cli"]
+    found: set[str] = set()
+    left = ["qcode-cli"]
     while left:
         name = canonicalize_name(left.pop())
         if name not in found:
