@@ -18,7 +18,6 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.safety.paths import Ground, PathJudge, judge_on
 from qcode.safety.probes import Probes
-from qcode.safety.protected_paths import may_write_protected
 from qcode.safety.rules import (
     Rule,
     Rules,
@@ -288,7 +287,9 @@ class Policy:
             return verdict
         if flow is not None and _only_reads(flow):
             return verdict
-        found = may_write_protected(command)
+        from qcode.safety.hidden_writes import may_write_protected
+
+        found = may_write_protected(command, self._ground)
         return Verdict("deny", f"{found}, and {why}", "path:protected") if found else verdict
 
     def _judge_open(self, command: str, flow: Flow) -> Verdict:

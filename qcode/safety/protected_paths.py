@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
 
@@ -230,63 +229,3 @@ def is_within_any(path: str, folders: Iterable[str]) -> bool:
 
 def _is_scratch(path: str) -> bool:
     return any(is_within(path, folder) for folder in _SCRATCH)
-
-
-_QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
-_ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
-_EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
-_TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
-_UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
-_PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
-_DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
-_PROTECTED_PLACES = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
-_IN_GIT = re.compile(
-    r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
-)
-_OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
-_WRITES_SETTINGS = re.compile(
-    rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b)"
-    rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:onfig)?{_OPTIONS}(?:set|edit|unset|delete)|set)\b"
-)
-"""Commands that write a protected file without naming it: `.git/config`, `~/.gitconfig`, `~/.npmrc`, pip's."""
-_HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
-
-
-def may_write_protected(command: str) -> str:
-    """Return why `command` may write a protected name, empty if nothing in its text says so.
-
-    Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
-    name `.bashrc`.
-    """
-    if _UNKNOWN_TARGET.search(command):
-        return "the file it writes to is unknown before it runs"
-    if _WRITES_SETTINGS.search(_QUOTES.sub("", command)):
-        return "it changes settings in a protected file"
-    # The value of an expansion is unknown; as part of a name it is a wildcard.
-    text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
-    # The wildcards of find also match a leading dot: `find ~ -name '*rc'`.
-    finds_hidden = _HOME.search(command) is not None and "find" in text
-    for token in dict.fromkeys(_TOKEN.findall(text)):
-        if _IN_GIT.search(token):
-            return f"{token} may be inside .git"
-        path = f"/{'/'.join(map(fold, token.split('/')))}/"
-        place = next((place for place in _PROTECTED_PLACES if f"/{place}/" in path), "")
-        if place:
-            return f"{place} is a protected location"
-        named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
-        if named:
-            return f"{named} is a protected name"
-    return ""
-
-
-def _as_wildcard(found: re.Match[str]) -> str:
-    """Return a wildcard, followed by the expansion itself, which may be a command that contains protected names."""
-    return f"* {found[0]} "
-
-
-def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
-    name = fold(part)
-    if not set(name) & set("*?["):
-        return name in _DOTTED_NAMES or is_history(name)
-    is_hidden = name.startswith(".") or (finds_hidden and name != "*")
-    return is_hidden and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))

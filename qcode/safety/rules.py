@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -196,48 +196,6 @@ def first_rule(rules: Iterable[Rule], kind: str, test: Callable[[Rule], bool]) -
     return next((rule for rule in rules if rule.kind == kind and test(rule)), None)
 
 
-_PYTEST_OPTIONS = (
-    "-p -c --config-file --rootdir --basetemp --pastebin -o --override-ini --junit-xml --junitxml --log-file --debug "
-    "--report-log --html --pdbcls @"
-)
-_NPM_OPTIONS = (
-    "--prefix -C --cwd --dir --script-shell --userconfig --globalconfig --node-options --cache --logs-dir --use-yarnrc"
-)
-# Options that write files or run programs, of well-known programs that are not in the table. From their manuals.
-_RUNNING_OPTIONS: Mapping[str, str] = {
-    "tar": "--to-command --checkpoint-action --use-compress-program -I --rsh-command --rmt-command --info-script -F "
-    "--new-volume-script --index-file",
-    "git": "--exec --upload-pack --receive-pack -c --config-env --exec-path --ext-diff --textconv -O --extcmd -x -o "
-    "--template --smtp-server --sendmail-cmd --setup --env-filter --tree-filter --index-filter --parent-filter "
-    "--msg-filter --commit-filter --tag-name-filter foreach run",
-    "curl": "-o -O --remote-name --remote-name-all -K --config --output-dir -D --dump-header -c --cookie-jar --trace "
-    "--trace-ascii --stderr --libcurl --etag-save --hsts --alt-svc",
-    "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix --use-askpass -e --execute",
-    "rsync": "-e --rsh --rsync-path --log-file --write-batch --backup-dir --remove-source-files --delete",
-    "ssh": "-o -F -E -S -W -L -R -D",
-    "go": "-exec -toolexec -overlay -o -vettool -C -modfile -coverprofile -cpuprofile -memprofile -blockprofile "
-    "-mutexprofile -trace -outputdir -ldflags -gcflags -asmflags -gccgoflags -pkgdir -args",
-    "cargo": "--config --target-dir --out-dir --artifact-dir --manifest-path -C -Z",
-    **dict.fromkeys(("npm", "pnpm", "yarn"), _NPM_OPTIONS),
-    "uv": f"{_PYTEST_OPTIONS} --project --directory --with --python --env-file",
-    "make": "-f --file --makefile -C --directory --eval -I --include-dir =",
-    "pytest": _PYTEST_OPTIONS,
-    "ruff": "--config --output-file -o",
-    "mypy": "--config-file --install-types --python-executable --cache-dir",
-    "tsc": "--outDir --outFile --declarationDir -p --project",
-    "node": "-e --eval -p --print -r --require --import --loader --experimental-loader",
-    "unzip": "-d -p -P",
-    "zip": "-T -TT --unzip-command -m --move",
-    **dict.fromkeys(("ruby", "perl", "bash", "sh", "zsh"), "-c -m -e -E -i -r -x -I -M -d"),
-    **dict.fromkeys(("python", "python3"), f"-c -m -e -E -i -r -x {_PYTEST_OPTIONS}"),
-}
-_RUNNING_EVERYWHERE = (
-    "--output --output-file --output-dir --outfile --out-file --exec --execute --exec-batch --eval --command "
-    "--to-command --upload-pack --receive-pack --rsh --pager --editor --ext-diff --textconv --open-files-in-pager "
-    "--compress-program --use-compress-program --write --in-place --delete"
-)
-
-
 def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     """Return whether an allow rule covers a simple command.
 
@@ -248,6 +206,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     """
     from qcode.safety.shell.judge import is_table_command, row_of
     from qcode.safety.shell.table import has_option
+    from qcode.safety.shell.wildcards import may_run_or_write
 
     if not rule.matches_words(words):
         return False
@@ -259,7 +218,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     program = row_of(rest)
     is_version = program is not None and not program.operands.roles and program.operands.minimum > 0
     if program is None or is_version or _names_command(program, literal):
-        return not _may_run_or_write(words[0].text, [word.text for word in rest[1:]])
+        return not may_run_or_write(words[0].text, [word.text for word in rest[1:] if word.text not in literal])
     if is_table_command(rest):
         return True
     is_script = not {"sed", "awk", "jq"}.isdisjoint(program.operands.roles)
@@ -272,31 +231,6 @@ def _names_command(program: ProgramSpec, literal: list[str]) -> bool:
     """Return whether a rule names a subcommand of a command without operands, as `git remote add`."""
     words = [text for text in literal[1:] if not text.startswith("-")]
     return not program.operands.roles and len(words) > program.name.count("/") + (literal[0] == "git")
-
-
-def _may_run_or_write(name: str, words: list[str]) -> bool:
-    """Return whether a program that is not in the table may read one of `words` as an option that runs or writes."""
-    running = f"{_RUNNING_EVERYWHERE} {_RUNNING_OPTIONS.get(name, '')}".split()
-    if name == "go":  # its options are whole words after one dash or two, and `-test.x` is `-x`
-        options = [re.sub(r"^--?(?:test\.)?", "-", word.partition("=")[0]) for word in words if word.startswith("-")]
-        return not set(running).isdisjoint(options)
-    if name == "tar":  # it reads its first word as options even without a dash
-        words = [*(f"-{word}" for word in words[:1]), *words]
-    return any(_may_be_option(word, running) for word in words)
-
-
-def _may_be_option(text: str, options: Iterable[str]) -> bool:
-    """Return whether a word may be read as one of `options`: `--outp=x` as `--output`, `-xvI` as `-I`.
-
-    An option without a dash is a word, `@` any file of options, and `=` any assignment: `make test ARGS='; id'`.
-    """
-    if text.startswith("--") and len(text) > 2:
-        name = text.partition("=")[0]
-        return any(option.startswith(name) for option in options)
-    if text.startswith("-") and len(text) > 1:
-        letters = {f"-{letter}" for letter in text[1:]}
-        return any(option in letters or text.partition("=")[0] == option for option in options)
-    return any(option == text or (option == "@" == text[:1]) or (option == "=" and "=" in text) for option in options)
 
 
 def is_rule(text: str) -> bool:

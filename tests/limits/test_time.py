@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.tools import Refused
-from qcode.safety.protected_paths import may_write_protected
+from qcode.safety.hidden_writes import may_write_protected
+from qcode.safety.paths import Ground
 from qcode.safety.redaction import Redactor
 from qcode.text.clean import clean, visible
 from qcode.tools import text_file
@@ -69,7 +70,7 @@ def notice_repetition(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "judge": judge,
-    "protected names": may_write_protected,
+    "protected names": lambda text: may_write_protected(text, Ground(Path("/work"), home=Path("/home/u"))),
     "redaction": redact,
     "edit": edit,
     "edit of a passage": edit_a_passage,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.safety.probes import Probes, Repository, Tracked, WorkspaceContents
-from qcode.safety.rules import Rules
+from qcode.safety.rules import Rules, covers, parse_rule
 from qcode.safety.shell.judge import NO_SANDBOX as NEEDS_SANDBOX
 from qcode.safety.verdict import SHELL_PATH, SHELL_READS, SandboxSupport
 from tests.fakes.tools import spec_of
@@ -196,6 +196,31 @@ def test_wildcard_of_an_allow_rule_covers_no_option_that_writes_or_runs(
     verdicts = {command: policy.judge(spec_of("shell"), {"command": command}) for command in (*covered, *not_covered)}
     assert [command for command in covered if not verdicts[command].is_allowed] == []
     assert [command for command in not_covered if verdicts[command].is_allowed] == []
+
+
+def _wildcards() -> list[tuple[str, list[str], list[str]]]:
+    """Return each rule of `wildcards.txt` with the commands that it covers, and those that it does not."""
+    text = (Path(__file__).parent.parent / "data/wildcards.txt").read_text("utf-8")
+    blocks = [block.split("\n") for block in text.strip().split("\n\n")[1:]]
+    return [(rule, *([line[2:] for line in lines if line[0] == sign] for sign in "+-")) for rule, *lines in blocks]
+
+
+@pytest.mark.parametrize(("rule", "covered", "not_covered"), _wildcards())
+def test_wildcard_covers_only_harmless_options_of_programs_outside_the_table(
+    rule: str, covered: list[str], not_covered: list[str]
+) -> None:
+    parsed = parse_rule(rule)
+    assert [command for command in covered if not covers(parsed, command, allows=True)] == []
+    assert [command for command in not_covered if covers(parsed, command, allows=True)] == []
+
+
+def test_rule_that_names_an_option_covers_it() -> None:
+    for rule, command in (
+        ("shell(curl -o out.html *)", "curl -o out.html https://x.org"),
+        ("shell(pytest --cov-report=html *)", "pytest --cov-report=html tests"),
+        ("shell(git submodule foreach *)", "git submodule foreach git status"),
+    ):
+        assert covers(parse_rule(rule), command, allows=True), command
 
 
 def test_probes_without_data_allow_nothing(repo: Path) -> None:

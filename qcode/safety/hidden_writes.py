@@ -1,0 +1,254 @@
+"""Whether a command may write a protected name, for bypass mode on a machine without a sandbox.
+
+The text of any command is searched for protected names, in every spelling (`may_write_protected`). Programs that write
+files which their words do not name, such as `tar -x`, are judged by the folders that they can write to. This module
+reads folders and links, and changes nothing. Apart from `policy`, its only importer: it loads with the first command
+in bypass mode that no sandbox confines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from qcode.safety.paths import Ground, anchored, home_of
+from qcode.safety.protected_paths import CREDENTIALS, STARTUP, fold, is_history, is_within
+from qcode.values import dataclass
+
+_QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
+_ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
+_EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
+_TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
+_UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
+_PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
+_DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
+_PROTECTED_PLACES = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
+_IN_GIT = re.compile(
+    r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
+)
+_OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
+_WRITES_SETTINGS = re.compile(
+    rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b)"
+    rf"|\bgit{_OPTIONS}(?:credential|lfs\s+install|maintenance\s+(?:start|register)|scalar)\b"
+    rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:onfig)?{_OPTIONS}(?:set|edit|unset|delete)|set)\b"
+    r"|\bcrontab\b(?!\s+-l\b)|\bat\s+(?:-[fmt]|now|noon|midnight|teatime|tomorrow|\d)|\bssh-keygen\b(?!\s+-[lF])"
+    r"|\bsystemctl\b[^;&|\n]{0,200}?\s(?:enable|disable|reenable|edit|link|mask|unmask|preset|revert|set-|add-)"
+    r"|\b(?:gh|glab)\s+auth\s+(?!status\b|token\b)"
+    r"|\b(?:docker|podman|npm|pnpm|yarn|cargo|gcloud|az|vault)\s+(?:log(?:in|out)|adduser)\b"
+    r"|\b(?:aws|gcloud|poetry|conda)\s+(?:configure|config|auth)\b|\bkubectl\s+config\s+(?!view\b|get-|current-)"
+    r"|\bgpg2?\b[^;&|\n]{0,200}?\s--(?:import|gen|full-gen|quick|edit|delete|recv)"
+)
+"""Commands that write a protected file without naming it: settings of git, npm and pip, logins, keys, jobs."""
+_HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
+
+
+def may_write_protected(command: str, ground: Ground) -> str:
+    """Return why `command` may write a protected name, empty if nothing in its text says so.
+
+    Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
+    name `.bashrc`.
+    """
+    if _UNKNOWN_TARGET.search(command):
+        return "the file it writes to is unknown before it runs"
+    if _WRITES_SETTINGS.search(_QUOTES.sub("", command)):
+        return "it changes settings in a protected file"
+    # The value of an expansion is unknown; as part of a name it is a wildcard.
+    text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
+    # The wildcards of find also match a leading dot: `find ~ -name '*rc'`.
+    finds_hidden = _HOME.search(command) is not None and "find" in text
+    for token in dict.fromkeys(_TOKEN.findall(text)):
+        if _IN_GIT.search(token):
+            return f"{token} may be inside .git"
+        path = f"/{'/'.join(map(fold, token.split('/')))}/"
+        place = next((place for place in _PROTECTED_PLACES if f"/{place}/" in path), "")
+        if place:
+            return f"{place} is a protected location"
+        named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
+        if named:
+            return f"{named} is a protected name"
+    return _FolderWrites(ground).complaint(command)
+
+
+def _as_wildcard(found: re.Match[str]) -> str:
+    """Return a wildcard, followed by the expansion itself, which may be a command that contains protected names."""
+    return f"* {found[0]} "
+
+
+def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
+    name = fold(part)
+    if not set(name) & set("*?["):
+        return name in _DOTTED_NAMES or is_history(name)
+    is_hidden = name.startswith(".") or (finds_hidden and name != "*")
+    return is_hidden and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))
+
+
+_PLACES = (*CREDENTIALS, *STARTUP, ".ssh", ".config/qcode", ".local/state/qcode", ".local/share/qcode")
+"""Protected places in the home."""
+_SEGMENT = re.compile(r"[;&|\n(){}`]+")
+_UNKNOWN = re.compile(r"[$*?\[]")
+_IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?=/|$)")
+_CHANGES_FOLDER = frozenset({"cd", "pushd"})
+_UNPACKERS = {
+    **dict.fromkeys(("tar", "bsdtar", "gtar", "jar"), ("-C", "--directory")),
+    "cpio": ("-D", "--directory"),
+    "patch": ("-d", "--directory"),
+    "pax": ("-s",),
+    "unar": ("-o", "--output-directory"),
+    "unsquashfs": ("-d", "--dest"),
+    "unzip": ("-d",),
+    **dict.fromkeys(("7z", "7za", "7zr", "7zz", "unrar"), ("-o",)),
+}
+"""Programs that write the files that their input names, with the options that name another folder to write to."""
+_LISTS = {
+    **dict.fromkeys(("tar", "bsdtar", "gtar", "jar"), r"-?[A-Za-z]*[ctruAd][A-Za-z]*|--(?:create|list|append|update)"),
+    "cpio": r"-[A-Za-z]*[ot][A-Za-z]*|--(?:create|list)",
+    "patch": r"--dry-run",
+    "pax": r"-(?!r)[A-Za-z]*w[A-Za-z]*",
+    "unzip": r"-[A-Za-z]*[ltvzZpc][A-Za-z]*",
+    **dict.fromkeys(("7z", "7za", "7zr", "7zz", "unrar"), r"[adhiltuv][a-z]*"),
+}
+"""The first words with which they extract nothing."""
+_COPIERS = frozenset({"cp", "mv", "rsync", "install", "ln", "scp", "rclone"})
+_CHANGERS = frozenset({"rm", "chmod", "chown", "chgrp", "shred"})
+_PROGRAMS = _COPIERS | _CHANGERS | _UNPACKERS.keys() | {"find", "git"}
+_FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
+_MAX_PROGRAMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _FolderWrites:
+    """Judges programs that write files without naming them, by the folders that they write to.
+
+    The value of a variable is unknown. `folder` is the folder that a program runs in, None if it is not known.
+    """
+
+    ground: Ground
+    folder: str | None = None
+
+    def complaint(self, command: str) -> str:
+        here = replace(self, folder=os.path.realpath(self.ground.root))
+        for segment in _SEGMENT.split(_QUOTES.sub("", command.replace("${HOME}", "$HOME"))):
+            words = segment.split()
+            found = [index for index, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS]
+            if len(found) > _MAX_PROGRAMS:
+                return "it names very many programs that write files"
+            for index in found:
+                name = words[index].rpartition("/")[2]
+                if here._may_write(name, words[index + 1 :]):
+                    return f"{name} may change protected files that the command does not name, such as .git/config"
+            start = next((index for index, word in enumerate(words[:3]) if word in _CHANGES_FOLDER), None)
+            if start is not None:
+                targets = [word for word in words[start + 1 :] if not word.startswith("-")]
+                here = replace(self, folder=here._path(targets[0] if targets else "~"))
+        return ""
+
+    def _may_write(self, name: str, words: list[str]) -> bool:
+        if name in _UNPACKERS:
+            return self._unpacks(name, words)
+        if name == "git":
+            folders = list(_values(words, "-C", "--work-tree", "--git-dir")) or [self.folder or "."]
+            return any(self._holds(self._path(folder)) for folder in folders)
+        operands = [word for word in words if not word.startswith("-") and not set(word) & set("<>")]
+        if name == "find":
+            starts = words[: next((at for at, word in enumerate(words) if word.startswith("-")), len(words))]
+            return any(word.startswith(_FIND_CHANGES) for word in words) and self._any_holds(starts or ["."])
+        if name in _CHANGERS:
+            return _is_recursive(words) and self._any_holds(operands)
+        return self._copies(name, words, operands)
+
+    def _unpacks(self, name: str, words: list[str]) -> bool:
+        if words and re.fullmatch(_LISTS.get(name, "(?!)"), words[0]):
+            return False
+        if name in ("tar", "bsdtar", "gtar") and any(re.match(r"--absolute|-?[A-Za-z]*P", word) for word in words[:1]):
+            return True
+        folders = list(_values(words, *_UNPACKERS[name]))
+        if name == "cpio" and any(re.match(r"-[A-Za-z]*p|--pass", word) for word in words):
+            folders = words[-1:]
+        if name == "patch" and not folders and _patched_file(words):
+            return False
+        return any(self._holds(self._path(folder), in_git=True) for folder in folders or ["."])
+
+    def _copies(self, name: str, words: list[str], operands: list[str]) -> bool:
+        into = list(_values(words, "-t", "--target-directory"))
+        operands = [word for word in operands if word not in into]
+        target, sources = (into[0], operands) if into else (operands[-1] if operands else ".", operands[:-1])
+        if name in ("scp", "rsync", "rclone") and re.match(r"[^/]+:", target):
+            return False  # another machine
+        place = self._path(target)
+        is_exact = any(re.fullmatch(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory", word) for word in words)
+        merges = name in ("rsync", "rclone") or is_exact
+        is_deep = name in ("mv", "rsync", "rclone") or _is_recursive(words)
+        if name in ("mv", "ln") and self._any_holds(sources):
+            return True
+        if place is None:
+            return True
+        if is_exact or not (into or len(sources) > 1 or target.endswith("/") or os.path.isdir(place)):  # noqa: PTH112  # text
+            return self._is_protected(place) or (is_deep and self._holds(place, in_git=merges))
+        for source in sources:
+            base = os.path.basename(source.rstrip("/")) if not (merges and source.endswith("/")) else ""  # noqa: PTH119  # text
+            if base in ("", ".", "..") or base.startswith("$"):
+                if self._holds(place, in_git=True):
+                    return True
+            elif self._is_protected(f"{place}/{base}") or (is_deep and self._holds(f"{place}/{base}")):
+                return True
+        return False
+
+    def _any_holds(self, words: list[str]) -> bool:
+        return any(self._holds(self._path(word)) for word in words if not word.startswith("$") or _IN_HOME.match(word))
+
+    def _path(self, word: str) -> str | None:
+        """Return the real path that a word names up to its first unknown part; None if it starts with one."""
+        home = home_of(self.ground)
+        word = _IN_HOME.sub(lambda _: home, word, count=1)
+        known = word[: found.start()] if (found := _UNKNOWN.search(word)) else word
+        if not known or known.startswith("~") or (self.folder is None and not known.startswith("/")):
+            return None
+        return os.path.realpath(anchored(known, self.folder or "/", home))
+
+    def _places(self) -> Iterator[str]:
+        home = os.path.realpath(home_of(self.ground))
+        yield from (f"{home}/{name}".casefold() for name in _PLACES)
+        yield from (os.path.realpath(path).casefold() for path in self.ground.own)
+
+    def _is_protected(self, path: str) -> bool:
+        return any(is_within(path.casefold(), place) for place in self._places())
+
+    def _holds(self, path: str | None, *, in_git: bool = False) -> bool:
+        """Return whether a folder is, contains or is in a protected place; with `in_git`, also one of a repository."""
+        if path is None:
+            return True
+        folded = path.casefold()
+        if any(is_within(place, folded) or is_within(folded, place) for place in self._places()):
+            return True
+        return in_git and os.path.lexists(f"{path}/.git")
+
+
+def _values(words: list[str], *options: str) -> Iterator[str]:
+    """Yield the values of options: `-C x`, `-Cx`, `--directory=x`, `--directory x`; a variable if it is not certain."""
+    for index, word in enumerate(words):
+        for option in options:
+            if word == option:
+                yield words[index + 1] if index + 1 < len(words) else "$unknown"
+            elif option.startswith("--") and word.startswith(f"{option}="):
+                yield word.partition("=")[2]
+            elif not option.startswith("--") and word.startswith(option):
+                yield word[len(option) :]
+            elif not option.startswith("--") and re.fullmatch(rf"-?[A-Za-z]+{option[1]}[A-Za-z]*", word) and index == 0:
+                yield "$unknown"
+
+
+def _is_recursive(words: list[str]) -> bool:
+    return any(re.match(r"-[A-Za-z]*[rRa]|--(?:recursive|archive)", word) for word in words)
+
+
+def _patched_file(words: list[str]) -> bool:
+    """Return whether patch is told which file to change."""
+    operands = [
+        word
+        for index, word in enumerate(words)
+        if not word.startswith(("-", "<", ">")) and words[index - 1 : index] not in (["-i"], ["<"], ["-p"], ["--input"])
+    ]
+    return bool(operands) and _UNKNOWN.search(operands[0]) is None

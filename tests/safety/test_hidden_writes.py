@@ -1,0 +1,47 @@
+"""Bypass mode without a sandbox refuses programs that may write protected files without naming them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcode.safety.verdict import Verdict
+from tests.safety.judging import CLEAN, NO_SANDBOX, judge_shell
+
+LINES = (Path(__file__).parent / "data/hidden_writes.txt").read_text("utf-8").splitlines()
+REFUSED = [line[2:] for line in LINES if line.startswith("- ")]
+RUN = [line[2:] for line in LINES if line.startswith("+ ")]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository in the home, with a folder of its own to write to and a link to the home."""
+    home = tmp_path / "home"
+    for folder in ("repo/.git", "repo/src", "repo/build", ".config", "docs"):
+        (home / folder).mkdir(parents=True)
+    (home / "repo/link").symlink_to(home)
+    return home / "repo"
+
+
+def bypassed(command: str, repo: Path) -> Verdict:
+    spelled = command.replace("{home}", str(repo.parent))
+    return judge_shell(spelled, repo, NO_SANDBOX, mode="bypass", home=repo.parent)
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_program_that_may_write_protected_files_unnamed_is_refused_in_bypass_mode(command: str, repo: Path) -> None:
+    verdict = bypassed(command, repo)
+    assert (verdict.verdict, verdict.rule) == ("deny", "path:protected")
+    assert judge_shell(command, repo, CLEAN, mode="bypass", home=repo.parent).confinement == "protect"
+
+
+@pytest.mark.parametrize("command", RUN)
+def test_other_commands_run_in_bypass_mode(command: str, repo: Path) -> None:
+    assert bypassed(command, repo).is_allowed
+
+
+def test_extraction_into_a_folder_that_is_no_repository_runs_in_bypass_mode(repo: Path) -> None:
+    (repo / ".git").rmdir()
+    assert bypassed("tar xf a.tar", repo).is_allowed
+    assert bypassed("tar xf a.tar -C link", repo).verdict == "deny"
