@@ -20,10 +20,11 @@ from tests.headless.host.running import FAKE_SERVER, Host, hosting, make_skill
 from tests.headless.host.scripts import FORM, QUESTION, shell
 
 SUBTYPES = [
-    "initialize", "interrupt", "set_permission_mode", "set_model", "set_max_thinking_tokens", "get_context_usage",
-    "rewind_files", "mcp_status", "mcp_reconnect", "mcp_toggle", "mcp_message", "mcp_set_servers", "stop_task", "",
-    "made/up",
+    "initialize", "set_model", "set_max_thinking_tokens", "get_context_usage",
+    "rewind_files", "mcp_status", "mcp_reconnect", "mcp_toggle", "mcp_message", "stop_task", "", "made/up",
 ]  # fmt: skip
+RARE = ["interrupt", "set_permission_mode", "mcp_set_servers"]
+"""More of them would leave no turn to attack: they end it, deny its calls, or let it wait for servers."""
 KEYS = [
     "mode", "model", "max_thinking_tokens", "user_message_id", "serverName", "server_name", "message", "enabled",
     "servers", "cancel_queued", "dry_run", "content", "action", "behavior", "updatedInput", "updatedPermissions",
@@ -59,9 +60,12 @@ TEXTS = ["", "x", "plan", "acceptEdits", "bypassPermissions", "dontAsk", "openai
 LINES = ["{", "[]", "null", "{}", '{"type":3}', '{"type":"user"}', '{"type":"keep_alive"}', "[" * 5_000, '"' * 999]
 
 
-MAX_OPEN = 500
-MAX_PROMPTS = 300
-"""More would wait in the queue at the end of the input, and all of them are answered."""
+MAX_OPEN = 4
+"""More open requests would take the time of the turns."""
+MAX_WAITING = 3
+MAX_S = 60
+OF_QCODE = {"can_use_tool", "elicitation", "hook_callback"}
+"""Requests of qcode that a minute of random input leads to."""
 
 
 class Fuzzer:
@@ -70,7 +74,7 @@ class Fuzzer:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.requests: list[str] = []
-        self.prompts = 0
+        self.waiting = 0
 
     def value(self, depth: int = 0) -> Any:  # any JSON
         match self.random.randrange(6 if depth < 3 else 3):
@@ -106,7 +110,7 @@ class Fuzzer:
     def fields(self) -> dict[str, Any]:
         """Return fields of a control request."""
         found = {self.random.choice(KEYS): self.value() for _ in range(self.random.randrange(3))}
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.5:
             names = ["inside", "fake", "own", "", "a b", "\ud800"]
             found["servers"] = {
                 self.random.choice(names): self.random.choice(SERVERS) for _ in range(self.random.randrange(3))
@@ -121,14 +125,15 @@ class Fuzzer:
             request_id = f"qcode_{self.random.randrange(9)}"
             response = {"subtype": "success", "request_id": request_id, "response": self.value()}
             return json.dumps({"type": "control_response", "response": self.random.choice([response, self.value()])})
-        if kind < 0.35 and self.prompts < MAX_PROMPTS:
-            self.prompts += 1
-            content = self.random.choice(["hi", "", [{"type": "text", "text": "hi"}], self.value()])
+        if kind < 0.35 and (self.waiting < MAX_WAITING or kind < 0.251):
+            self.waiting += 1
+            content = self.random.choice(["hi"] * 5 + ["", [{"type": "text", "text": "hi"}], self.value()])
             return json.dumps({"type": "user", "message": {"role": "user", "content": content}, "uuid": self.value()})
         if kind < 0.4:
             return json.dumps({"type": "control_cancel_request", "request_id": self.value()})
         self.requests.append(f"f{len(self.requests)}")
-        request = {**self.fields(), "subtype": self.random.choice(SUBTYPES)}
+        subtype = self.random.choice(RARE if self.random.random() < 0.002 else SUBTYPES)
+        request = {**self.fields(), "subtype": subtype}
         return json.dumps({"type": "control_request", "request_id": self.requests[-1], "request": request})
 
 
@@ -150,18 +155,18 @@ def talkative(asked: Asked) -> Turn:
     return Turn(text="Hello.") if is_result or number >= len(CALLS) else Turn(calls=(CALLS[number],))
 
 
-def fuzz(host: Host, seed: int, seconds: float) -> Fuzzer:
+def fuzz(host: Host, seed: int, seconds: float, wanted: set[str]) -> Fuzzer:
     """Send random lines until the time is over, then close the input; all lines of qcode are in `seen`.
 
-    The requests of qcode are answered meanwhile, one in ten never.
+    The requests of qcode are answered meanwhile, one in ten never. It goes on until qcode made all `wanted` ones.
     """
     fuzzer, replies, writing = Fuzzer(seed), Fuzzer(seed + 1_000), Lock()
-    until, changed = time.monotonic() + seconds, Condition()
+    began, changed = time.monotonic(), Condition()
     hook = [{"matcher": "", "hookCallbackIds": ["hook_0"], "timeout": 1}]
     host.control(
         "initialize", hooks={"PreToolUse": hook, "Made up": hook}, skills=["pdf"], planModeInstructions="Think."
     )
-    answered = 0
+    answered, asked = 0, set[str]()
 
     def read() -> None:
         nonlocal answered
@@ -170,6 +175,8 @@ def fuzz(host: Host, seed: int, seconds: float) -> Fuzzer:
             with changed:
                 host.seen.append(message)
                 answered += message["type"] == "control_response"
+                asked.update([message["request"]["subtype"]] if message["type"] == "control_request" else [])
+                fuzzer.waiting -= message["type"] == "result"
                 changed.notify()
             if message["type"] == "control_request" and replies.random.random() < 0.9:
                 response = {**replies.reply(message["request"]), "request_id": message["request_id"]}
@@ -178,9 +185,9 @@ def fuzz(host: Host, seed: int, seconds: float) -> Fuzzer:
 
     reader = Thread(target=read)
     reader.start()
-    while time.monotonic() < until:
+    while (spent := time.monotonic() - began) < seconds or (not wanted <= asked and spent < MAX_S):
         with writing:
-            host.send(*(fuzzer.line() for _ in range(20)))
+            host.send(*(fuzzer.line() for _ in range(5)))
         with changed:
             assert changed.wait_for(lambda: len(fuzzer.requests) - answered < MAX_OPEN, 30), "no answers for 30 s"
     with writing:
@@ -199,8 +206,11 @@ def test_random_input_never_ends_the_process_and_each_request_has_one_answer(
     make_skill(tmp_path, "pdf")
     servers = json.dumps({"mcpServers": {"fake": FAKE_SERVER}})
     with hosting(tmp_path, talkative, "--permission-prompt-tool", "stdio", "--mcp-config", servers) as host:
-        fuzzer = fuzz(host, seed, seconds)
+        wanted = OF_QCODE if seconds > 10 else {"hook_callback"}
+        fuzzer = fuzz(host, seed, seconds, wanted)
         assert host.process.wait(30) in (0, 1, 42, 56, 130)
+    asked = {line["request"]["subtype"] for line in host.seen if line["type"] == "control_request"}
+    assert asked >= wanted
     answers = Counter(line["response"]["request_id"] for line in host.seen if line["type"] == "control_response")
     assert {request: answers[request] for request in fuzzer.requests} == dict.fromkeys(fuzzer.requests, 1)
     assert "internal error" not in json.dumps(host.seen)
