@@ -110,7 +110,7 @@ def test_each_task_of_random_lines_is_refused_in_words_or_has_one_result(
             assert len(tasks) > 10
             (work / "tasks.jsonl").write_text("\n".join(tasks.values()), "utf-8")
             (work / "out.jsonl").unlink(missing_ok=True)
-            # Every task has a number of its own or is refused, so the ids of the file are those of the results.
+            # The ids of the file are those of the results.
             ids = [task.id for task in read_tasks(work / "tasks.jsonl", work)]
             model = ("-m", "openai/m", "--base-url", server.base_url, "--no-session")
             assert main(["batch", "tasks.jsonl", "--out", "out.jsonl", "--jobs", "4", *model]) in (0, 1)

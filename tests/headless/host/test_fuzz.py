@@ -158,7 +158,7 @@ def talkative(asked: Asked) -> Turn:
 def fuzz(host: Host, seed: int, seconds: float, wanted: set[str]) -> Fuzzer:
     """Send random lines until the time is over, then close the input; all lines of qcode are in `seen`.
 
-    The requests of qcode are answered meanwhile, one in ten never. It goes on until qcode made all `wanted` ones.
+    The requests of qcode are answered meanwhile, one in ten never. It ends after qcode made all `wanted` ones.
     """
     fuzzer, replies, writing = Fuzzer(seed), Fuzzer(seed + 1_000), Lock()
     began, changed = time.monotonic(), Condition()
