@@ -126,7 +126,7 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
 
 
 def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | None, *, has_begun: bool) -> ToolFinished:
-    # What a resumed session answers to a call without an outcome is written for the model.
+    # The result that a resumed session gives to a call without an outcome is written for the model.
     is_unknown = result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
     if is_unknown and shown is None:
         if not has_begun:

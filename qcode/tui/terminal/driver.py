@@ -63,7 +63,7 @@ def has_browser(environ: Mapping[str, str], platform: str) -> bool:
 def has_job_control() -> bool:
     """Whether a shell started qcode as a job, and can continue it. Otherwise qcode would stop for good.
 
-    A shell gives each job a process group of its own; `docker run` and a terminal that runs qcode alone do not.
+    A shell gives each job a separate process group; `docker run` and a terminal that runs qcode alone do not.
     """
     return sys.platform != "win32" and os.getpgrp() != os.getsid(0)
 
