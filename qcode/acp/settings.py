@@ -35,7 +35,9 @@ class SessionSettings:
 
     def __init__(self, agent: Agent, models: Sequence[OfferedProvider], *, has_sandbox: bool) -> None:
         self._agent = agent
-        self._providers = [(one.name, [model.name for model in one.models]) for one in models if one.is_ready]
+        self._providers = [
+            (provider.name, [model.name for model in provider.models]) for provider in models if provider.is_ready
+        ]
         self._has_sandbox = has_sandbox
         self._may_bypass = agent.conversation.mode == "bypass"
 

@@ -45,19 +45,19 @@ class Choices:
     def recent_models(self) -> tuple[str, ...]:
         """The models chosen last, the latest first."""
         recent = self._stored().get("models")
-        return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
+        return tuple(item for item in recent if isinstance(item, str)) if isinstance(recent, list) else ()
 
     @property
     def effort(self) -> Effort | None:
         """The effort chosen last, None for the model's default."""
         effort = self._stored().get("effort")
-        return next((one for one in EFFORTS if one == effort), None)
+        return next((level for level in EFFORTS if level == effort), None)
 
     @property
     def recent(self) -> tuple[str, ...]:
         """The ids of recently used commands, the latest first."""
         recent = self._stored().get("recent")
-        return tuple(one for one in recent if isinstance(one, str)) if isinstance(recent, list) else ()
+        return tuple(item for item in recent if isinstance(item, str)) if isinstance(recent, list) else ()
 
     @property
     def is_set_up(self) -> bool:
@@ -70,7 +70,7 @@ class Choices:
     def keep_model(self, name: str) -> None:
         """Keep the model for the next start, first in the list of recent ones."""
         self._keep("model", name)
-        recent: list[Json] = [name, *(one for one in self.recent_models if one != name)]
+        recent: list[Json] = [name, *(recent_model for recent_model in self.recent_models if recent_model != name)]
         self._keep("models", recent[:_MAX_MODELS])
 
     def keep_effort(self, effort: Effort | None) -> None:
@@ -78,7 +78,7 @@ class Choices:
 
     def keep_recent(self, command_id: str) -> None:
         """Put a command first in the list of recent ones."""
-        recent: list[Json] = [command_id, *(one for one in self.recent if one != command_id)]
+        recent: list[Json] = [command_id, *(other for other in self.recent if other != command_id)]
         self._keep("recent", recent[:_MAX_RECENT])
 
     def keep_set_up(self) -> None:

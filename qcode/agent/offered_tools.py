@@ -79,5 +79,5 @@ def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _about(value: Json) -> str:
-    said = value.get("description") or value.get("type") if isinstance(value, dict) else ""
-    return said if isinstance(said, str) else ""
+    text = value.get("description") or value.get("type") if isinstance(value, dict) else ""
+    return text if isinstance(text, str) else ""

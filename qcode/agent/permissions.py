@@ -213,7 +213,7 @@ class Permissions:
         why_not = why_not_allow(rule) if effect == "allow" else ""
         if why_not:
             raise ValueError(f"{rule.text} was not added: {why_not}")
-        if any(one.effect == effect and one.text == rule.text for one in self.rules()):
+        if any(force.effect == effect and force.text == rule.text for force in self.rules()):
             raise ValueError(f"{effect} {rule.text} is already in force")
         return self._row(self._added(effect, rule.text))
 
@@ -250,14 +250,21 @@ class Permissions:
         return verdict_on(self.policy, kind, value)
 
     def _found(self, number: int) -> _Own:
-        own = next((one for one in self._own if one.number == number), None)
+        own = next((candidate for candidate in self._own if candidate.number == number), None)
         if own is None:
             raise ValueError("this rule is in your settings; change it there")
         return own
 
     def _added(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _Own:
         wanted = (effect, text, is_sandboxed)
-        own = next((one for one in self._own if (one.effect, one.text, one.is_sandboxed) == wanted), None)
+        own = next(
+            (
+                candidate
+                for candidate in self._own
+                if (candidate.effect, candidate.text, candidate.is_sandboxed) == wanted
+            ),
+            None,
+        )
         if own is None:
             own = _Own(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
             self._own.append(own)
@@ -340,12 +347,12 @@ class KeptRules:
 
     def add(self, rule: KeptRule) -> None:
         """Keep one more; the same rule twice is one. Raise `OSError` if the file cannot be written."""
-        self._write([*(one for one in self.read() if not _is_same(one, rule)), rule])
+        self._write([*(kept_rule for kept_rule in self.read() if not _is_same(kept_rule, rule)), rule])
 
     def remove(self, rule: KeptRule) -> None:
         """Forget a rule; an unknown one is ignored. Raise `OSError` if the file cannot be written."""
         kept = self.read()
-        left = [one for one in kept if not _is_same(one, rule)]
+        left = [kept_rule for kept_rule in kept if not _is_same(kept_rule, rule)]
         if len(left) < len(kept):
             self._write(left)
 
@@ -373,8 +380,8 @@ def _without_rules(row: JsonObject) -> JsonObject:
     return {name: value for name, value in row.items() if name != "rules"}
 
 
-def _is_same(one: KeptRule, other: KeptRule) -> bool:
-    return (one.effect, one.text) == (other.effect, other.text)
+def _is_same(rule: KeptRule, other: KeptRule) -> bool:
+    return (rule.effect, rule.text) == (other.effect, other.text)
 
 
 def _rule(row: Json) -> KeptRule | None:
@@ -533,7 +540,7 @@ def configured_rules(settings: Settings) -> Rules:
 def origins_of(context: RunContext) -> Origins:
     """Return the origins of the rules and the mode of this run, and the store of the rules for this folder."""
     settings = context.settings
-    found = {one: settings.item_origins.get(f"permissions.{one}", ()) for one in _RULE_EFFECTS}
+    found = {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS}
     return Origins(
         {effect: tuple(map(str, origins)) for effect, origins in found.items()},
         settings.origin("permissions.mode").where or "the default",

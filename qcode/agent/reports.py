@@ -100,7 +100,9 @@ def context_report(
     `instructions` is the number of characters of `system` that come from instruction files.
     """
     history = prepared(messages)
-    results = sum(size_block(one) for message in history for one in message.blocks if isinstance(one, ToolResult))
+    results = sum(
+        size_block(result) for message in history for result in message.blocks if isinstance(result, ToolResult)
+    )
     parts = [
         max(0, estimate_text(system) - instructions // 4),
         instructions // 4,
@@ -378,23 +380,23 @@ def context_text(report: ContextReport) -> str:
 
 def advice(report: ContextReport) -> list[str]:
     """Return suggestions for the user, the most useful first."""
-    said = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
+    lines = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
     if report.first_cap is not None:
         learned = report.first_cap
-        said.append(
+        lines.append(
             f"Requests ask for {report.reserve:,} tokens of output instead of 8,000, because {learned.longer} of the "
             f"last {learned.replies} replies of this model were longer. output.learn_first_cap = false turns this off."
         )
     share = report.used / report.window if report.window else 0
     if share >= 0.5:
-        said.append("/compact frees space now; /clear starts a new session.")
+        lines.append("/compact frees space now; /clear starts a new session.")
     if report.tool_output > report.used / 2 and report.tool_output > report.window / 10:
-        said.append("Most of this is tool output: ask for narrower reads and searches.")
+        lines.append("Most of this is tool output: ask for narrower reads and searches.")
     if report.instructions > report.window / 10:
-        said.append("Instruction files use over a tenth of the window: shorten them (/memory).")
+        lines.append("Instruction files use over a tenth of the window: shorten them (/memory).")
     if report.tools > report.window / 5:
-        said.append("Tool descriptions use over a fifth of the window: disable some MCP servers, or set mcp.defer.")
-    return said
+        lines.append("Tool descriptions use over a fifth of the window: disable some MCP servers, or set mcp.defer.")
+    return lines
 
 
 def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
@@ -471,12 +473,12 @@ def _calls(calls: ApiCalls) -> str:
         (calls.compactions, "compaction"),
     ]
     plural = {"reply": "replies", "retry": "retries"}
-    said = [
+    lines = [
         f"{count} {plural[noun]}" if count > 1 and noun in plural else count_text(count, noun)
         for count, noun in parts
         if count
     ]
-    return ", ".join(said) or "none"
+    return ", ".join(lines) or "none"
 
 
 def _added(left: ApiCalls, right: ApiCalls) -> ApiCalls:

@@ -94,7 +94,7 @@ class SettingsService:
             change(self._file, path, read_typed(key, typed) if typed is not None else None)
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        return next(one for one in self.settings() if one.name == name)
+        return next(setting for setting in self.settings() if setting.name == name)
 
     def _read(self) -> tuple[Settings, Mapping[tuple[str, ...], object]]:
         context = self._context
@@ -119,7 +119,7 @@ class SettingsService:
         key = find_key(path)
         assert key is not None
         is_open = is_changeable(key)
-        given = own.get(path)
+        value = own.get(path)
         return Setting(
             row.key,
             row.value,
@@ -127,7 +127,7 @@ class SettingsService:
             str(row.origin),
             self._whose(row.origin),
             key.meta.meaning,
-            "" if given is None or not is_open else _typed(given),
+            "" if value is None or not is_open else _typed(value),
             _choices(key),
             "" if is_open else self._why(key),
             self._above(row.origin),

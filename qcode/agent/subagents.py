@@ -221,11 +221,11 @@ class AgentRun:
     async def run_task(self) -> TurnEnded:
         """Run the task and return its end. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
-        told = [] if self._hooks is None else await self._hooks.begin_agent()
+        context = [] if self._hooks is None else await self._hooks.begin_agent()
         skills, problems = await self._toolbox.preloaded(self._kind.skills)
         for problem in problems:
             await self._parent.driver.show(Notice("warning", f"sub-agent {self._kind.name}: {problem}"))
-        task = Message("user", (*skills, *told, *user(self._task.prompt).blocks))
+        task = Message("user", (*skills, *context, *user(self._task.prompt).blocks))
         async with aclosing(self._driver.run(UserSubmitted(task))) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):
@@ -291,14 +291,14 @@ class AgentRun:
 
     # The services of its driver
 
-    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
-        return await self._calls.judge(self._policy, asked)
+    async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
+        return await self._calls.judge(self._policy, request)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
-        judged = self._calls.take(call, arguments)
+        resolved = self._calls.take(call, arguments)
         began = time.monotonic()
-        outcome = await self._calls.run(self._policy, judged, output, self._client.model.name)
-        return await self._calls.after(call, judged, outcome, time.monotonic() - began)
+        outcome = await self._calls.run(self._policy, resolved, output, self._client.model.name)
+        return await self._calls.after(call, resolved, outcome, time.monotonic() - began)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)

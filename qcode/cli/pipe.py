@@ -154,8 +154,8 @@ def _begin(
     typed, turn = options.prompt or "", NO_OPTIONS
     found = _custom_command(context)
     if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
-        command, given = found
-        typed, turn = command.expand(given), TurnOptions(output=command.output, foreign=command.foreign(given))
+        command, arguments = found
+        typed, turn = command.expand(arguments), TurnOptions(output=command.output, foreign=command.foreign(arguments))
         model = options.model or command.model or None
         context = replace(context, options=replace(context.options, model=model))
     elif typed.startswith("/"):
@@ -198,7 +198,14 @@ def _begin_skill(context: RunContext, typed: str, tell: Callable[[str], None]) -
     """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
     agent, turn = _opened(context, tell=tell), NO_OPTIONS
     name, _, arguments = typed[1:].partition(" ")
-    skill = next((one for one in agent.skill_commands() if one.handle.lower() == name.strip().lower()), None)
+    skill = next(
+        (
+            skill_command
+            for skill_command in agent.skill_commands()
+            if skill_command.handle.lower() == name.strip().lower()
+        ),
+        None,
+    )
     try:
         if skill is not None:
             typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))

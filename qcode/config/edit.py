@@ -125,7 +125,7 @@ def literal(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{dotted((key,))} = {literal(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{dotted((key,))} = {literal(inner)}' for key, inner in value.items())} }}"
     return str(value) if isinstance(value, int | float) else quoted(str(value))
 
 

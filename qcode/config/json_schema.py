@@ -54,7 +54,7 @@ def _put(table: dict[str, Any], part: str, value: Mapping[str, Any]) -> None:
 def _value(key: Key) -> dict[str, Any]:
     found: dict[str, Any] = {**key.kind.schema, "description": key.meta.meaning}
     if key.choices:
-        found["enum"] = [one for one in found["enum"] if one in key.choices or one not in key.kind.choices]
+        found["enum"] = [item for item in found["enum"] if item in key.choices or item not in key.kind.choices]
     if key.default not in (None, ()):
         found["default"] = key.default
     return found

@@ -186,8 +186,8 @@ class CallRound:
     @property
     def runs_together(self) -> bool:
         """Whether the calls may run in parallel: all of them only read."""
-        ids = {judged.call.call_id for judged in self.calls}
-        return len(ids) == len(self.calls) and all(self._only_reads(judged.call) for judged in self.calls)
+        ids = {pending.call.call_id for pending in self.calls}
+        return len(ids) == len(self.calls) and all(self._only_reads(pending.call) for pending in self.calls)
 
     def _only_reads(self, call: ToolCall) -> bool:
         spec = self.tools.get(call.name)
@@ -208,12 +208,12 @@ class CallRound:
         index = self._at(answer.call_id, ("asked", "repeating", "impossible"))
         if index is None:
             return []
-        judged, state = self.calls[index], self._open[index]
+        pending, state = self.calls[index], self._open[index]
         if state == "impossible":
             return [*self._try_again(index, answer), *self.advance(elapsed)]
         if answer.text:
             if state == "repeating":
-                self.limits.deny(judged.call, is_repeated=True)
+                self.limits.deny(pending.call, is_repeated=True)
             summary = answer.summary or answer.text.split("\n", 1)[0]
             settled = self._settle(index, ToolOutcome(answer.text, summary=summary), "done")
             return [*settled, *self.advance(elapsed)]
@@ -221,7 +221,7 @@ class CallRound:
             if state == "repeating":
                 self.limits.same.forget()
             self._open[index] = "running"
-            call, arguments = judged.call, answer.revised
+            call, arguments = pending.call, answer.revised
             if arguments is None:
                 arguments = parse_object(call.arguments) or {}
             else:
@@ -230,9 +230,9 @@ class CallRound:
             spec = self.tools.get(call.name)
             is_backgroundable = spec is not None and spec.is_backgroundable
             return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
-        self.denials.append(Denial(judged.call, answer.reason))
+        self.denials.append(Denial(pending.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
-        if self.limits.deny(judged.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
+        if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
             text += f" This same call was denied {MAX_SAME_CALLS} times; the next time ends the turn. Do without it."
         settled = self._settle(index, ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff), "denied")
         return [*settled, *self.advance(elapsed)]
@@ -261,15 +261,15 @@ class CallRound:
         return next((index for index in found if self.calls[index].call.call_id == call_id), None)
 
     def _begin(self, index: int, elapsed: float) -> list[Effect]:
-        judged = self.calls[index]
-        call, spec = judged.call, self.tools.get(judged.call.name)
+        pending = self.calls[index]
+        call, spec = pending.call, self.tools.get(pending.call.name)
         if self.limits.end in ("impossible", "denied", "stopped"):
             return self._reject(index, "Not run: the turn ends.")
-        if judged.state != "complete" and not (judged.state == "malformed" and spec is not None and spec.is_one_way):
+        if pending.state != "complete" and not (pending.state == "malformed" and spec is not None and spec.is_one_way):
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
         arguments = parse_object(call.arguments) or {}
         if spec is not None and spec.is_one_way:
-            sent = arguments if judged.state == "complete" else judged.raw
+            sent = arguments if pending.state == "complete" else pending.raw
             self.signals.append(Signal(call.name, sent, elapsed))
             return self._settle(index, ToolOutcome(RECORDED_TEXT), "done")
         obstacle = self._obstacle(call, arguments)
@@ -282,7 +282,7 @@ class CallRound:
         return [AskApproval(call, arguments, repeats)]
 
     def _fail_on_unknown_tool(self) -> None:
-        unknown = next((judged.call for judged in self.calls if self._is_unknown(judged.call)), None)
+        unknown = next((pending.call for pending in self.calls if self._is_unknown(pending.call)), None)
         if unknown is not None:
             self.limits.fail_on_impossible(unknown.name, f"{_NO_SUCH_TOOL}, --strict-tools")
 
@@ -341,23 +341,25 @@ class CallRound:
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
         """Reject a truncated or malformed call, and count it against its budget, once per reply."""
-        judged = self.calls[index]
-        name, is_cut = judged.call.name, judged.state == "incomplete"
-        if is_cut and judged.escalates_next:
-            text = synthetic.send_again_text(name, judged.cap)
+        pending = self.calls[index]
+        name, is_cut = pending.call.name, pending.state == "incomplete"
+        if is_cut and pending.escalates_next:
+            text = synthetic.send_again_text(name, pending.cap)
         elif is_cut and writes_files:
-            rejections = self.limits.rejected_write(name, judged.raw)
-            text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections, self._adds_by)
+            rejections = self.limits.rejected_write(name, pending.raw)
+            text = synthetic.split_guidance(name, pending.raw, pending.cap, rejections, self._adds_by)
         else:
             if not self._has_counted_repair:
                 self.limits.needs_repair(name, is_cut=is_cut)
                 self._has_counted_repair = True
             text = (
-                synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name, judged.raw)
+                synthetic.cut_call_text(name, pending.cap)
+                if is_cut
+                else synthetic.malformed_call_text(name, pending.raw)
             )
         issue = "cut_arguments" if is_cut else "malformed_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        return [repair, *self._reject(index, text, synthetic.rejection_notice(judged.cap if is_cut else None))]
+        return [repair, *self._reject(index, text, synthetic.rejection_notice(pending.cap if is_cut else None))]
 
     @property
     def _adds_by(self) -> str:

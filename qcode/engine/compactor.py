@@ -117,17 +117,17 @@ class Compactor:
             return self._fail("there is too little text before the last turn")
         return self._ask()
 
-    def handle(self, given: Input) -> list[Effect]:
+    def handle(self, incoming: Input) -> list[Effect]:
         """Handle an event of the summary's stream, its failure, or the end of a wait."""
         reply = self._reply
         if reply is None or self.result is not None:
             return []
-        if isinstance(given, ReplyFailed):
-            effects = reply.handle_failure(given)
-        elif isinstance(given, WaitElapsed):
-            effects = reply.handle_wait_elapsed(given.seconds)
-        elif isinstance(given, _STREAMED):
-            effects = reply.handle_event(given)
+        if isinstance(incoming, ReplyFailed):
+            effects = reply.handle_failure(incoming)
+        elif isinstance(incoming, WaitElapsed):
+            effects = reply.handle_wait_elapsed(incoming.seconds)
+        elif isinstance(incoming, _STREAMED):
+            effects = reply.handle_event(incoming)
         else:
             return []
         return self._from_reply(effects)
@@ -145,10 +145,10 @@ class Compactor:
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)
         room = window - cap - int(window * _MARGIN_SHARE) - 2_048 - estimate_text(SYSTEM)
-        asked = [f"Pay special attention to: {self._focus}"] if self._focus else []
-        asked += [SHORTER] if self._asked > 1 else []
+        requests = [f"Pay special attention to: {self._focus}"] if self._focus else []
+        requests += [SHORTER] if self._asked > 1 else []
         text = rendered(self._shape.old, max(room, 256))
-        prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *asked])
+        prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *requests])
         plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
         return self._from_reply(self._reply.begin())

@@ -91,9 +91,9 @@ class Exchange:
         with self._interrupts.watching():
             await self._unless_stopped(self._begin())
             self._reader = StdinReader(descriptor, line=self._take, end=self._ended, begun=begun)
-            while (given := await self._next()) is not None:
+            while (incoming := await self._next()) is not None:
                 await self._unless_stopped(self._introduce())
-                code = await self._turn(given)
+                code = await self._turn(incoming)
         if self._interrupts.number is not None:
             # The last line of the stream must be a result.
             with contextlib.suppress(TimeoutError):
@@ -124,26 +124,26 @@ class Exchange:
 
     def _take(self, line: bytes | None) -> None:
         self._lines += 1
-        given = InvalidLine("it is too long") if line is None else self._read(line)
-        match given:
+        incoming = InvalidLine("it is too long") if line is None else self._read(line)
+        match incoming:
             case None:
                 return
             case ControlRequest():
-                self._control(given)
+                self._control(incoming)
             case InvalidLine(reason=reason):
                 self._queue(InvalidLine(f"line {self._lines} of standard input is invalid: {reason}"))
             case UserMessage():
-                self._queue(replace(given, size=len(line or b"")))
+                self._queue(replace(incoming, size=len(line or b"")))
         self._moved.set()
 
-    def _queue(self, given: UserMessage | InvalidLine) -> None:
-        self.hold(given.size + MESSAGE_COST)
-        self._waiting.append(given)
+    def _queue(self, incoming: UserMessage | InvalidLine) -> None:
+        self.hold(incoming.size + MESSAGE_COST)
+        self._waiting.append(incoming)
 
-    def _unqueue(self, given: UserMessage | InvalidLine | _Interrupted) -> None:
+    def _unqueue(self, incoming: UserMessage | InvalidLine | _Interrupted) -> None:
         """Count an input as handled that has left the queue."""
-        if not isinstance(given, _Interrupted):
-            self.release(given.size + MESSAGE_COST)
+        if not isinstance(incoming, _Interrupted):
+            self.release(incoming.size + MESSAGE_COST)
 
     def hold(self, size: int) -> None:
         """Count bytes of input as not yet handled: while there are too many, nothing more is read."""
@@ -196,17 +196,17 @@ class Exchange:
         """Return the next message; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._waiting:
-                given = self._waiting.popleft()
-                self._unqueue(given)
-                return given
+                incoming = self._waiting.popleft()
+                self._unqueue(incoming)
+                return incoming
             if self._end is not None:
                 return None
             self._moved.clear()
             await self._moved.wait()
         return None
 
-    async def _turn(self, given: UserMessage | InvalidLine | _Interrupted) -> int:
-        match given:
+    async def _turn(self, incoming: UserMessage | InvalidLine | _Interrupted) -> int:
+        match incoming:
             case InvalidLine(reason=reason):
                 await self._output.stderr.write_line(reason)
                 await self._put_result(ErrorInfo("bad_input", reason))
@@ -215,10 +215,10 @@ class Exchange:
                 await self._put_result(None)
                 return ExitCode.INTERRUPTED
             case UserMessage():
-                self._output.agent.conversation.attach(given.attached)
+                self._output.agent.conversation.attach(incoming.attached)
                 self._run = Run(self._output)
                 try:
-                    return await self._run.run_turn(given.prompt, self._interrupts)
+                    return await self._run.run_turn(incoming.prompt, self._interrupts)
                 finally:
                     self._run = None
                     self._has_result = True
@@ -328,8 +328,8 @@ def read_line(line: bytes) -> InputLine | None:
 def handshake_of(begun: bytes) -> ControlRequest | None:
     """Return the `initialize` request if it is the first line of an input that is not blank."""
     first = next((line for line in begun.split(b"\n") if line.strip()), b"")
-    given = read_line(first)
-    return given if isinstance(given, ControlRequest) and given.subtype == "initialize" else None
+    message = read_line(first)
+    return message if isinstance(message, ControlRequest) and message.subtype == "initialize" else None
 
 
 def _read(value: JsonObject) -> InputLine:

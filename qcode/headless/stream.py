@@ -91,7 +91,7 @@ class StreamLines:
         usage = self.usage(usage_json(reply_usage(event.attempts)))
         content: list[Json] = [self.block(block) for block in message.blocks]
         # A truncated call has no arguments to stream, and was never run.
-        whole = [one for one, block in zip(content, message.blocks, strict=True) if not is_truncated(block)]
+        whole = [part for part, block in zip(content, message.blocks, strict=True) if not is_truncated(block)]
         streamed = self._message.end(whole, stop, usage) if self._has_deltas else []
         line = self.sealed(
             {

@@ -380,10 +380,10 @@ class OwnOpaque:
         messages = request.messages
         if not self.place or not messages:
             return request
-        given, found = self._known.pop(id(messages[0]), ((), ()))
-        count = min(len(given), len(messages))
-        if not all(map(operator.is_, given[:count], messages)):
-            count = next(at for at in range(count) if given[at] is not messages[at])
+        previous, found = self._known.pop(id(messages[0]), ((), ()))
+        count = min(len(previous), len(messages))
+        if not all(map(operator.is_, previous[:count], messages)):
+            count = next(at for at in range(count) if previous[at] is not messages[at])
         added = (_message_for(message, f"@{self.place}") for message in messages[count:])
         found = (*found[:count], *added)
         while len(self._known) >= _CONVERSATIONS:

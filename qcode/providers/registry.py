@@ -171,7 +171,9 @@ def key_name(spec: ProviderSpec) -> str:
     known = PROVIDERS.get(spec.name)
     if known is None or known.key_variables != spec.key_variables or not spec.key_variables:
         return spec.name
-    return next(one.name for one in PROVIDERS.values() if one.key_variables == spec.key_variables)
+    return next(
+        provider_spec.name for provider_spec in PROVIDERS.values() if provider_spec.key_variables == spec.key_variables
+    )
 
 
 def takes_key(spec: ProviderSpec) -> bool:

@@ -232,7 +232,7 @@ class Policy:
             return Verdict("ask", paths, "call:malformed")
         verdicts = [self.judge_file(path, files.access) for path in paths]
         verdict = strictest(verdicts[0], *verdicts[1:])
-        asking = [one for one in verdicts if not one.is_allowed]
+        asking = [found for found in verdicts if not found.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
     def _judge_write(self, points: tuple[str, ...], paths: PathJudge) -> Verdict:
@@ -267,12 +267,16 @@ class Policy:
         commands = [part.command for part in flow.parts]
         if any(word.is_open for command in commands for word in command.words):
             return self._judge_open(command, flow)
-        denied = first_rule(self.rules.deny, "shell", lambda rule: any(reaches(rule, one) for one in commands))
+        denied = first_rule(
+            self.rules.deny, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
+        )
         if denied is not None:
             return ruled(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
             return self._bypassed(command, flow)
-        asked = first_rule(self.rules.ask, "shell", lambda rule: any(reaches(rule, one) for one in commands))
+        asked = first_rule(
+            self.rules.ask, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
+        )
         if asked is not None:
             return _PLAN if self.mode == "plan" else ruled(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(flow))
@@ -341,7 +345,7 @@ class Policy:
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret is the most important reason to ask.
-        verdict = next((one for _, one in left if one.rule == SHELL_PATH), left[0][1])
+        verdict = next((item for _, item in left if item.rule == SHELL_PATH), left[0][1])
         return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
     @property
@@ -391,18 +395,22 @@ class Policy:
         """Return the strictest of `verdict` and those on the output files. A path that denies a tool may ask here."""
         found = [verdict]
         for word, path in self._outputs(parts):
-            one = self.judge_file(path, "write")
-            is_layer = one.verdict == "deny" and one.rule.startswith("path:") and one.rule not in _PROTECTED
-            decision = "ask" if is_layer or (word.has_glob and one.is_allowed) else one.verdict
-            found.append(Verdict(decision, f"it writes to {word.text}: {one.reason}", one.rule))
+            output_verdict = self.judge_file(path, "write")
+            is_layer = (
+                output_verdict.verdict == "deny"
+                and output_verdict.rule.startswith("path:")
+                and output_verdict.rule not in _PROTECTED
+            )
+            decision = "ask" if is_layer or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
+            found.append(Verdict(decision, f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule))
         return strictest(*found)
 
     def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return `verdict`, or a denial if a part writes to a protected name, in every mode and for every rule."""
         for word, path in self._outputs(parts):
-            one = judge_on(self._ground, path, "write")
-            if one.verdict == "deny" and one.rule in _PROTECTED:
-                return Verdict("deny", f"it writes to {word.text}: {one.reason}", one.rule)
+            output_verdict = judge_on(self._ground, path, "write")
+            if output_verdict.verdict == "deny" and output_verdict.rule in _PROTECTED:
+                return Verdict("deny", f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule)
         return verdict
 
     def _outputs(self, parts: tuple[FlowPart, ...]) -> list[tuple[Word, str]]:

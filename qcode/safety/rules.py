@@ -367,8 +367,8 @@ def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) ->
 
     A rule is also invalid if one of its examples does not match it.
     """
-    allowing = tuple(_read_rule(one, allows=True) for one in allow)
-    return Rules(allowing, *(tuple(_read_rule(one, allows=False) for one in written) for written in (ask, deny)))
+    allowing = tuple(_read_rule(rule, allows=True) for rule in allow)
+    return Rules(allowing, *(tuple(_read_rule(rule, allows=False) for rule in rules) for rules in (ask, deny)))
 
 
 def _read_rule(written: str | WrittenRule, *, allows: bool) -> Rule:
@@ -478,7 +478,7 @@ def propose_prefix(command: SimpleCommand) -> str:
     if command.inputs or command.outputs or any(word.has_glob or word.is_home for word in command.words):
         return ""
     words = tuple(word.text for word in command.words)
-    runner = next((one for one in _TEST_RUNNERS if words[: len(one)] == one), None)
+    runner = next((known for known in _TEST_RUNNERS if words[: len(known)] == known), None)
     return f"shell({' '.join(runner)} *)" if runner is not None else ""
 
 

@@ -209,7 +209,7 @@ def _mask(text: str, known: dict[str, int]) -> int:
 
 def _scattered(words: str) -> re.Pattern[str]:
     """Return a pattern for the letters of `words` in order, with anything between them; it never backtracks."""
-    rest = "".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in words[1:])
+    rest = "".join(f"[^{re.escape(word)}]*{re.escape(word)}" for word in words[1:])
     return re.compile(re.escape(words[0]) + rest)
 
 
@@ -277,7 +277,9 @@ def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
 def fold(text: str) -> str:
     """Return `text` in lower case with the same length, so that indexes stay valid."""
     lower = text.lower()
-    return lower if len(lower) == len(text) else "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
+    return (
+        lower if len(lower) == len(text) else "".join(char if len(char.lower()) != 1 else char.lower() for char in text)
+    )
 
 
 def _score(query: str, parts: Sequence[str]) -> int | None:
@@ -364,4 +366,4 @@ def most_alike(name: str, names: Iterable[str]) -> str:
     """Return the one of `names`, of which there is at least one, that is most like `name`, however little that is."""
     from difflib import SequenceMatcher
 
-    return max(names, key=lambda one: SequenceMatcher(None, name, one).ratio())
+    return max(names, key=lambda text: SequenceMatcher(None, name, text).ratio())

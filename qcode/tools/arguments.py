@@ -69,14 +69,14 @@ def check(spec: ToolSpec, arguments: JsonObject) -> Arguments:
     return Arguments(_object(spec.name, "", arguments, spec.parameters))
 
 
-def _object(tool: str, inside: str, given: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
+def _object(tool: str, inside: str, arguments: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
     """Check an object; `inside` is its path in the arguments, empty for the arguments themselves."""
     properties = schema.get("properties")
     assert isinstance(properties, dict)
     names = schema.get("required", [])
     required = [str(name) for name in names] if isinstance(names, list) else []
     values: JsonObject = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         described = properties.get(name)
         if not isinstance(described, dict):
             from qcode.text.match import nearest

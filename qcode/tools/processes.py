@@ -399,7 +399,7 @@ class SideProcess:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
-    def run(self, program: Path, arguments: Sequence[str], given: bytes, limit_s: float) -> Printed:
+    def run(self, program: Path, arguments: Sequence[str], stdin_data: bytes, limit_s: float) -> Printed:
         """Run the Python program `program` and return the complete lines that it prints."""
         with self._lock:
             if self._is_stopped:
@@ -414,12 +414,12 @@ class SideProcess:
         failure = ""
         with process:
             try:
-                printed, errors = process.communicate(given, limit_s)
+                printed, errors = process.communicate(stdin_data, limit_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 printed, errors = process.communicate()
                 failure = f"it took longer than {limit_s:g} s"
         if process.returncode != 0 and not failure:
-            said = errors.decode("utf-8", "replace").strip().split("\n")[-1]
-            failure = said or f"it was ended by signal {-process.returncode}"
+            last_error = errors.decode("utf-8", "replace").strip().split("\n")[-1]
+            failure = last_error or f"it was ended by signal {-process.returncode}"
         return Printed(printed.decode("utf-8", "replace").split("\n")[:-1], failure)

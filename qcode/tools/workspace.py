@@ -309,10 +309,10 @@ class Workspace:
                     self._perform(step)
                     done.append(step)
             except BaseException as failure:
-                left = [one.place.shown for one in reversed(done) if not self._take_back(one)]
+                left = [change.place.shown for change in reversed(done) if not self._take_back(change)]
                 if isinstance(failure, OSError):
-                    told = "Nothing was changed" if not left else f"Not undone: {', '.join(left)}"
-                    raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {told}") from None
+                    outcome = "Nothing was changed" if not left else f"Not undone: {', '.join(left)}"
+                    raise Refused(f"{explain(failure, steps[len(done)].place.shown)}. {outcome}") from None
                 raise
 
     def _perform(self, step: FileChange) -> None:

@@ -249,8 +249,8 @@ class LinearApp:
 
     def _greet(self) -> None:
         first, *rest = self._welcome.lines()
-        told = [line for line in rest if line and not line.startswith("·")]
-        self.say("\n".join([first, *told, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
+        lines = [line for line in rest if line and not line.startswith("·")]
+        self.say("\n".join([first, *lines, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
         if self.agent.conversation.mode == "bypass":
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
         for notice in self._notices:
@@ -335,8 +335,8 @@ class LinearApp:
         """Print the changes to the model's list; its card only shows that there was a call."""
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
-            if told := changes(self.todos, items):
-                self.say(f"Todos: {told}")
+            if text := changes(self.todos, items):
+                self.say(f"Todos: {text}")
             self.todos = items
 
     async def _answer(self, approval: TurnApproval) -> None:
@@ -354,10 +354,10 @@ class LinearApp:
             is_of_model = isinstance(approval, Question) and not approval.server
             question = question_line(approval) if is_of_model else asked_by(approval)
             risk = risk_line(detail) if form.format == "command" else ""
-            told = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
+            context = [line for line in (risk, f"Why it asks: {form.why}." if form.why else "") if line]
             draft = approval.draft if isinstance(approval, ToolApproval) else None
             choices += [_EDIT_LINE] if draft is not None else []
-            self.say("\n".join([f"Question: {question}", detail, *told, *choices]))
+            self.say("\n".join([f"Question: {question}", detail, *context, *choices]))
             decision = await self._decide(form, draft)
         self.withdraw(approval.id)
         if decision == Allow("trust"):
@@ -398,13 +398,13 @@ class LinearApp:
         option = await self._choose(form.options, draft)
         if isinstance(option, Option) and option.warning:
             confirmation = confirming(option, form)
-            choices = [choice_line(number, one) for number, one in enumerate(confirmation.options, 1)]
+            choices = [choice_line(number, choice) for number, choice in enumerate(confirmation.options, 1)]
             self.say("\n".join([confirmation.why, *choices]))
             option = await self._choose(confirmation.options)
         if isinstance(option, Revise):
             return option
         if option is BACK:
-            choices = [choice_line(number, one) for number, one in enumerate(form.options, 1)]
+            choices = [choice_line(number, choice) for number, choice in enumerate(form.options, 1)]
             self.say("\n".join(choices))
             return await self._decide(form, draft)
         if option is None:

@@ -153,8 +153,8 @@ def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:
 class _WrongKeyError(ValueError):
     """The value at `key` is invalid. The message is the reason."""
 
-    def __init__(self, key: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
         self.key = key
 
 

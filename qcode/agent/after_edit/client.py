@@ -230,8 +230,8 @@ class LanguageServer:
         """Note why the server cannot be used any more, and wake everything that waits for it."""
         if self.failure:
             return
-        said = single_spaced(self._log.decode("utf-8", "replace"), 200)
-        self.failure = f"{why}: {said}" if said and why != "it was ended" else why
+        log_text = single_spaced(self._log.decode("utf-8", "replace"), 200)
+        self.failure = f"{why}: {log_text}" if log_text and why != "it was ended" else why
         for handle in self._outputs:
             self._loop.remove_reader(handle)
             os.close(handle)

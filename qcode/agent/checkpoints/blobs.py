@@ -46,7 +46,7 @@ class Blobs:
             if path.exists() and path.stat().st_size == len(data):
                 return True
             if self._room is None:
-                self._room = self._largest_sum - sum(one.stat().st_size for one in folder.iterdir())
+                self._room = self._largest_sum - sum(candidate.stat().st_size for candidate in folder.iterdir())
             if len(data) > (self._room // 2 if is_spare else self._room):
                 return False
             state_file.replace(path, data, is_synced=True)

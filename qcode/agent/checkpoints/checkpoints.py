@@ -156,8 +156,8 @@ class Checkpoints:
 
 def _record(watch: Watch, recorder: Recorder) -> int:
     found = watch.differences()
-    for one in found:
-        recorder.saw(one.path, one.before, one.content, one.after)
+    for difference in found:
+        recorder.saw(difference.path, difference.before, difference.content, difference.after)
     return len(found)
 
 

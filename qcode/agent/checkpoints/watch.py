@@ -88,11 +88,11 @@ class Watch:
         room = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
-                one = _seen(entry.entry, known.get(entry.relative), room)
-                if one is None:
+                file = _seen(entry.entry, known.get(entry.relative), room)
+                if file is None:
                     continue
-                seen[entry.relative] = one
-                room -= len(one.content or b"")
+                seen[entry.relative] = file
+                room -= len(file.content or b"")
                 if len(seen) > MAX_FILES:
                     is_late = True
         except walk.TooMany:

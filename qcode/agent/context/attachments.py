@@ -152,7 +152,7 @@ def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
 
     def plain(match: re.Match[str]) -> str:
         found, _ = _mentioned(match[0], folder, ())
-        is_known = bool(found) and all(os.path.realpath(one.path) in known for one in found)
+        is_known = bool(found) and all(os.path.realpath(mention.path) in known for mention in found)
         return match[0][1:] if is_known else match[0]
 
     return _MENTION.sub(plain, typed) if known else typed
@@ -205,7 +205,7 @@ def split_attached(text: str) -> Attachment | None:
 def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
     """Return the real paths of the attached files, whose names are relative to `folder`."""
     found = (split_attached(block.text) for block in blocks if isinstance(block, Text))
-    names = [one.name for one in found if one is not None and one.kind == "file"]
+    names = [attachment.name for attachment in found if attachment is not None and attachment.kind == "file"]
     return tuple(os.path.realpath(folder / os.path.expanduser(name)) for name in names)  # noqa: PTH111  # never raises
 
 
@@ -223,8 +223,8 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
             continue
         name = visible(f"{attached.name}:{attached.lines}" if attached.lines else attached.name)
         count = len(attached.content.removesuffix("\n").split("\n")) if attached.content.strip("\n") else 0
-        one, many = ("entry", "entries") if attached.kind == "folder" else ("line", "lines")
-        lines.append(f"{name} {count_text(count, one, many)}")
+        singular, plural = ("entry", "entries") if attached.kind == "folder" else ("line", "lines")
+        lines.append(f"{name} {count_text(count, singular, plural)}")
     names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
     names = [name for name in names if name.lower().endswith(_IMAGE_NAMES)]
     unlabeled = images - typed.count(_IMAGE_LABEL)

@@ -186,10 +186,10 @@ class _Git:
 def _count(fields: Sequence[bytes]) -> int:
     """Count the entries of `git status --porcelain -z`; the old name of a rename or copy is a separate field."""
     count, is_old_name = 0, False
-    for one in fields:
-        if is_old_name or not one:
+    for field in fields:
+        if is_old_name or not field:
             is_old_name = False
             continue
         count += 1
-        is_old_name = b"R" in one[:2] or b"C" in one[:2]
+        is_old_name = b"R" in field[:2] or b"C" in field[:2]
     return count

@@ -230,7 +230,11 @@ def _line_fields(header: str, shown: str) -> dict[str, Field]:
             continue
         text = (match[2] or "").strip()
         # A list of tools may be below its name: without it, an agent would have all tools.
-        below = [] if text else list(takewhile(lambda one: one.startswith((" ", "\t", "-")), lines[number + 1 :]))
+        below = (
+            []
+            if text
+            else list(takewhile(lambda following: following.startswith((" ", "\t", "-")), lines[number + 1 :]))
+        )
         try:
             value = _Composer("\n".join([line, *below]), shown).fields()[match[1]].value
         except (YAMLError, FrontMatterError, KeyError):

@@ -50,7 +50,7 @@ class Glob:
         while pending:
             node = pending.pop()
             if self.tests[node] in ("", _ANY, _IN_NAME):
-                new = [one for one in self.following[node] if one not in nodes]
+                new = [number for number in self.following[node] if number not in nodes]
                 nodes.update(new)
                 pending += new
         return nodes
@@ -101,8 +101,8 @@ class _Compiler:
         node = len(self._tests)
         self._tests.append(test)
         self._following.append([])
-        for one in before:
-            self._following[one].append(node)
+        for number in before:
+            self._following[number].append(node)
         return node
 
     def _literal(self, char: str, before: list[int]) -> int:

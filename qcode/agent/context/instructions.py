@@ -83,8 +83,8 @@ def load_instructions(
     if is_trusted:
         root = project_root.resolve()
         loader.use_project(root, may_read)
-        for one in _chain(folder, project_root):
-            loader.load_folder(one, root)
+        for candidate in _chain(folder, project_root):
+            loader.load_folder(candidate, root)
         for name in RULE_FOLDERS:
             loader.load_rules(root / name, root)
     return loader.result()

@@ -148,7 +148,7 @@ class CallHooks:
             }
             inputs.append(HookInput(fields, names, call_id, call.is_part, covered))
         whole = None
-        if name == APPLY_PATCH and any(given.is_part for given in inputs):
+        if name == APPLY_PATCH and any(hook_input.is_part for hook_input in inputs):
             patch = claude_input(name, arguments, self._folder)
             fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(further or {})}
             whole = HookInput(fields, (name,), call_id, is_covered=covered)

@@ -64,6 +64,6 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         for handler in handlers
     ]
     rows.extend(
-        {"event": one.event, "command": one.shown, "where": one.where, "why_not_run": one.why} for one in unused
+        {"event": hook.event, "command": hook.shown, "where": hook.where, "why_not_run": hook.why} for hook in unused
     )
     return rows

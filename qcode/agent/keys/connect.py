@@ -221,7 +221,7 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
         raise ValueError("no key was given")
     if key.startswith("$"):
         raise ValueError("that is the name of a variable, not its value")
-    if key.upper() in {variable for one in PROVIDERS.values() for variable in one.key_variables}:
+    if key.upper() in {variable for provider_spec in PROVIDERS.values() for variable in provider_spec.key_variables}:
         raise ValueError(f"{key.upper()} is the name of a variable, not its value")
     if re.match(r"(?:https?|file)://", key, re.IGNORECASE):
         raise ValueError("that is a URL, not a key")
@@ -273,7 +273,7 @@ def _first_word(value: str) -> str:
 
 
 def _owner_of_variable(name: str) -> str:
-    return next((one.name for one in PROVIDERS.values() if name.upper() in one.key_variables), "") if name else ""
+    return next((spec.name for spec in PROVIDERS.values() if name.upper() in spec.key_variables), "") if name else ""
 
 
 def _reads(spec: ProviderSpec, name: str) -> bool:
@@ -384,8 +384,8 @@ class KeysService:
     def __init__(self, context: RunContext, selection: Selection) -> None:
         self._context = context
         self._choices = Choices(context.paths.state_dir)
-        given = context.options
-        is_new = selection.is_last_resort and given.prompt is None and given.resume is None
+        options = context.options
+        is_new = selection.is_last_resort and options.prompt is None and options.resume is None
         self._is_first = is_new and not self._choices.is_set_up
 
     @property

@@ -207,10 +207,12 @@ class ServerConnection:
         result: Any = await self.request(send, self._spec.config.timeout_s, running)
         return cast("ReadResourceResult", result)
 
-    async def complete(self, kind: str, name: str, argument: str, value: str, given: dict[str, str]) -> tuple[str, ...]:
+    async def complete(
+        self, kind: str, name: str, argument: str, value: str, arguments: dict[str, str]
+    ) -> tuple[str, ...]:
         """Return the values that the server offers for an argument of a prompt or template; raise `ServerError`.
 
-        `kind` is "prompt" or "template", `given` are the other arguments. Empty if it offers no completions.
+        `kind` is "prompt" or "template", `arguments` are the other arguments. Empty if it offers no completions.
         """
         import mcp_types as types
 
@@ -219,7 +221,7 @@ class ServerConnection:
                 return None
             is_prompt = kind == "prompt"
             ref = types.PromptReference(name=name) if is_prompt else types.ResourceTemplateReference(uri=name)
-            return await session.complete(ref, {"name": argument, "value": value}, given or None)
+            return await session.complete(ref, {"name": argument, "value": value}, arguments or None)
 
         result: Any = await self.request(send, self._spec.config.timeout_s, RunningRequest())
         return tuple(result.completion.values) if result is not None else ()
@@ -318,8 +320,8 @@ class ServerConnection:
         import mcp_types as types
 
         if running.ask is None:
-            said = visible(single_spaced(params.message, MAX_REASON))
-            running.notes.append(f'[The server asked the user: "{said}". No user can answer, so it was cancelled.]')
+            message = visible(single_spaced(params.message, MAX_REASON))
+            running.notes.append(f'[The server asked the user: "{message}". No user can answer, so it was cancelled.]')
             return types.ElicitResult(action="cancel")
         async with self._asking, running.paused():
             try:
@@ -399,7 +401,7 @@ class ServerConnection:
         watching = asyncio.ensure_future(_watch(session, self._changed.set))
         try:
             while True:
-                waits = [asyncio.ensure_future(one.wait()) for one in (self._lost, self._changed)]
+                waits = [asyncio.ensure_future(event.wait()) for event in (self._lost, self._changed)]
                 try:
                     await asyncio.wait(waits, timeout=fresh_s, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -434,7 +436,7 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
     if session.discover_result is None or capabilities is None:
         return
     lists = (capabilities.tools, capabilities.prompts, capabilities.resources)
-    tools, prompts, resources = (bool(one is not None and one.list_changed) for one in lists)
+    tools, prompts, resources = (bool(list is not None and list.list_changed) for list in lists)
     if not (tools or prompts or resources):
         return
     short, ends = 0, list[float]()

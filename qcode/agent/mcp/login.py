@@ -240,7 +240,7 @@ class _Callback:
                 ) from None
             listening = _listening(0)
         callback = cls(listening[0].getsockname()[1])
-        servers = [await asyncio.start_server(callback._answer, sock=one, limit=_MAX_HEAD) for one in listening]
+        servers = [await asyncio.start_server(callback._answer, sock=socket_, limit=_MAX_HEAD) for socket_ in listening]
         try:
             yield callback
         finally:

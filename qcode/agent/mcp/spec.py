@@ -246,8 +246,8 @@ def header_values(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[
             config = spec.expanded(env)
         except ServerError:
             continue
-        given = (*config.env.items(), *config.headers.items())
-        values += [value for name, value in given if spec.is_of_client or may_be_secret(name)]
+        pairs = (*config.env.items(), *config.headers.items())
+        values += [value for name, value in pairs if spec.is_of_client or may_be_secret(name)]
     return tuple(values)
 
 
@@ -265,15 +265,15 @@ OF_TEXT = "--mcp-config"
 """The scope and origin of servers that are written on the command line."""
 
 
-def _is_text(given: str | Path) -> bool:
-    return str(given).startswith("{")
+def _is_text(value: str | Path) -> bool:
+    return str(value).startswith("{")
 
 
-def _of_flag(given: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+def _of_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
     """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
-    if _is_text(given):
-        return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(given))
-    return read_mcp_file(Path(given), is_project=False)
+    if _is_text(value):
+        return read_mcp_file(Path(OF_TEXT), is_project=False, text=str(value))
+    return read_mcp_file(Path(value), is_project=False)
 
 
 def _of_project(root: Path, complaints: list[str]) -> dict[str, McpServer]:

@@ -137,8 +137,8 @@ class _Services:
     def __init__(self, client: ModelClient) -> None:
         self._client = client
 
-    async def judge(self, asked: AskApproval) -> ApprovalAnswered | CallApproval:
-        return ApprovalAnswered(asked.call.call_id, is_allowed=False, reason=_NO_CALLS)
+    async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
+        return ApprovalAnswered(request.call.call_id, is_allowed=False, reason=_NO_CALLS)
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         raise AssertionError("a denied call runs")

@@ -66,11 +66,16 @@ class ModelsService:
         learned = self._limits.everything()
         specs = known_specs(self._context.settings).values()
         offered = [self._offered(spec, learned, with_unready=with_unready) for spec in specs]
-        return tuple(sorted(offered, key=lambda one: one.name == "demo"))
+        return tuple(sorted(offered, key=lambda provider: provider.name == "demo"))
 
     def names(self) -> tuple[str, ...]:
         """Return every model of the providers that can be used, as `provider/model`."""
-        return tuple(f"{one.name}/{model.name}" for one in self.providers() if one.is_ready for model in one.models)
+        return tuple(
+            f"{provider.name}/{model.name}"
+            for provider in self.providers()
+            if provider.is_ready
+            for model in provider.models
+        )
 
     async def served(self, provider: str) -> tuple[OfferedModel, ...]:
         """Ask the host for its models; empty if it does not answer in time. Raises only if cancelled."""

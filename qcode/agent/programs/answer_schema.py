@@ -165,7 +165,7 @@ def _depth(value: Json) -> int:
     depth, level = 0, [value]
     while level:
         depth += 1
-        level = [part for one in level for part in _parts(one)]
+        level = [part for item in level for part in _parts(item)]
     return depth
 
 
@@ -261,17 +261,17 @@ def _in_place(contents: JsonObject) -> Iterator[Json]:
         yield from named.values() if isinstance(named, dict) else ()
 
 
-def read_schema(given: str) -> AnswerSchema:
+def read_schema(argument: str) -> AnswerSchema:
     """Return the schema given as `JSON` or `@FILE`; raise `QcodeError` if it is invalid."""
-    text, name = given, "--json-schema"
-    if given.startswith("@"):
-        name = f"{name} {given}"
-        text = _schema_text(Path(given[1:]), name)
+    text, name = argument, "--json-schema"
+    if argument.startswith("@"):
+        name = f"{name} {argument}"
+        text = _schema_text(Path(argument[1:]), name)
     try:
         return AnswerSchema(text)
     except SchemaError as error:
-        is_path = text is given and "{" not in given and Path(given).suffix == ".json"
-        hint = f" (a file is named as @{given})" if is_path else ""
+        is_path = text is argument and "{" not in argument and Path(argument).suffix == ".json"
+        hint = f" (a file is named as @{argument})" if is_path else ""
         raise InputError(f"{name} {error}{hint}") from None
 
 

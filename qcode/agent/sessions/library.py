@@ -80,7 +80,7 @@ class Library:
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
         found = self._known.summaries() if self._known is not None else ()
-        return tuple(_info(one, one.session_id == self._conversation.session.session_id) for one in found)
+        return tuple(_info(summary, summary.session_id == self._conversation.session.session_id) for summary in found)
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it."""
@@ -201,8 +201,16 @@ def _one_line() -> Iterator[None]:
         raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
 
 
-def _info(one: SessionSummary, is_open: bool) -> SessionInfo:
-    return SessionInfo(one.session_id, one.title, one.model, one.updated.timestamp(), one.messages, is_open, one.branch)
+def _info(summary: SessionSummary, is_open: bool) -> SessionInfo:
+    return SessionInfo(
+        summary.session_id,
+        summary.title,
+        summary.model,
+        summary.updated.timestamp(),
+        summary.messages,
+        is_open,
+        summary.branch,
+    )
 
 
 TIMEOUT_S = 30.0
@@ -234,10 +242,10 @@ def is_worth_a_title(messages: Sequence[Message]) -> bool:
 
 async def ask_for_title(provider: Provider, model: str, limit: int | None, messages: Sequence[Message]) -> TitleResult:
     """Ask a model to name a conversation. Does not raise if the model fails. `limit` is the model's output limit."""
-    said = f"<prompt>\n{_said(messages, 'user')[:_PROMPT_CHARS]}\n</prompt>\n"
-    said += f"<answer>\n{_said(messages, 'assistant')[:_ANSWER_CHARS]}\n</answer>"
+    prompt = f"<prompt>\n{_said(messages, 'user')[:_PROMPT_CHARS]}\n</prompt>\n"
+    prompt += f"<answer>\n{_said(messages, 'assistant')[:_ANSWER_CHARS]}\n</answer>"
     cap = min(_MAX_TOKENS, limit or _MAX_TOKENS)
-    request = ModelRequest(model, _SYSTEM, (user(said),), (), cap)
+    request = ModelRequest(model, _SYSTEM, (user(prompt),), (), cap)
     text, usage, is_whole = "", Usage(), False
     stream = provider.stream(request)
     try:

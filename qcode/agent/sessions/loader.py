@@ -160,7 +160,7 @@ class _SessionReader:
     def _show(self, record: JsonObject) -> None:
         items = record.get("items")
         found = map(shown_from, items if isinstance(items, list) else ())
-        self.history.show([one for one in found if one is not None])
+        self.history.show([shown for shown in found if shown is not None])
 
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")
@@ -240,7 +240,7 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
 class _Builder:
     entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
-    asked: StoredMessage | None = None
+    prompt_entry: StoredMessage | None = None
     misplaced: int = 0
     unknown_outcomes: int = 0
 
@@ -260,7 +260,7 @@ class _Builder:
         if last is not None and last.message.role == "user":
             # If a turn ended before its reply, the next prompt is merged with the unanswered one.
             joined = Message("user", last.message.blocks + entry.message.blocks)
-            note = "\n".join(one for one in (last.note, entry.note) if one)
+            note = "\n".join(text for text in (last.note, entry.note) if text)
             numbers = last.numbers + entry.numbers
             self.entries[-1] = replace(last, message=joined, note=note, at=entry.at or last.at, numbers=numbers)
         else:
@@ -273,7 +273,7 @@ class _Builder:
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(HistoryEntry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
-        self.open_calls, self.asked = stored.entry.message.calls, stored
+        self.open_calls, self.prompt_entry = stored.entry.message.calls, stored
 
     def close_calls(self) -> None:
         """Add results for calls that the next message does not answer."""
@@ -283,29 +283,29 @@ class _Builder:
     def _answered(self, message: Message) -> Message:
         """Return `message` with exactly one result for each open call."""
         calls, self.open_calls = self.open_calls, ()
-        given = [block for block in message.blocks if isinstance(block, ToolResult)]
-        if not calls and not given:
+        received = [block for block in message.blocks if isinstance(block, ToolResult)]
+        if not calls and not received:
             return message
-        if sorted(call.call_id for call in calls) == sorted(result.call_id for result in given):
+        if sorted(call.call_id for call in calls) == sorted(result.call_id for result in received):
             return message
         results: list[ToolResult] = []
         for call in calls:
-            at = next((at for at, result in enumerate(given) if result.call_id == call.call_id), None)
-            results.append(self._outcome(call) if at is None else given.pop(at))
+            at = next((at for at, result in enumerate(received) if result.call_id == call.call_id), None)
+            results.append(self._outcome(call) if at is None else received.pop(at))
         # A strict server would reject a history with a result that belongs to no call.
-        self.misplaced += len(given)
-        return Message("user", (*results, *(one for one in message.blocks if not isinstance(one, ToolResult))))
+        self.misplaced += len(received)
+        return Message("user", (*results, *(image for image in message.blocks if not isinstance(image, ToolResult))))
 
     def _outcome(self, call: ToolCall) -> ToolResult:
-        asked = self.asked
-        known = asked.results.get(call.call_id) if asked is not None else None
+        prompt_entry = self.prompt_entry
+        known = prompt_entry.results.get(call.call_id) if prompt_entry is not None else None
         if known is not None:
             return known
-        if asked is None or call.call_id not in asked.intents:
+        if prompt_entry is None or call.call_id not in prompt_entry.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        begun = _begun(asked.inner[call.call_id]) if call.call_id in asked.inner else ""
-        ran = asked.revised.get(call.call_id)
+        begun = _begun(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
+        ran = prompt_entry.revised.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
         return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
 

@@ -264,7 +264,7 @@ def _folded(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
         if "n" in record:
             number = whole(record, "n")
         elif "over" in record:
-            live, aside = _ShownText(), max(aside, live, key=lambda one: one.size)
+            live, aside = _ShownText(), max(aside, live, key=lambda shown_text: shown_text.size)
         elif "restored" in record:
             live, aside = _ShownText(), _ShownText()
             live.segments[-2] = ("reasoning", -2, text(record, "reasoning"))

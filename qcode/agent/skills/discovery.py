@@ -164,19 +164,19 @@ def _row_of(skill: Skill) -> JsonObject:
 
 def _skill_of(row: JsonObject) -> Skill | None:
     """Return a skill as it was stored, None if a value is of another type."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(Skill):
         value: Any = row.get(field.name)
         kind = str(field.type)
-        if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(one, str) for one in value):
-            given[field.name] = tuple(value)
+        if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+            values[field.name] = tuple(value)
         elif kind == "Path" and isinstance(value, str):
-            given[field.name] = Path(value)
+            values[field.name] = Path(value)
         elif type(value).__name__ == kind:
-            given[field.name] = value
+            values[field.name] = value
         else:
             return None
-    return Skill(**given)
+    return Skill(**values)
 
 
 def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None) -> FoundSkills:

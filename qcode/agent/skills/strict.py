@@ -60,10 +60,10 @@ def _given(matter: FrontMatter, field: str) -> tuple[str, list[str]]:
 
 
 def _name(matter: FrontMatter, folder: Path) -> list[str]:
-    given, problems = _given(matter, "name")
+    value, problems = _given(matter, "name")
     if problems:
         return problems
-    name = unicodedata.normalize("NFKC", given)
+    name = unicodedata.normalize("NFKC", value)
     if len(name) > MAX_NAME:
         problems.append(f"Skill name '{name}' exceeds {MAX_NAME} character limit ({len(name)} chars)")
     if name != name.lower():

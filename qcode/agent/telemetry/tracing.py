@@ -197,7 +197,7 @@ class Tracing:
         if retry is not None:
             more |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
         begun = self._begun(f"chat {request.model}", "chat", self._turns.get(agent), facts | more, is_client=True)
-        self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(one) for one in request.messages])
+        self._capture(begun[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
         return begun, facts, agent
 
     def end_request(self, begun: tuple[Span, float], facts: Attributes, agent: str, seen: Seen, error: str) -> None:

@@ -52,10 +52,10 @@ class AuthContext:
 def run_auth(rest: Sequence[str]) -> int:
     """Run one command and return its exit code; raise `CommandLineError` or `QcodeError`."""
     try:
-        options, (command, *words), given = parse_subcommand("auth", rest or [""], USAGE)
+        options, (command, *words), flags = parse_subcommand("auth", rest or [""], USAGE)
     except CommandLineError:
         raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
-    if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(given):
+    if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(flags):
         hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
     is_attended = os.isatty(0) and os.isatty(1)
@@ -67,12 +67,12 @@ def run_auth(rest: Sequence[str]) -> int:
     try:
         match command:
             case "login":
-                code = _login(context, _spec(context, name, "login"), is_checked="no_check" not in given)
+                code = _login(context, _spec(context, name, "login"), is_checked="no_check" not in flags)
             case "logout":
                 code = _logout(context, _spec(context, name, "logout"))
             case _:
                 spec = _spec(context, name, "status") if name is not None else None
-                code = _status(context, spec, is_json="json" in given)
+                code = _status(context, spec, is_json="json" in flags)
     except Left:
         return LEFT
     return code or (ExitCode.OK if problem is None else problem.exit_code)

@@ -78,7 +78,7 @@ def _server(options: Options, root: Path) -> MCPServer:
 
     @server.tool(description=_CHECK, structured_output=False)
     async def permissions_check(kind: str, value: str) -> CallToolResult:
-        found = next((one for one in TRIED_KINDS if one == kind), None)
+        found = next((known for known in TRIED_KINDS if known == kind), None)
         if found is None:
             raise ToolError(f"kind must be one of {', '.join(TRIED_KINDS)}")
         judge = await asyncio.to_thread(lambda: judge_of(run_context(options, root, is_attended=False)))
@@ -137,8 +137,8 @@ def _answer(result: Result[Any]) -> CallToolResult:
     if result.error is not None:
         row["error"] = {"kind": result.error.kind, "message": result.error.message}
     failed = result.outcome is Outcome.ERROR
-    said = result.text if result.text or result.error is None else result.error.message
-    return _result(said or f"(no answer: {result.outcome.value})", row, is_error=failed)
+    text = result.text if result.text or result.error is None else result.error.message
+    return _result(text or f"(no answer: {result.outcome.value})", row, is_error=failed)
 
 
 def _result(text: str, row: dict[str, Any], *, is_error: bool = False) -> CallToolResult:

@@ -32,15 +32,15 @@ _USE = "use: qcode replay FILE [--diff] [--timed]"
 
 def run_replay(rest: Sequence[str]) -> int:
     """Return the exit code of the last turn; with `--diff` 0 if nothing departs, otherwise 1."""
-    options, words, given = parse_subcommand("replay", rest, _USE)
+    options, words, flags = parse_subcommand("replay", rest, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
     path = Path(words[0]).expanduser().absolute()
     recorded = Recorded.read(path)
-    provider = "replay-timed" if "timed" in given else "replay"
+    provider = "replay-timed" if "timed" in flags else "replay"
     options = replace(options, model=f"{provider}/{path}", no_session=True)
     context = run_context(options, working_folder(options.cwd), is_attended=False)
-    return asyncio.run(_played(Agent.begin(context), recorded, shows_departures="diff" in given))
+    return asyncio.run(_played(Agent.begin(context), recorded, shows_departures="diff" in flags))
 
 
 async def _played(agent: Agent, recorded: Recorded, *, shows_departures: bool) -> int:

@@ -340,8 +340,8 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     if cap is None:
         return end_without_room(state, request)
     state.parts += 1
-    told = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
-    return [told, *state.send_continuation(cap, "retries", is_broken=False)]
+    retry = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
+    return [retry, *state.send_continuation(cap, "retries", is_broken=False)]
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:

@@ -136,9 +136,9 @@ class HostApprovals:
 
     def _allowed(self, approval: CallApproval, answer: JsonObject) -> Decision:
         updates = answer.get("updatedPermissions")
-        wanted = [one for one in updates if isinstance(one, dict)] if isinstance(updates, list) else []
-        given = answer.get("updatedInput")
-        values = given if isinstance(given, dict) else None
+        wanted = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
+        value = answer.get("updatedInput")
+        values = value if isinstance(value, dict) else None
         match approval:
             case Question():
                 return _answer(approval, values or {})
@@ -297,10 +297,10 @@ def _rule_text(rule: Json) -> str:
 def _answer(question: Question, values: JsonObject) -> Answer:
     """Return the answer among those of the host: the one to this question, or the only one."""
     answers = values.get("answers")
-    given = answers if isinstance(answers, dict) else {}
-    asked = question.call.arguments
-    chosen = next((text for key, text in given.items() if key and key in asked), None)
-    chosen = chosen if chosen is not None else next(iter(given.values()), None)
+    typed = answers if isinstance(answers, dict) else {}
+    arguments = question.call.arguments
+    chosen = next((text for key, text in typed.items() if key and key in arguments), None)
+    chosen = chosen if chosen is not None else next(iter(typed.values()), None)
     if isinstance(chosen, list):
-        chosen = ", ".join(str(one) for one in chosen)
+        chosen = ", ".join(str(item) for item in chosen)
     return Answer(chosen if isinstance(chosen, str) and chosen.strip() else _SKIPPED)

@@ -148,10 +148,10 @@ class HostLink:
         from mcp.shared.message import SessionMessage
 
         try:
-            given = SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))
+            session_message = SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))
         except ValueError as error:
             raise ValueError(f"the message is not valid JSON-RPC: {type(error).__name__}") from None
         try:
-            await out.send(given)
+            await out.send(session_message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return

@@ -219,8 +219,8 @@ class HostSession(Exchange):
             case "set_model":
                 return await self._set_model(request.get("model"))
             case "set_max_thinking_tokens":
-                given = request.get("max_thinking_tokens")
-                self._conversation.effort = self._first_effort if given is None else requests.effort_of(given)
+                budget = request.get("max_thinking_tokens")
+                self._conversation.effort = self._first_effort if budget is None else requests.effort_of(budget)
                 return {}
             case "get_context_usage":
                 return requests.context_usage(self.agent)
@@ -244,13 +244,13 @@ class HostSession(Exchange):
 
     def _interrupted(self, *, cancels_queue: bool) -> JsonObject:
         self.interrupt()
-        waiting = [given for given in self._waiting if isinstance(given, UserMessage)]
-        ids: list[Json] = [uuid for given in waiting if (uuid := _uuid(given))]
+        waiting = [queued for queued in self._waiting if isinstance(queued, UserMessage)]
+        ids: list[Json] = [uuid for queued in waiting if (uuid := _uuid(queued))]
         if not cancels_queue:
             return {"still_queued": ids}
-        for given in waiting:
-            self._waiting.remove(given)
-            self._unqueue(given)
+        for queued in waiting:
+            self._waiting.remove(queued)
+            self._unqueue(queued)
         return {"still_queued": [], "cancelled": ids}
 
     def set_mode(self, mode: str) -> None:
@@ -305,32 +305,32 @@ class HostSession(Exchange):
 
     # Turns
 
-    async def _turn(self, given: object) -> int:
-        match given:
+    async def _turn(self, incoming: object) -> int:
+        match incoming:
             case UserMessage():
-                return await self._answered(given)
+                return await self._answered(incoming)
             case InvalidLine(reason=reason):
                 await self._put_result(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
             case _:
                 return ExitCode.INTERRUPTED
 
-    async def _answered(self, given: UserMessage) -> int:
+    async def _answered(self, message: UserMessage) -> int:
         """Run the turn of a message; return its exit code."""
-        if uuid := _uuid(given):
+        if uuid := _uuid(message):
             self._uuids.append(uuid)
         if self._replays:
             ids = {**self._ids(), **({"uuid": uuid} if uuid else {})}
-            echoed: JsonObject = {"type": "user", "message": given.line.get("message"), "parent_tool_use_id": None}
+            echoed: JsonObject = {"type": "user", "message": message.line.get("message"), "parent_tool_use_id": None}
             await self._output.put(encode_bounded({**echoed, **ids, "isReplay": True}))
-        if given.line.get("shouldQuery") is False:
-            self._conversation.attach((*given.attached, *((Text(given.prompt),) if given.prompt else ())))
+        if message.line.get("shouldQuery") is False:
+            self._conversation.attach((*message.attached, *((Text(message.prompt),) if message.prompt else ())))
             return ExitCode.OK
-        self._conversation.attach(given.attached)
-        prompt, options = given.prompt, TurnOptions(is_append_only=True, finds_files=False)
-        if given.line.get("client_composed") is not True:
+        self._conversation.attach(message.attached)
+        prompt, options = message.prompt, TurnOptions(is_append_only=True, finds_files=False)
+        if message.line.get("client_composed") is not True:
             prompt, options = self._expanded(prompt, options)
-        return await self._run_turn(prompt, options, is_composed=given.line.get("client_composed") is True)
+        return await self._run_turn(prompt, options, is_composed=message.line.get("client_composed") is True)
 
     async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
         if self._connecting:
@@ -372,8 +372,8 @@ class HostSession(Exchange):
         return encode(host_result(line, self.names, ()))
 
 
-def _uuid(given: UserMessage) -> str:
-    uuid = given.line.get("uuid")
+def _uuid(message: UserMessage) -> str:
+    uuid = message.line.get("uuid")
     return uuid if isinstance(uuid, str) else ""
 
 

@@ -182,9 +182,9 @@ def _piece(block: Block) -> JsonObject:
 def _answered(message: Message, *, is_last: bool) -> set[str]:
     """Return the ids of searches that can be sent back: those with a result, or unfinished ones at the very end."""
     pieces = [piece for block in message.blocks if (piece := _piece(block))]
-    asked = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
+    call_ids = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
     results = {text_in(piece.get("tool_use_id")) for piece in pieces if piece.get("type") != "server_tool_use"}
-    return asked & (results | {text_in(pieces[-1].get("id"))} if is_last and pieces else results)
+    return call_ids & (results | {text_in(pieces[-1].get("id"))} if is_last and pieces else results)
 
 
 def _citations(block: Text) -> JsonObject:
@@ -444,10 +444,10 @@ class AnthropicDecoder(Ending):
         piece = self._hosted.pop(index)
         events: list[ReplyEvent] = []
         if piece.get("type") == "server_tool_use":
-            given = parse_object(self._whole_inputs.pop(index, "") or "{}")
-            if given is None:
+            values = parse_object(self._whole_inputs.pop(index, "") or "{}")
+            if values is None:
                 return self._blocks.end(number)
-            piece = {**piece, "input": given or object_in(piece.get("input"))}
+            piece = {**piece, "input": values or object_in(piece.get("input"))}
             line = self._searches.searched(text_in(object_in(piece["input"]).get("query")))
             events = self._blocks.write(number, line)
         return events + self._blocks.end(number, search_mark(PROTOCOL, piece))

@@ -189,8 +189,8 @@ def rest_of_text(script: Script, partial: str) -> Script | None:
     Thinking and text before that point are not repeated; calls after it are still made. If `partial` is not the exact
     beginning, its end is searched.
     """
-    said = "".join(block.text for block in script if isinstance(block, Text))
-    start = len(partial) if said.startswith(partial) else end_of(partial, said)
+    text = "".join(block.text for block in script if isinstance(block, Text))
+    start = len(partial) if text.startswith(partial) else end_of(partial, text)
     if start is None:
         return None
     rest: list[ScriptBlock] = []

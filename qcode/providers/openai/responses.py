@@ -437,7 +437,9 @@ def _said_in(item: JsonObject) -> str:
 
 def _citations_in(item: JsonObject) -> list[JsonObject]:
     parts = objects_in(item.get("content"))
-    return [one for part in parts for one in objects_in(part.get("annotations")) if one.get("type") == "url_citation"]
+    return [
+        entry for part in parts for entry in objects_in(part.get("annotations")) if entry.get("type") == "url_citation"
+    ]
 
 
 def _refused_in(item: JsonObject) -> str:

@@ -145,7 +145,9 @@ class TailCalls:
                 return kind != "text"
             self._scanner = TextCalls(self._tools.values(), before="\n")
         pieces = self._scanner.feed(text)
-        return self._scanner.ends_rejected or not any(isinstance(one, Visible) and one.text.strip() for one in pieces)
+        return self._scanner.ends_rejected or not any(
+            isinstance(taken, Visible) and taken.text.strip() for taken in pieces
+        )
 
     def _read(self, held: str) -> list[WrittenCall]:
         """Return the calls that `held` consists of; none if it is text. A near miss is noted in `rejected`."""
@@ -298,10 +300,10 @@ def _object_call(value: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
         value = value["function"]
     found = value if isinstance(value, dict) else {}
     names = [found[key] for key in ("name", "tool", "function") if isinstance(found.get(key), str)]
-    given = [found[key] for key in ("arguments", "parameters") if key in found]
-    if len(names) != 1 or len(given) != 1 or not isinstance(given[0], dict | str):
+    values = [found[key] for key in ("arguments", "parameters") if key in found]
+    if len(names) != 1 or len(values) != 1 or not isinstance(values[0], dict | str):
         raise UnreadableError("it has no tool name or no arguments", is_attempt=False)
-    return read_function(str(names[0]), given[0], tools)
+    return read_function(str(names[0]), values[0], tools)
 
 
 def _check_fit(call: WrittenCall, tool: ToolSpec) -> None:

@@ -125,7 +125,7 @@ def _parser() -> Parser:
 def _in_order(scripts: list[Script]) -> Script:
     if not scripts:
         raise NotPlain("the command is incomplete")
-    return Listing(scripts[0], tuple((";", one) for one in scripts[1:])) if len(scripts) > 1 else scripts[0]
+    return Listing(scripts[0], tuple((";", loop) for loop in scripts[1:])) if len(scripts) > 1 else scripts[0]
 
 
 def _alone(word: tuple[Word, ...]) -> Word:
@@ -171,13 +171,13 @@ class _Nodes:
         """Yield the expansions below a word, in order; raise `NotPlain` for a part that no plain word has."""
         pending = [node]
         while pending:
-            one = pending.pop()
-            if one.type in _HOLES:
-                yield one
+            item = pending.pop()
+            if item.type in _HOLES:
+                yield item
                 continue
-            if checks and one.type not in _LEAVES:
-                raise NotPlain(_reason(one.type, "an unsupported word"))
-            pending += reversed(one.children)
+            if checks and item.type not in _LEAVES:
+                raise NotPlain(_reason(item.type, "an unsupported word"))
+            pending += reversed(item.children)
 
 
 class _SyntaxReader(_Nodes):
@@ -394,7 +394,7 @@ def read_words(text: str, holes: tuple[Hole, ...] = ()) -> tuple[Word, ...]:
     if UNSPLIT.fullmatch(text):
         return (Word(text),)
     braced = None if holes else _BRACED.fullmatch(text)
-    return tuple(read_word(one) for one in _expanded(braced)) if braced else (read_word(text, holes),)
+    return tuple(read_word(word) for word in _expanded(braced)) if braced else (read_word(text, holes),)
 
 
 def read_word(text: str, holes: tuple[Hole, ...] = ()) -> Word:

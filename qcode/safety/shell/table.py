@@ -226,10 +226,10 @@ class _OptionReader:
 
     def arguments(self) -> ParsedArguments:
         """Give every operand and value its role, and check them."""
-        given = frozenset(name for name, _ in self._options)
+        options = frozenset(name for name, _ in self._options)
         form = self._program.operands
         for case in self._program.when:
-            if all(group & given for group in case.groups):
+            if all(group & options for group in case.groups):
                 form = case.operands
                 break
         operands = tuple(zip(self._operands, _roles(form, self._operands), strict=True))

@@ -30,16 +30,16 @@ def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def pairs_of(asked: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
+def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
     """Return the indentation in the file for each indentation in the edit.
 
     Return None if there is no one-to-one mapping that preserves depth, because the passages then differ in meaning.
     """
     pairs: dict[str, str] = {}
-    for want, line in zip(asked, present, strict=True):
+    for want, line in zip(old, present, strict=True):
         if want.strip() and pairs.setdefault(indent_of(want), indent_of(line)) != indent_of(line):
             return None
-    depths = sorted((_columns(asked, _USUAL_WIDTH), _columns(there, _USUAL_WIDTH)) for asked, there in pairs.items())
+    depths = sorted((_columns(old, _USUAL_WIDTH), _columns(there, _USUAL_WIDTH)) for old, there in pairs.items())
     is_kept = all((low < high) == (there < other) for (low, there), (high, other) in pairwise(depths))
     return pairs if is_kept else None
 
@@ -57,7 +57,7 @@ class Reindenter:
 
     def __init__(self, pairs: Mapping[str, str], unit: Callable[[], int]) -> None:
         self._pairs = pairs
-        self._is_kept = all(asked == there for asked, there in pairs.items())
+        self._is_kept = all(old == there for old, there in pairs.items())
         self._width = _tab_width(pairs)
         self._has_tabs = any("\t" in there for there in pairs.values())
         self._unit = unit
@@ -75,9 +75,9 @@ class Reindenter:
             self._indents[columns] = self._indent(columns)
         return self._indents[columns] + text
 
-    def _indent(self, asked: int) -> str:
-        base = min(self._known, key=lambda known: abs(known - asked))
-        columns = max(self._known[base] + round((asked - base) * self._scale), 0)
+    def _indent(self, depth: int) -> str:
+        base = min(self._known, key=lambda known: abs(known - depth))
+        columns = max(self._known[base] + round((depth - base) * self._scale), 0)
         if self._has_tabs:
             return "\t" * (columns // self._width) + " " * (columns % self._width)
         return " " * columns
@@ -86,16 +86,14 @@ class Reindenter:
     def _known(self) -> dict[int, int]:
         """The columns in the edit, each with the columns in the file; at most √n in a text of n characters."""
         known: dict[int, int] = {}
-        for asked, there in self._pairs.items():
-            known.setdefault(_columns(asked, self._width), _columns(there, self._width))
+        for old, there in self._pairs.items():
+            known.setdefault(_columns(old, self._width), _columns(there, self._width))
         return known
 
     @cached_property
     def _scale(self) -> float:
         """The number of columns in the file for one column in the edit."""
-        known = sorted(
-            (_columns(asked, self._width), _columns(there, self._width)) for asked, there in self._pairs.items()
-        )
+        known = sorted((_columns(old, self._width), _columns(there, self._width)) for old, there in self._pairs.items())
         (low, low_there), (high, high_there) = known[0], known[-1]
         if high > low:
             return (high_there - low_there) / (high - low)
@@ -106,8 +104,8 @@ class Reindenter:
 
 def _tab_width(pairs: Mapping[str, str]) -> int:
     """Return the width of a tab in blanks, derived from pairs of the same indentation in both styles."""
-    for asked, there in pairs.items():
-        tabs, blanks = (there, asked) if "\t" in there else (asked, there)
+    for old, there in pairs.items():
+        tabs, blanks = (there, old) if "\t" in there else (old, there)
         count = tabs.count("\t")
         if count and "\t" not in blanks and blanks and len(blanks) % count == 0:
             return len(blanks) // count
@@ -348,14 +346,14 @@ class _Restored:
         if len(present) > _RESTORED or len(self._new) > _RESTORED:
             return self._new
         if present not in self._known:
-            there, given = fold(present), self._folded
+            there, folded = fold(present), self._folded
             pieces: list[str] = []
-            matcher = BoundedMatcher(there.text, given.text, autojunk=False, steps=self._steps)
+            matcher = BoundedMatcher(there.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
                 if kind == "equal":
                     pieces.append(present[there.offsets[start] : there.offsets[end]])
                 else:
-                    pieces.append(self._new[given.offsets[new_start] : given.offsets[new_end]])
+                    pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
             self._known[present] = "".join(pieces)
         return self._known[present]
 
@@ -446,7 +444,7 @@ def apply(text: str, old: str, new: str, shown: str, *, replaces_all: bool = Fal
     lines = tuple(lines_of(text, (passage.start for passage in found.passages)))
     if len(lines) > 1 and not replaces_all:
         raise Refused(_ambiguous(text, lines, shown, note))
-    length = len(text) + sum(len(one.new) - (one.end - one.start) for one in found.passages)
+    length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in found.passages)
     if length > MAX_LENGTH:
         raise Refused(f"the file would have {length:,} characters, more than {MAX_LENGTH:,}. Nothing was changed")
     return Edited(replace(text, found.passages), lines, note)
@@ -459,8 +457,8 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
         return found, f"Note: matched ignoring {found.ignored}." if found.ignored else ""
     for reading in readings(old, new):
         found = find(text, reading.old, reading.new)
-        numbers = lines_of(text, (one.start for one in found.passages))
-        at_line = tuple(one for one, line in zip(found.passages, numbers, strict=True) if line == reading.line)
+        numbers = lines_of(text, (passage.start for passage in found.passages))
+        at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
         if found.passages:
             ignored = f", ignoring {found.ignored}" if found.ignored else ""
             return PassageMatches(at_line or found.passages, found.ignored), f"Note: matched {reading.what}{ignored}."

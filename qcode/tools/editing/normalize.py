@@ -66,8 +66,8 @@ def _without_numbers(old: str, new: str) -> Reading | None:
     if not plain.strip():
         return None  # a blank passage would match everywhere
     tail = "\n" if old.endswith("\n") else ""
-    given = "\n".join(map(_without_number, new.split("\n")))
-    return Reading("without the line numbers before its lines", plain + tail, given, counted[0])
+    unnumbered = "\n".join(map(_without_number, new.split("\n")))
+    return Reading("without the line numbers before its lines", plain + tail, unnumbered, counted[0])
 
 
 def _without_number(line: str) -> str:

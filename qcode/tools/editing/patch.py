@@ -98,8 +98,8 @@ def _merged(sections: tuple[Section, ...]) -> list[Section]:
         same = next(
             (
                 index
-                for index, one in enumerate(merged)
-                if isinstance(one, Updated) and isinstance(section, Updated) and one.path == section.path
+                for index, updated in enumerate(merged)
+                if isinstance(updated, Updated) and isinstance(section, Updated) and updated.path == section.path
             ),
             None,
         )

@@ -123,7 +123,7 @@ class GrepSearch:
     def _listing(self, query: Query) -> bytes:
         """Return the input of the scanner: the files that ripgrep would search."""
         files = [query.only] if query.only else list(self._files(query))
-        asked = {
+        query_json = {
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
             "before_after": query.around,
@@ -131,7 +131,7 @@ class GrepSearch:
             "multiline": query.is_multiline,
             "files": [[name, str(query.start / name)] for name in files],
         }
-        return json.dumps(asked).encode("utf-8", "surrogateescape")
+        return json.dumps(query_json).encode("utf-8", "surrogateescape")
 
     def _files(self, query: Query) -> Iterator[str]:
         from qcode.tools.files import walk  # loads with the first search, not at start

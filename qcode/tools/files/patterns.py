@@ -15,7 +15,7 @@ _INNER_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Return a regular expression that fully matches the relative paths (with `/`) matched by `pattern`."""
     pattern = re.sub(r"^(\./)+", "", pattern)
-    return re.compile("|".join(_translated(one) for one in _expanded(pattern)), re.DOTALL)
+    return re.compile("|".join(_translated(alternative) for alternative in _expanded(pattern)), re.DOTALL)
 
 
 def split_fixed(pattern: str) -> tuple[str, str]:

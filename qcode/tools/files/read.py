@@ -202,11 +202,11 @@ def read_pdf(data: bytes, shown: str, pages: tuple[int, int], process: SideProce
     first, last = pages
     arguments = [str(Path(found.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
     printed = process.run(_PDF_PROGRAM, arguments, data, LIMIT_S)
-    told = [json.loads(line) for line in printed.lines]
-    if not told:
+    messages = [json.loads(line) for line in printed.lines]
+    if not messages:
         raise Refused(f"cannot read the PDF {shown}: {printed.failure}")
-    count: int = told[0]
-    texts: list[tuple[int, str]] = [(number, text) for number, text in told[1:]]
+    count: int = messages[0]
+    texts: list[tuple[int, str]] = [(number, text) for number, text in messages[1:]]
     if not texts:
         if printed.failure:
             raise Refused(f"cannot read page {first} of {shown}: {printed.failure}")

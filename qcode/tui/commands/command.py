@@ -115,7 +115,7 @@ class CommandContext:
         from qcode.agent.mcp.typed import prompts_of
 
         taken = typed_names(self.own_commands)
-        prompts = (one for one in prompts_of(self.agent.servers) if one.handle not in taken)
+        prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in taken)
         return (*self.own_commands, *map(_as_command, prompts))
 
     @property
@@ -216,7 +216,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
         problem, start = f"/{prompt.handle}: {refusal}.", typed
     else:
         if missing:
-            names = ", ".join(one_line(one.name) for one in missing)
+            names = ", ".join(one_line(listed_argument.name) for listed_argument in missing)
             problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
             start = f"{typed} {one_line(missing[0].name)}="
     if not problem:

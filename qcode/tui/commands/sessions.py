@@ -72,7 +72,7 @@ def _rewind(context: CommandContext, _argument: str) -> None:
         return
 
     def picked(number: str | None) -> None:
-        message = next((one for one in messages if str(one.number) == number), None)
+        message = next((own_message for own_message in messages if str(own_message.number) == number), None)
         if message is not None:
             _ask_what(context, message)
 

@@ -111,14 +111,14 @@ class PermissionsScreen(Picker):
         if effect not in control_text.EFFECTS:
             effect, rule = "allow", text
         try:
-            said = control_text.change_rules(self._permissions, effect, rule.strip())
+            message = control_text.change_rules(self._permissions, effect, rule.strip())
         except ValueError as refusal:
             self._say(str(refusal))
             return
         self._close_field()
         self._shows_decisions = False
         self._reload()
-        self._say(f"{said} Ctrl+S saves it for this folder.")
+        self._say(f"{message} Ctrl+S saves it for this folder.")
 
     @work(exclusive=True)
     async def _try(self, text: str) -> None:
@@ -137,12 +137,12 @@ class PermissionsScreen(Picker):
             self._say("Highlight a rule first; Tab shows the rules.")
             return
         try:
-            said = change(self._permissions, rule)
+            message = change(self._permissions, rule)
         except ValueError as refusal:
             self._say(str(refusal))
             return
         self._reload()
-        self._say(said)
+        self._say(message)
 
     def _rules(self) -> dict[str, RuleInForce]:
         """Return the rules by the ids of their rows."""
@@ -176,10 +176,10 @@ class PermissionsScreen(Picker):
         rows = [
             PickerRow(
                 f"call:{place}",
-                control_text.called(one),
-                f"{control_text.decided_words(one)}{f': {visible(one.reason)}' if one.reason else ''}",
+                control_text.called(record),
+                f"{control_text.decided_words(record)}{f': {visible(record.reason)}' if record.reason else ''}",
             )
-            for place, one in enumerate(self._permissions.decisions())
+            for place, record in enumerate(self._permissions.decisions())
         ]
         return rows[::-1]
 

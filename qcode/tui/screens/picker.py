@@ -398,8 +398,8 @@ class Finder(Vertical):
         self._list.offer(rows, self.typed if self._is_loose else "", at)
         nothing = self.query_one(".finder-empty", Static)
         nothing.display, self._list.display = not rows, bool(rows)
-        said = self.missed if self._all else self.empty
-        nothing.update(Content.styled(said, "$muted"))
+        message = self.missed if self._all else self.empty
+        nothing.update(Content.styled(message, "$muted"))
         self.post_message(self.Filtered())
         self._post_filtered()
 

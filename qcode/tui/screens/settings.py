@@ -74,7 +74,7 @@ class SettingsScreen(ListScreen[None]):
         self._themes = tuple(themes)
         self._changed = changed
         self._editing = ""
-        self._settings = {one.name: one for one in configuring.settings()}
+        self._settings = {setting.name: setting for setting in configuring.settings()}
         super().__init__("Settings", self._made(), highlighted=wanted)
 
     def compose_more(self) -> ComposeResult:
@@ -164,7 +164,7 @@ class SettingsScreen(ListScreen[None]):
         """Write the change; return whether that succeeded."""
         try:
             now = self._configuring.change(setting.name, typed)
-            self._settings = {one.name: one for one in self._configuring.settings()}
+            self._settings = {changed.name: changed for changed in self._configuring.settings()}
         except ValueError as refusal:
             self._show_message(str(refusal), is_wrong=True)
             return False

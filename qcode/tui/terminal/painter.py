@@ -351,7 +351,7 @@ def _first_unsure(row: _Row, colors: ColorSystem) -> int:
         for text, _, cells in span.runs(colors):
             if not text.isascii() and not all(map(_is_sure, text)):
                 texts, _ = _cells([(text, PLAIN, cells)])
-                return column + next(at for at, one in enumerate(texts) if not all(map(_is_sure, one)))
+                return column + next(at for at, value in enumerate(texts) if not all(map(_is_sure, value)))
             column += cells
     return MAX_COLUMN
 
@@ -547,7 +547,7 @@ def _over_blank(current: Look, blank: Look) -> Look:
     seen = _attributes(_blank(current).sgr)
     if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
         return blank
-    kept = {name: said for name, said in _attributes(current.sgr).items() if name != "bg"}
+    kept = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
     return Look(";".join([*kept.values(), *_attributes(blank.sgr).values()]))
 
 
@@ -559,7 +559,7 @@ def _change(before: Look, after: Look) -> str:
     if old == new:
         return link
     ended = {_OFF[name] for name in old if name not in new}
-    started = [said for name, said in new.items() if old.get(name) != said or _OFF[name] in ended]
+    started = [value for name, value in new.items() if old.get(name) != value or _OFF[name] in ended]
     change = ";".join([*sorted(ended), *started])
     afresh = ";".join(["0", *new.values()]) if new else ""
     return f"{link}\x1b[{min(change, afresh, key=len)}m"

@@ -82,7 +82,9 @@ def _changed(pen: Pen, parameters: str) -> Pen:
             case _ if code in _ATTRIBUTES:
                 pen = pen._replace(attributes=tuple(sorted({*pen.attributes, code})))
             case _ if code in _ENDS:
-                pen = pen._replace(attributes=tuple(one for one in pen.attributes if one not in _ENDS[code]))
+                pen = pen._replace(
+                    attributes=tuple(attribute for attribute in pen.attributes if attribute not in _ENDS[code])
+                )
             case _ if 30 <= code <= 37 or 90 <= code <= 97:
                 pen = pen._replace(color=str(code))
             case _ if 40 <= code <= 47 or 100 <= code <= 107:

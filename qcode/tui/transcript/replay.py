@@ -102,10 +102,10 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
         transcript.add_notice("warning", UNFINISHED)
 
 
-def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
+def _show_user(item: UserSaid, transcript: TranscriptView) -> None:
     """Show a prompt, the shell lines that the user ran before it, the output of jobs, and asides."""
     typed: list[str] = []
-    for number, block in enumerate(said.message.blocks):
+    for number, block in enumerate(item.message.blocks):
         if not isinstance(block, Text):
             continue
         attached = split_attached(block.text)
@@ -121,9 +121,9 @@ def _show_user(said: UserSaid, transcript: TranscriptView) -> None:
             transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
             summary = one_line(attached.result)
             transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
-    for text in [said.shown] if said.shown else typed:
+    for text in [item.shown] if item.shown else typed:
         transcript.add_user(text)
-    if lines := attached_lines(said.message.blocks[:-1], typed_text(said.message)):
+    if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):
         transcript.add_attached(lines)
 
 

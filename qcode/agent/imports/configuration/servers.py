@@ -53,15 +53,15 @@ class _Server:
 
     def texts(self, key: str) -> list[str]:
         found = self.take(key, list) or []
-        if not all(isinstance(one, str) for one in found):
+        if not all(isinstance(item, str) for item in found):
             raise _Unfit(f"`{key}` must be a list of texts")
-        return [str(one) for one in found]
+        return [str(item) for item in found]
 
     def table(self, key: str) -> dict[str, str]:
         found = self.take(key, dict) or {}
-        if not all(isinstance(one, str | int | float) for one in found.values()):
+        if not all(isinstance(item, str | int | float) for item in found.values()):
             raise _Unfit(f"`{key}` must have texts as values")
-        return {str(name): str(one) for name, one in found.items()}
+        return {str(name): str(item) for name, item in found.items()}
 
     def seconds(self, key: str, factor: float = 1.0) -> float | None:
         found = self.entry.pop(key, None)
@@ -161,8 +161,8 @@ def _claude(server: _Server) -> None:
 def _codex(server: _Server) -> None:
     if "command" in server.entry:
         variables = server.table("env")
-        for one in server.take("env_vars", list) or []:
-            name = one.get("name") if isinstance(one, dict) else one
+        for item in server.take("env_vars", list) or []:
+            name = item.get("name") if isinstance(item, dict) else item
             variables.setdefault(str(name), f"${{{name}}}")
         server.program(server.take("command", str), server.texts("args"), variables)
     else:
@@ -250,11 +250,11 @@ def _converted(file: SettingsFile, program: str, name: str, entry: object, where
     form(server)
     server.values |= {"enabled": False} if is_off else {}
     for key, value in server.values.items():
-        for inner, one in value.items() if isinstance(value, dict) else (("", value),):
+        for inner, item in value.items() if isinstance(value, dict) else (("", value),):
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
             known = find_key(path)
             assert known is not None
-            checked(known, path, tuple(one) if isinstance(one, list) else one)
+            checked(known, path, tuple(item) if isinstance(item, list) else item)
     server.lost += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     unfit = [rule.rule for rule in rules if not is_rule(rule.rule)]

@@ -155,8 +155,8 @@ def parse(keys: Sequence[str], *, is_visual: bool) -> Command | None:
     return _operation(reader, name, count, register)
 
 
-def _product(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else min(one * other, _MAX_COUNT)
+def _product(number: int | None, other: int | None) -> int | None:
+    return other if number is None else number if other is None else min(number * other, _MAX_COUNT)
 
 
 def _operation(reader: _Keys, operator: str, count: int | None, register: str) -> Command | None:

@@ -257,8 +257,8 @@ def _paragraph(text: str, at: int, count: int, *, is_around: bool) -> Extent | N
 def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> tuple[int, int] | None:
     """Return the first and last row of `count` paragraphs, where runs of blank lines count as one for `ip`."""
 
-    def is_white(one: int) -> bool:
-        return not lines[one].strip(" \t")
+    def is_white(number: int) -> bool:
+        return not lines[number].strip(" \t")
 
     last = len(lines) - 1
     first, starts_white = row, is_white(row)

@@ -48,19 +48,19 @@ class Edited:
     cursor: int
 
 
-def lines_region(text: str, one: int, other: int) -> Region:
+def lines_region(text: str, number: int, other: int) -> Region:
     """Return the region of the lines from one position to another."""
-    low, high = sorted((one, other))
+    low, high = sorted((number, other))
     return Region(line_start(text, low), line_end(text, high), is_lines=True)
 
 
-def moved_region(text: str, one: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
+def moved_region(text: str, number: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
     """Return the region of a motion from one position to another.
 
     An exclusive motion to the start of a line ends at the line before; if it began in the indent, it takes whole lines.
     So does a delete that leaves only blanks of its first and last line: `d}` on a paragraph takes its lines.
     """
-    low, high = sorted((one, other))
+    low, high = sorted((number, other))
     is_over_lines = line_start(text, low) != line_start(text, high)
     if not is_inclusive and is_over_lines and high == line_start(text, high):
         high -= 1
