@@ -213,7 +213,7 @@ class Permissions:
         why_not = why_not_allow(rule) if effect == "allow" else ""
         if why_not:
             raise ValueError(f"{rule.text} was not added: {why_not}")
-        if any(force.effect == effect and force.text == rule.text for force in self.rules()):
+        if any(present.effect == effect and present.text == rule.text for present in self.rules()):
             raise ValueError(f"{effect} {rule.text} is already in force")
         return self._row(self._added(effect, rule.text))
 

@@ -100,9 +100,8 @@ def context_report(
     `instructions` is the number of characters of `system` that come from instruction files.
     """
     history = prepared(messages)
-    results = sum(
-        size_block(result) for message in history for result in message.blocks if isinstance(result, ToolResult)
-    )
+    blocks = (block for message in history for block in message.blocks)
+    results = sum(size_block(block) for block in blocks if isinstance(block, ToolResult))
     parts = [
         max(0, estimate_text(system) - instructions // 4),
         instructions // 4,
@@ -113,7 +112,9 @@ def context_report(
     request = ModelRequest(model.name, system, history, tools, 1)
     size = counter.size_of(request)
     estimated = sum(parts)
-    plain, briefed, specs, said, given = (part * size.tokens // estimated if estimated else 0 for part in parts)
+    prompt, rules, specs, conversation, outputs = (
+        part * size.tokens // estimated if estimated else 0 for part in parts
+    )
     of_servers: dict[str, int] = {}
     for tool in tools:
         server, mark, _ = tool.name.partition("__")
@@ -125,11 +126,11 @@ def context_report(
     return ContextReport(
         f"{model.provider}/{model.name}",
         window,
-        plain,
-        briefed,
+        prompt,
+        rules,
         specs,
-        said,
-        given,
+        conversation,
+        outputs,
         reserve=min(reserve, window),
         is_counted=size.is_counted,
         is_window_known=model.window is not None,

@@ -252,7 +252,7 @@ def wanted_format(argv: Sequence[str]) -> OutputFormat:
         name, _, joined = flag.partition("=")
         wanted = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
         wanted = value if flag in ("-o", "--output-format") else wanted
-        found = next((get_arg for get_arg in get_args(OutputFormat) if get_arg == wanted), found)
+        found = next((known for known in get_args(OutputFormat) if known == wanted), found)
     return found
 
 

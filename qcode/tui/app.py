@@ -322,10 +322,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         conversation, totals = self.agent.conversation if self.is_ready else None, self.parts.status.status
         if conversation is None or not conversation.messages:
             return ""
-        replies = (
-            message.text for message in reversed(conversation.messages) if message.role == "assistant" and message.text
-        )
-        reply = next(replies, "") if self.context.settings.ui.keep_last_reply else ""
+        replies = (stored.text for stored in reversed(conversation.messages) if stored.role == "assistant")
+        reply = next(filter(None, replies), "") if self.context.settings.ui.keep_last_reply else ""
         seconds = self.options.clock() - self._started
         return farewell(seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._kept_session()))
 

@@ -435,8 +435,8 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
     capabilities = session.server_capabilities
     if session.discover_result is None or capabilities is None:
         return
-    lists = (capabilities.tools, capabilities.prompts, capabilities.resources)
-    tools, prompts, resources = (bool(list is not None and list.list_changed) for list in lists)
+    features = (capabilities.tools, capabilities.prompts, capabilities.resources)
+    tools, prompts, resources = (bool(feature is not None and feature.list_changed) for feature in features)
     if not (tools or prompts or resources):
         return
     short, ends = 0, list[float]()

@@ -93,7 +93,7 @@ def _settled(
     quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], taken: set[str]
 ) -> list[Json]:
     spoken = _spoken(messages, quirks, taken)
-    return [level for message in spoken for level in _encoded(message, quirks, encoded, variant, echoes=False)]
+    return [item for message in spoken for item in _encoded(message, quirks, encoded, variant, echoes=False)]
 
 
 def _spoken(messages: Sequence[Message], quirks: ChatQuirks, taken: set[str]) -> list[Message]:

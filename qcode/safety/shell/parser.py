@@ -125,7 +125,7 @@ def _parser() -> Parser:
 def _in_order(scripts: list[Script]) -> Script:
     if not scripts:
         raise NotPlain("the command is incomplete")
-    return Listing(scripts[0], tuple((";", loop) for loop in scripts[1:])) if len(scripts) > 1 else scripts[0]
+    return Listing(scripts[0], tuple((";", script) for script in scripts[1:])) if len(scripts) > 1 else scripts[0]
 
 
 def _alone(word: tuple[Word, ...]) -> Word:

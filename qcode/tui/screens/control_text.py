@@ -117,11 +117,11 @@ def change_rules(permissions: Permissions, what: str, text: str) -> str:
     effect, _, rest = text.partition(" ")
     wanted = rest.strip() if effect in EFFECTS else text
     effects = (effect,) if effect in EFFECTS else EFFECTS
-    found = [force for force in permissions.rules() if force.text == wanted and force.effect in effects]
+    found = [present for present in permissions.rules() if present.text == wanted and present.effect in effects]
     if not found:
         raise ValueError(f"no active rule {wanted}; /permissions list shows the rules")
     # The settings may contain the same rule, but it cannot be changed from here.
-    chosen = next((force for force in found if force.number), found[0])
+    chosen = next((present for present in found if present.number), found[0])
     return undo(permissions, chosen) if what == "undo" else keep(permissions, chosen)
 
 
