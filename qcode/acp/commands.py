@@ -78,7 +78,7 @@ class SessionCommands:
             if custom.argument:
                 row["input"] = {"hint": one_line(custom.argument, 100)}
             rows.append(row)
-        for skill in self._agent.skill_commands(self._taken()):
+        for skill in self._agent.skill_commands(self._command_names()):
             row = {"name": skill.handle, "description": one_line(skill.description, 200)}
             if skill.hint:
                 row["input"] = {"hint": one_line(skill.hint, 100)}
@@ -96,13 +96,13 @@ class SessionCommands:
         is_known = found is not None or self._skill(name) is not None
         return (name, argument) if is_known else None
 
-    def _taken(self) -> tuple[str, ...]:
+    def _command_names(self) -> tuple[str, ...]:
         """Return the names of all commands that are not skills."""
         return (*BUILT_IN, *(command.name.lower() for command in self._agent.custom_commands(tuple(BUILT_IN)).commands))
 
     def _skill(self, name: str) -> Skill | None:
         """Return the skill that `/name` runs."""
-        found = self._agent.skill_commands(self._taken())
+        found = self._agent.skill_commands(self._command_names())
         return next((skill for skill in found if skill.handle.lower() == name.lower()), None)
 
     async def run(self, name: str, argument: str) -> Outcome:

@@ -273,7 +273,7 @@ class Server:
         if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
             raise invalid('"cwd" must be an absolute path')
         after = _read_cursor(cursor)
-        return Answer(await asyncio.to_thread(_listed, None if cwd is None else str(Path(cwd)), after))
+        return Answer(await asyncio.to_thread(_session_page, None if cwd is None else str(Path(cwd)), after))
 
     async def _close(self, params: JsonObject) -> Answer:
         session = self._session(params)
@@ -386,7 +386,7 @@ def _read_cursor(cursor: Json) -> tuple[int, str] | None:
             raise invalid("the cursor is not valid")
 
 
-def _listed(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
+def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     """Return a page of the stored sessions, newest first."""
     from qcode.agent.sessions.store import stored_sessions
     from qcode.config.paths import ConfigPaths

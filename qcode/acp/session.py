@@ -120,7 +120,7 @@ class EditorSession:
         """Send the updates that follow the response: commands, usage, title."""
         self.send(self.commands.update())
         conversation = self.agent.conversation
-        spent = self._spent()
+        spent = self._session_cost()
         report = conversation.context() if conversation.messages else None
         if report is not None:
             self.send(usage_update(report.used, report.window, spent))
@@ -128,9 +128,9 @@ class EditorSession:
 
     def replay(self) -> None:
         """Send the whole conversation again."""
-        replay(self._stored(), str(self.folder), self.send)
+        replay(self._stored_items(), str(self.folder), self.send)
 
-    def _stored(self) -> Iterator[tuple[int, ReplayItem]]:
+    def _stored_items(self) -> Iterator[tuple[int, ReplayItem]]:
         history = self.agent.conversation.session.history
         numbers = history.all_numbers()
         stored = [history.stored[number] for number in numbers]
@@ -280,7 +280,7 @@ class EditorSession:
     async def _follow(self, events: AsyncGenerator[TurnEvent, None], prompt: Prompt, notices: tuple[str, ...]) -> None:
         """Send the events of a turn and answer its prompt at the last one."""
         conversation, note, has_run = self.agent.conversation, "", False
-        spent = self._spent()
+        spent = self._session_cost()
         before = turn = conversation.session.history.latest
         is_refused = False
         try:
@@ -433,7 +433,7 @@ class EditorSession:
             connecting.add_done_callback(self._connecting.discard)
         return self._sync
 
-    def _spent(self) -> Decimal | None:
+    def _session_cost(self) -> Decimal | None:
         """Return the cost of the session so far, None if a part of it is unknown."""
         costs = [used.cost for used in self.agent.conversation.usage()]
         known = [cost for cost in costs if cost is not None]

@@ -167,11 +167,11 @@ class PendingCalls:
         name, spelled = await toolbox.resolve_call(call.name, arguments)
         hook, revised = (None, None) if self.hooks is None else await self.hooks.before(call_id, name, spelled)
         if hook is not None and hook.verdict == "deny":
-            return self._refused(call, hook)
+            return self._refuse(call, hook)
         resolved = ResolvedCall(name, spelled if revised is None else revised, revised=revised)
         return await self._judge_call(policy, request, resolved, hook)
 
-    def _refused(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
+    def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
         self._permissions.note(call, "refused", verdict.reason, verdict.rule)
         return ApprovalAnswered(call.call_id, is_allowed=False, reason=verdict.reason)
 
@@ -201,7 +201,7 @@ class PendingCalls:
         self._resolved[call_id] = resolved = replace(resolved, level=level, is_for_user=is_for_user, targets=granted)
         is_question = toolbox.asks_user(call.name)
         if verdict.verdict == "deny":
-            return self._refused(call, verdict)
+            return self._refuse(call, verdict)
         if verdict.is_allowed and not repeats and not is_question:
             permissions.note(call, "ran", verdict.reason, verdict.rule)
             return self._runs(call_id, verdict.reason)
@@ -212,13 +212,13 @@ class PendingCalls:
             return self._runs(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, spelled):
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
-            return self._refused(call, Verdict("deny", _PLAN_READS, "mode:plan"))
+            return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
         self._resolved[call_id] = resolved = replace(resolved, targets=targets)
         if self.hooks is None or is_requested or repeats or is_question:
             return await self._open_approval(policy, request, preview, verdict)
         requested, revised = await self.hooks.request(call_id, name, spelled)
         if requested is not None and requested.verdict == "deny":
-            return self._refused(call, requested)
+            return self._refuse(call, requested)
         if revised is None and requested is None:
             return await self._open_approval(policy, request, preview, verdict)
         if revised is not None:
@@ -251,14 +251,14 @@ class PendingCalls:
     ) -> ToolApproval:
         """Return the approval with what may be granted with it, why it asks, and what can be edited."""
         spec = self._toolbox.spec(resolved.name)
-        accepts_edits = preview.is_diff and await asyncio.to_thread(self._would_accept, policy, resolved)
+        accepts_edits = preview.is_diff and await asyncio.to_thread(self._runs_if_edits_are_accepted, policy, resolved)
         kind = _kind_of(spec, preview)
         return replace(
             approval,
             rule=verdict.proposed_rule,
             is_keepable=self._permissions.can_keep and bool(verdict.proposed_rule),
             kind=kind,
-            why=_why(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
+            why=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
             offers=_offers(verdict, accepts_edits=accepts_edits),
             prefix_rule=verdict.prefix_rule,
             sandboxed_rule=verdict.sandboxed_rule,
@@ -302,7 +302,7 @@ class PendingCalls:
         self._open[call_id] = revised = replace(revised, is_revised=True)
         return revised
 
-    def _would_accept(self, policy: Policy, resolved: ResolvedCall) -> bool:
+    def _runs_if_edits_are_accepted(self, policy: Policy, resolved: ResolvedCall) -> bool:
         """Whether the call runs without asking once edits are accepted."""
         if policy.mode != "default":
             return False
@@ -323,8 +323,8 @@ class PendingCalls:
             return None
         match approval, decision:
             case ToolApproval(), Allow(scope=scope):
-                self._note_allowed(approval, _offered(approval, scope))
-                return self._allowed(approval)
+                self._note_allowed(approval, _offered_scope(approval, scope))
+                return self._allow(approval)
             case ToolApproval(draft=Draft()), Revise():
                 self._revisions[call_id] = (approval, decision)
                 return AskApproval(approval.call, {})
@@ -339,14 +339,14 @@ class PendingCalls:
                 self._permissions.note(approval.call, "answered", text)
                 return ApprovalAnswered(call_id, is_allowed=True, text=text)
             case PlanApproval(), AcceptPlan(mode=mode):
-                return self._plan_accepted(approval.call, mode)
+                return self._accept_plan(approval.call, mode)
             case _, Deny(message=reason):
-                return self._denied(approval, reason)
+                return self._deny(approval, reason)
             case _:
                 self._warnings.append(misfit(approval, decision))
-                return self._denied(approval, "")
+                return self._deny(approval, "")
 
-    def _allowed(self, approval: ToolApproval) -> ApprovalAnswered:
+    def _allow(self, approval: ToolApproval) -> ApprovalAnswered:
         resolved = self._resolved[approval.id]
         if not approval.is_revised:
             return ApprovalAnswered(approval.id, is_allowed=True)
@@ -369,7 +369,7 @@ class PendingCalls:
         self._warnings += [warning] if warning else []
         self._permissions.note(approval.call, "always", rule=approval.rule)
 
-    def _denied(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
+    def _deny(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
         self._permissions.note(approval.call, "denied", reason)
         if isinstance(approval, PlanApproval):
             feedback = f". They say: {reason}" if reason else ". Ask what to change, or end your reply"
@@ -377,7 +377,7 @@ class PendingCalls:
         is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
         return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
 
-    def _plan_accepted(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
+    def _accept_plan(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
         """End plan mode and switch to the mode that the user chose; the arguments of the call cannot change it."""
         mode = mode if mode in _AFTER_A_PLAN else "default"
         self._permissions.set_mode(mode)
@@ -400,7 +400,7 @@ class PendingCalls:
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
                     self._resolved[call_id] = replace(resolved, level=verdict.confinement)
                     self._permissions.note(self._open.pop(call_id).call, "ran", verdict.reason, verdict.rule)
-                    give(self._allowed(approval))
+                    give(self._allow(approval))
 
     def _is_barred(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
         """Whether plan mode holds now and the call would change something."""
@@ -467,8 +467,8 @@ class PendingCalls:
         """Run a command of the settings as the shell tool does, unseen; `is_watched`: record the files it changes."""
         arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
         if is_watched:
-            return await self.run(policy, ResolvedCall(SHELL, arguments, level), _unseen, model)
-        return await self._toolbox.run(SHELL, arguments, _unseen, level)
+            return await self.run(policy, ResolvedCall(SHELL, arguments, level), _drop_output, model)
+        return await self._toolbox.run(SHELL, arguments, _drop_output, level)
 
     async def after(self, call: ToolCall, resolved: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
         """Return the outcome of a call that ran, with what the hooks add for the model."""
@@ -497,7 +497,7 @@ class PendingCalls:
             self._toolbox.edits.leave_turn()
 
 
-def _unseen(output: str) -> None:
+def _drop_output(output: str) -> None:
     """Drop live output: the card of the call shows only its own."""
 
 
@@ -558,7 +558,7 @@ def _open_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[Cha
     return tuple(change for change in changes if not holds_secrets(policy, change.path))
 
 
-def _why(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
+def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
     """Return why a call asks, and for a command where it would run; empty for an edit that any mode would ask about."""
     if kind == "edit" and verdict.rule.startswith("mode:"):
         return ""
@@ -578,7 +578,7 @@ def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
     return tuple(offers)
 
 
-def _offered(approval: ToolApproval, scope: Scope) -> Scope:
+def _offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
     """Return the scope of a yes, as far as the approval offers it."""
     if scope in ("session", "folder"):
         is_offered = bool(approval.rule) and (scope == "session" or approval.is_keepable)

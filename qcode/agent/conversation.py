@@ -112,7 +112,7 @@ class Conversation:
         self._agents: Agents | None = None
         self.turn: Turn | None = None
         self._last_turn: Turn | None = None
-        self._waiting = PendingAttachments(self._mentioned)
+        self._waiting = PendingAttachments(self._attach_mentions)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
         self._said_once: set[str] = set()
@@ -126,7 +126,9 @@ class Conversation:
         self._turn_options = NO_OPTIONS
         self._is_opening = False
         self.hooks: SessionHooks | None = None
-        self._checkpoints = Checkpoints(toolbox.workspace, session, moved=self._moved, is_busy=lambda: self.is_busy)
+        self._checkpoints = Checkpoints(
+            toolbox.workspace, session, moved=self._reload_messages, is_busy=lambda: self.is_busy
+        )
         self._approved = partial(TrustStore(context.paths.state_dir, context.folder).accepting, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watched, self._approved, permissions)
         toolbox.transcript = lambda: self._transcript.messages
@@ -263,7 +265,7 @@ class Conversation:
                     event = driven if isinstance(driven, Notice) else recorder.see(driven)
                     self._transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # most events are these, and they need no notice
-                        yield self._logged(event)
+                        yield self._log_event(event)
                         continue
                     if isinstance(event, ReplyFinished):
                         self.client.note_reply(event, settings.output)
@@ -309,12 +311,12 @@ class Conversation:
     def observe(self, event: TurnEvent) -> TurnEvent:
         """Count an event, and pass it to the debug log."""
         self.metrics.observe(event, self.model, self.client.model.output_limit, time.monotonic())
-        self._logged(event)
+        self._log_event(event)
         if self._log is not None and isinstance(event, TurnEnded):
             self._log.metrics(self.metrics.as_json())
         return event
 
-    def _logged(self, event: TurnEvent) -> TurnEvent:
+    def _log_event(self, event: TurnEvent) -> TurnEvent:
         if self._log is not None:
             self._log.event(event)
         return event
@@ -427,7 +429,7 @@ class Conversation:
         if self.hooks is not None:
             self.hooks.begin("fork" if is_copy else "resume" if self.messages else "clear", self.messages)
 
-    def _moved(self) -> None:
+    def _reload_messages(self) -> None:
         """Reload the messages after the head of the session moved."""
         self._transcript.read_again()
         self._counter.context_tokens = size_messages(self._transcript.messages)
@@ -527,7 +529,7 @@ class Conversation:
         settings = self._turn_settings(self._clients.small(), self._turn_options)
         return ModelSwitched(client.known(), settings, self._counter, skipped), client.logged
 
-    def _mentioned(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    def _attach_mentions(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
         if not self._context.is_attended or not self._turn_options.finds_files:
             return (), ()

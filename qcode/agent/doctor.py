@@ -67,7 +67,7 @@ def report(
         context = replace(context, is_trusted=is_trusted)
     learned = learned_lines(LimitStore(context.paths.state_dir)) or ["nothing learned yet"]
     return {
-        "qcode": list(_itself()),
+        "qcode": list(_installation()),
         "folder": list(_folder(context)),
         "configuration": list(_configuration(context, problem)),
         "credentials": list(_credentials(context)),
@@ -113,7 +113,7 @@ def report_json(found: Report) -> JsonObject:
     return {"needs_attention": marks.count("attention") + marks.count("broken"), "sections": sections}
 
 
-def _itself() -> Iterator[Finding]:
+def _installation() -> Iterator[Finding]:
     machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield Finding("version", f"{__version__}, {machine}")
     yield Finding("models", catalog_source())

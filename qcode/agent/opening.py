@@ -80,7 +80,7 @@ class AgentParts:
             context.paths.state_dir, context.root, new_id=session_ids(context.options), redact=self.redact
         )
         scratch, search = Scratch(), search_key(context.settings, context.env)
-        policy, sandbox = self._confined(self._searching(policy_of(context), search), scratch)
+        policy, sandbox = self._with_sandbox(self._searching(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
         self.prompts = self._prompts()
@@ -98,13 +98,13 @@ class AgentParts:
         self._prune(session.session_id)
         # Removing may take long, and nothing waits for it.
         threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
-        own = self._bound(own_tools) if own_tools else ()
+        own = self._bind_tools(own_tools) if own_tools else ()
         self.toolbox = self._toolbox(scratch, sandbox, search, kinds, own, skill)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
         self._name_session()
-        self.notices = (*_unused(context, selection), *problems, *notices)
+        self.notices = (*_unused_settings(context, selection), *problems, *notices)
         self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
 
@@ -139,7 +139,7 @@ class AgentParts:
             context.home,
         )
 
-    def _bound(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
+    def _bind_tools(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
         from qcode.agent.programs.own_tools import BoundTool, FunctionTool
 
@@ -379,7 +379,7 @@ class AgentParts:
         except OSError as error:
             raise InputError(f"cannot write --record {path}: {error.strerror}") from None
 
-    def _confined(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
+    def _with_sandbox(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
         """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
         settings, home = self.context.settings, self.context.env.get("HOME", "")
         at_home = Path(home) if home else None
@@ -399,7 +399,7 @@ class AgentParts:
         return Redactor((*self._secrets, *self.context.keys.known())).redact(text)
 
 
-def _unused(context: RunContext, selection: Selection) -> tuple[str, ...]:
+def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ...]:
     """Return lines about settings of this run that cannot take effect."""
     found: tuple[str, ...] = ()
     if context.options.base_url and (selection.spec.protocol == "demo" or selection.provider is not None):

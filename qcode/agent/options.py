@@ -400,7 +400,7 @@ class RunContext:
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
 
-        schema, options = _with_schema(_converted(options))
+        schema, options = _with_schema(_convert(options))
         folder = _folder(options.cwd)
         root = find_project_root(folder)
         added = tuple(added_folder(path, "--add-dir ") for path in options.add_dir)
@@ -430,7 +430,7 @@ class RunContext:
         return cls(options, env, paths, settings, Keys(env, store, key_commands(settings, paths.config_dir)), *facts)
 
 
-def _converted(options: Options) -> Options:
+def _convert(options: Options) -> Options:
     """Return options with values in Claude Code's form converted, and with the texts of files and pipes."""
     if not _needs_conversion(options):
         return options

@@ -112,9 +112,7 @@ def context_report(
     request = ModelRequest(model.name, system, history, tools, 1)
     size = counter.size_of(request)
     estimated = sum(parts)
-    prompt, rules, specs, conversation, outputs = (
-        part * size.tokens // estimated if estimated else 0 for part in parts
-    )
+    scaled = tuple(part * size.tokens // estimated if estimated else 0 for part in parts)
     of_servers: dict[str, int] = {}
     for tool in tools:
         server, mark, _ = tool.name.partition("__")
@@ -126,11 +124,7 @@ def context_report(
     return ContextReport(
         f"{model.provider}/{model.name}",
         window,
-        prompt,
-        rules,
-        specs,
-        conversation,
-        outputs,
+        *scaled,
         reserve=min(reserve, window),
         is_counted=size.is_counted,
         is_window_known=model.window is not None,
@@ -161,31 +155,31 @@ class ModelSpending:
         self._output_limit = output_limit
         self._seen = Usage()
         self._paid = Decimal(0)
-        self._rows: dict[str, _Spent] = {}
+        self._rows: dict[str, _SpendingRow] = {}
 
     def handle(self, event: TurnEvent) -> None:
         match event:
             case UsageUpdated():
-                self._spent().window = event.context_window
+                self._current_row().window = event.context_window
                 self._add(event.usage, event.cost)
             case TurnEnded():
                 self._add(event.usage, event.cost)
             case WebSearched(queries=queries):
-                self._spent().searches += max(1, len(queries))
+                self._current_row().searches += max(1, len(queries))
             case ModelFellBack(to_model=model):
                 self._model = model
             case _:
                 pass
 
-    def _spent(self) -> _Spent:
-        return self._rows.setdefault(self._model, _Spent())
+    def _current_row(self) -> _SpendingRow:
+        return self._rows.setdefault(self._model, _SpendingRow())
 
     def _add(self, usage: Usage, cost: Decimal | None) -> None:
         """Count what was used since the last report."""
         if usage == Usage() and self._model not in self._rows:
             return
-        spent = self._spent()
-        spent.usage = spent.usage + _since(usage, self._seen)
+        spent = self._current_row()
+        spent.usage = spent.usage + _usage_since(usage, self._seen)
         spent.cost = None if cost is None or spent.cost is None else spent.cost + cost - self._paid
         spent.output_limit = self._output_limit()
         self._seen, self._paid = usage, cost or Decimal(0)
@@ -196,7 +190,7 @@ class ModelSpending:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _SpendingRow:
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = Decimal(0)
     searches: int = 0
@@ -218,7 +212,7 @@ class _Spent:
         }
 
 
-def _since(now: Usage, before: Usage) -> Usage:
+def _usage_since(now: Usage, before: Usage) -> Usage:
     def less(new: int | None, old: int | None) -> int | None:
         return None if new is None else max(0, new - (old or 0))
 
@@ -407,7 +401,7 @@ def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = N
     usage, calls = Usage(), ApiCalls()
     for turn in turns:
         usage = usage + turn.usage
-        calls = _added(calls, turn.api_calls)
+        calls = _sum_calls(calls, turn.api_calls)
     discarded = sum(turn.discarded_output_tokens for turn in turns)
     lines = [
         f"Cost        {_cost(turns)}",
@@ -482,7 +476,7 @@ def _calls(calls: ApiCalls) -> str:
     return ", ".join(lines) or "none"
 
 
-def _added(left: ApiCalls, right: ApiCalls) -> ApiCalls:
+def _sum_calls(left: ApiCalls, right: ApiCalls) -> ApiCalls:
     return ApiCalls(
         left.initial + right.initial,
         left.escalations + right.escalations,

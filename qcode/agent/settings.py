@@ -125,26 +125,26 @@ class SettingsService:
             row.value,
             _value(settings, path) if "*" not in key.path else None,
             str(row.origin),
-            self._whose(row.origin),
+            self._owner(row.origin),
             key.meta.meaning,
             "" if value is None or not is_open else _typed(value),
             _choices(key),
-            "" if is_open else self._why(key),
-            self._above(row.origin),
+            "" if is_open else self._edit_hint(key),
+            self._overriding_source(row.origin),
         )
 
-    def _whose(self, origin: Origin) -> str:
+    def _owner(self, origin: Origin) -> str:
         if origin.kind != "file":
             return origin.where or origin.kind
         if origin.is_project:
             return "project"
         return "yours" if origin.where.startswith(f"{self._file}:") else "--settings"
 
-    def _above(self, origin: Origin) -> str:
+    def _overriding_source(self, origin: Origin) -> str:
         is_own = origin.where.startswith(f"{self._file}:")
         return "" if origin.kind == "default" or is_own else origin.where
 
-    def _why(self, key: Key) -> str:
+    def _edit_hint(self, key: Key) -> str:
         return f"{'a table' if '*' in key.path else 'a list'}: edit it in {self.file}"
 
 

@@ -258,7 +258,7 @@ class AgentRun:
             approval = event.approval
             # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
             assert isinstance(approval, (ToolApproval, RepeatedCall, ImpossibleCall))
-            named = self._named(approval.call)
+            named = self._with_inner_id(approval.call)
             self._open[named.call_id] = approval.id
             await show(ApprovalRequested(replace(approval, call=named, agent=self._task.description)))
         elif not isinstance(event, _UNSHOWN):
@@ -271,7 +271,7 @@ class AgentRun:
     def _renamed(self, event: TurnEvent) -> TurnEvent:
         match event:
             case ToolStarted() | ToolFinished():
-                return replace(event, call=self._named(event.call))
+                return replace(event, call=self._with_inner_id(event.call))
             case ReplyFinished(message=Message() as message) | ResultsCommitted(message=message):
                 return replace(event, message=self._with_names(message))
             case _:
@@ -286,7 +286,7 @@ class AgentRun:
         )
         return replace(message, blocks=blocks)
 
-    def _named(self, call: ToolCall) -> ToolCall:
+    def _with_inner_id(self, call: ToolCall) -> ToolCall:
         return replace(call, call_id=inner_id(self._call_id, call.call_id))
 
     # The services of its driver

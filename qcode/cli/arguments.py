@@ -275,7 +275,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _natural(text: str) -> int:
+def _non_negative(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 0')
     return int(text)
@@ -329,7 +329,7 @@ _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "paths": {"type": Path, "action": "append"},
     "rules": {"action": "append"},
     "positive": {"type": _positive},
-    "natural": {"type": _natural},
+    "natural": {"type": _non_negative},
     "money": {"type": _money},
     "duration": {"type": _duration},
     "joined": {"type": _duration},

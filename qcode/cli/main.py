@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with stopping():
-            return _guarded(arguments)
+            return _run_guarded(arguments)
     except Stopped:
         return ExitCode.TERMINATED
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.FAILED
 
 
-def _guarded(arguments: list[str]) -> int:
+def _run_guarded(arguments: list[str]) -> int:
     try:
         return _dispatch(arguments)
     except CommandLineError as error:

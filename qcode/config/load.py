@@ -367,7 +367,7 @@ class _LayerReader:
             path = (*prefix, name)
             key = find_key(canonical(path))
             if key is not None:
-                yield path, self._accepted(key, path, value)
+                yield path, self._accept_value(key, path, value)
             elif not is_table(path):
                 self._fail(path, f"unknown key {dotted(path)}; the nearest is {nearest(path)}")
             elif isinstance(value, Mapping):
@@ -378,7 +378,7 @@ class _LayerReader:
             else:
                 self._fail(path, f"{dotted(path)} must be a table, not {type_words(value)}")
 
-    def _accepted(self, key: Key, path: KeyPath, value: object) -> object:
+    def _accept_value(self, key: Key, path: KeyPath, value: object) -> object:
         if self._scope == "project" and not key.meta.is_project_allowed:
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         try:

@@ -159,7 +159,7 @@ def nearest(path: Path) -> str:
 def _candidates(path: Path) -> Iterator[Path]:
     """Yield every key and table, with `*` replaced by the names in `path`."""
     for key in KEYS:
-        filled = _filled(key.path, path)
+        filled = _fill_wildcards(key.path, path)
         for size in range(1, len(filled) + 1):
             if key.path[size - 1] != "*" and filled[:size] != path[:size]:
                 yield filled[:size]
@@ -180,7 +180,7 @@ def _starts(pattern: Path, path: Path) -> bool:
     return all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
 
 
-def _filled(pattern: Path, path: Path) -> Path:
+def _fill_wildcards(pattern: Path, path: Path) -> Path:
     """Replace each `*` in `pattern` with the name in `path`, as far as `path` is inside that table."""
     filled: Path = ()
     for at, part in enumerate(pattern):

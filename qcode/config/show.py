@@ -37,12 +37,14 @@ class SettingRow:
 
 def show(settings: Settings) -> tuple[SettingRow, ...]:
     """Return all global keys, set or not, and then the settings of providers, models and servers."""
-    rows = [SettingRow(key.name, value_text(key, _read(settings, key)), settings.origin(key.name)) for key in _single()]
-    rows.extend(_named(settings))
+    rows = [
+        SettingRow(key.name, value_text(key, _read(settings, key)), settings.origin(key.name)) for key in _plain_keys()
+    ]
+    rows.extend(_table_rows(settings))
     return tuple(rows)
 
 
-def _single() -> Iterator[Key]:
+def _plain_keys() -> Iterator[Key]:
     return (key for key in KEYS if "*" not in key.path)
 
 
@@ -53,7 +55,7 @@ def _read(settings: Settings, key: Key) -> object:
     return value
 
 
-def _named(settings: Settings) -> Iterator[SettingRow]:
+def _table_rows(settings: Settings) -> Iterator[SettingRow]:
     for name in sorted(settings.given):
         key = find_key(parse_key(name))
         if key is not None and "*" in key.path:

@@ -131,13 +131,13 @@ class CallLimits:
         if count > MAX_SAME_CALLS:
             self.end = "impossible" if is_repeated else "denied"
             what = "kept repeating a call that changes nothing" if is_repeated else "repeated a denied call"
-            self.note = f"The model {what} (`{_short(call.name)}`), so qcode stopped the turn."
+            self.note = f"The model {what} (`{_short_name(call.name)}`), so qcode stopped the turn."
         return count
 
     def fail_on_impossible(self, name: str, obstacle: str) -> None:
         """End the turn because of a call that cannot run."""
         self.end = "impossible"
-        self.note = f"The model's `{_short(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
+        self.note = f"The model's `{_short_name(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
 
     def ran(self, *, wrote: bool) -> None:
         """Reset the counts of calls that did not run, after a call ran; of rejected writes if it wrote a file."""
@@ -205,7 +205,7 @@ class CallRound:
 
     def answered(self, answer: ApprovalAnswered, elapsed: float) -> list[Effect]:
         """Apply the verdict on a pending call. An unknown id or a second verdict is ignored."""
-        index = self._at(answer.call_id, ("asked", "repeating", "impossible"))
+        index = self._index_of(answer.call_id, ("asked", "repeating", "impossible"))
         if index is None:
             return []
         pending, state = self.calls[index], self._open[index]
@@ -239,7 +239,7 @@ class CallRound:
 
     def ended(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
         """Store the outcome of a running call."""
-        index = self._at(call_id, ("running",))
+        index = self._index_of(call_id, ("running",))
         if index is None:
             return []
         name = self.calls[index].call.name
@@ -256,7 +256,7 @@ class CallRound:
                 effects += self._settle(index, ToolOutcome(text, is_error=True, summary="cancelled"), "cancelled")
         return effects
 
-    def _at(self, call_id: str, states: tuple[OpenState, ...]) -> int | None:
+    def _index_of(self, call_id: str, states: tuple[OpenState, ...]) -> int | None:
         found = (index for index, state in self._open.items() if state in states)
         return next((index for index in found if self.calls[index].call.call_id == call_id), None)
 
@@ -324,7 +324,7 @@ class CallRound:
 
     def _impossible_text(self, call: ToolCall, obstacle: str, *, is_last: bool) -> str:
         """Return the result of a call that cannot run. `is_last`: the next one ends the turn."""
-        name = _short(call.name)
+        name = _short_name(call.name)
         if is_last:
             tools = "; ".join(f"`{name}`{_with_required(spec)}" for name, spec in sorted(self._callable.items()))
             return (
@@ -347,7 +347,7 @@ class CallRound:
             text = synthetic.send_again_text(name, pending.cap)
         elif is_cut and writes_files:
             rejections = self.limits.rejected_write(name, pending.raw)
-            text = synthetic.split_guidance(name, pending.raw, pending.cap, rejections, self._adds_by)
+            text = synthetic.split_guidance(name, pending.raw, pending.cap, rejections, self._append_tool)
         else:
             if not self._has_counted_repair:
                 self.limits.needs_repair(name, is_cut=is_cut)
@@ -362,7 +362,7 @@ class CallRound:
         return [repair, *self._reject(index, text, synthetic.rejection_notice(pending.cap if is_cut else None))]
 
     @property
-    def _adds_by(self) -> str:
+    def _append_tool(self) -> str:
         """The tool with which the model can append to an existing file, named in the split guidance."""
         return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
 
@@ -397,7 +397,7 @@ class CallRound:
             self._noted += 1
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
 
 

@@ -27,7 +27,7 @@ def prepared(messages: Sequence[Message]) -> tuple[Message, ...]:
     history = _joined(_sendable(messages))
     while True:
         # A message with only results of missing calls is dropped; its neighbors then have the same role.
-        repaired = _joined(_answered(_from_the_first_prompt(history)))
+        repaired = _joined(_with_results(_from_the_first_prompt(history)))
         if repaired == history:
             return tuple(repaired)
         history = repaired
@@ -169,7 +169,7 @@ def _from_the_first_prompt(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[first:]
 
 
-def _answered(messages: Sequence[Message]) -> list[Message]:
+def _with_results(messages: Sequence[Message]) -> list[Message]:
     result: list[Message] = []
     for index, message in enumerate(messages):
         if message.role == "assistant":
@@ -251,15 +251,15 @@ def without_part(messages: Iterable[Message], part: RefusedPart) -> tuple[Messag
 def _without_images(block: Block) -> Block:
     match block:
         case Image():
-            return Text(_stand_in(block))
+            return Text(_image_placeholder(block))
         case ToolResult() if block.images:
-            text = "\n".join((*([block.content] if block.content else []), *map(_stand_in, block.images)))
+            text = "\n".join((*([block.content] if block.content else []), *map(_image_placeholder, block.images)))
             return replace(block, content=text, images=())
         case _:
             return block
 
 
-def _stand_in(image: Image) -> str:
+def _image_placeholder(image: Image) -> str:
     return f"[An image ({image.media_type}) was here. This model cannot see images; say so if you need it.]"
 
 

@@ -222,7 +222,7 @@ class Turn:
                 self._steering.add(incoming)
                 return []
             case Confirmed():
-                return self._confirmed(phase, incoming) if isinstance(phase, Confirming) else []
+                return self._after_confirmation(phase, incoming) if isinstance(phase, Confirming) else []
             case HookStopped(reason=reason):
                 self.tally.limits.end, self.tally.limits.note = "stopped", reason
                 return []
@@ -344,13 +344,13 @@ class Turn:
                 self._pauses += 1
                 if self._pauses > MAX_PAUSES:
                     return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TURNS)
-                return self._go_on(result)
+                return self._continue(result)
             case "done" if self._steering:
-                return self._go_on(result)
+                return self._continue(result)
             case "done" if self._review.asks_again(self._text):
                 return self._ask_again(result)
             case "done":
-                return self._done(result)
+                return self._end_reply(result)
             case "cut":
                 outcome = Outcome.MAX_TOKENS if result.limit is None else Outcome.MAX_TURN_REQUESTS
                 return [Emit(Notice("warning", result.note)), *self._end(outcome, result, limit=result.limit)]
@@ -361,7 +361,7 @@ class Turn:
             case "failed":
                 return self._end(Outcome.ERROR, result, error=result.error)
 
-    def _done(self, result: ReplyResult) -> list[Effect]:
+    def _end_reply(self, result: ReplyResult) -> list[Effect]:
         effects: list[Effect] = []
         if not self._is_answered:
             effects.append(Emit(Notice("warning", "The model ended its reply without any text.")))
@@ -373,7 +373,7 @@ class Turn:
         assert complaint is not None
         self._steering.add(SteerQueued(complaint.request))
         notice = Emit(Notice("info", self._review.notice))
-        effects = self._go_on(result)
+        effects = self._continue(result)
         return effects if self.is_over else [notice, *effects]
 
     def _finish(self, result: ReplyResult) -> list[Effect]:
@@ -385,7 +385,7 @@ class Turn:
 
     # Hooks
 
-    def _confirmed(self, phase: Confirming, incoming: Confirmed) -> list[Effect]:
+    def _after_confirmation(self, phase: Confirming, incoming: Confirmed) -> list[Effect]:
         """Take the step that the hooks were asked about, or do without it."""
         result, then = phase.result, phase.then
         if then is not None:
@@ -399,7 +399,7 @@ class Turn:
             self._held_stops += 1
             self._steering.add(SteerQueued(incoming.reason))
         if self._steering and not incoming.is_final:
-            return self._go_on(result)
+            return self._continue(result)
         return self._end(Outcome.END_TURN, result)
 
     # Compaction
@@ -464,15 +464,15 @@ class Turn:
         tools = {tool.name: tool for tool in self.settings.tools}
         current = CallRound(result.calls, tools, self.tally.limits, self.settings.has_strict_tools)
         self.phase = phase = Calling(current, result)
-        return self._from_round(phase, current.advance(self._elapsed))
+        return self._after_round(phase, current.advance(self._elapsed))
 
     def _to_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
         current = phase.round
         if isinstance(incoming, ApprovalAnswered):
-            return self._from_round(phase, current.answered(incoming, self._elapsed))
-        return self._from_round(phase, current.ended(incoming.call_id, incoming.outcome, self._elapsed))
+            return self._after_round(phase, current.answered(incoming, self._elapsed))
+        return self._after_round(phase, current.ended(incoming.call_id, incoming.outcome, self._elapsed))
 
-    def _from_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
+    def _after_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
         """Pass on a round's effects, and continue the turn if every call has its result."""
         current, result = phase.round, phase.result
         if not current.is_over:
@@ -487,7 +487,7 @@ class Turn:
             if self._review.asks_again(self._text):
                 return committed + self._ask_again(result)
             return committed + self._finish(result)
-        return committed + self._go_on(result)
+        return committed + self._continue(result)
 
     def _end_on_limits(self, result: ReplyResult) -> list[Effect]:
         limits = self.tally.limits
@@ -506,7 +506,7 @@ class Turn:
 
     # The next step, and the end
 
-    def _go_on(self, result: ReplyResult) -> list[Effect]:
+    def _continue(self, result: ReplyResult) -> list[Effect]:
         """Start the next step unless a limit ends the turn."""
         limit = self.tally.exceeded(self._step)
         if limit is not None:

@@ -35,7 +35,7 @@ MESSAGE_COST = 1_000
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
-class _Interrupted:
+class _CancelledMessage:
     """A message that was interrupted before its turn began; it is never sent."""
 
     size = 0
@@ -67,7 +67,7 @@ class Exchange:
     def __init__(self, output: RunOutput) -> None:
         self._output = output
         self._is_introduced = False
-        self._waiting: deque[UserMessage | InvalidLine | _Interrupted] = deque()
+        self._waiting: deque[UserMessage | InvalidLine | _CancelledMessage] = deque()
         self._moved = asyncio.Event()
         self._stopped = asyncio.Event()
         self._end: str | None = None
@@ -90,9 +90,9 @@ class Exchange:
         code: int | None = None
         with self._interrupts.watching():
             await self._unless_stopped(self._begin())
-            self._reader = StdinReader(descriptor, line=self._take, end=self._ended, begun=begun)
+            self._reader = StdinReader(descriptor, line=self._take, end=self._input_ended, begun=begun)
             while (incoming := await self._next()) is not None:
-                await self._unless_stopped(self._introduce())
+                await self._unless_stopped(self._write_init())
                 code = await self._turn(incoming)
         if self._interrupts.number is not None:
             # The last line of the stream must be a result.
@@ -108,7 +108,7 @@ class Exchange:
     async def _begin(self) -> None:
         """Write what comes before the first message."""
 
-    async def _introduce(self) -> None:
+    async def _write_init(self) -> None:
         """Write the `init` line before the first turn."""
         if not self._is_introduced:
             await self._output.introduce()
@@ -140,9 +140,9 @@ class Exchange:
         self.hold(incoming.size + MESSAGE_COST)
         self._waiting.append(incoming)
 
-    def _unqueue(self, incoming: UserMessage | InvalidLine | _Interrupted) -> None:
+    def _unqueue(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> None:
         """Count an input as handled that has left the queue."""
-        if not isinstance(incoming, _Interrupted):
+        if not isinstance(incoming, _CancelledMessage):
             self.release(incoming.size + MESSAGE_COST)
 
     def hold(self, size: int) -> None:
@@ -159,7 +159,7 @@ class Exchange:
         """Parse a line; return None for one that is done with."""
         return read_line(line)
 
-    def _ended(self, reason: str) -> None:
+    def _input_ended(self, reason: str) -> None:
         self._end = reason
         self._moved.set()
 
@@ -169,7 +169,7 @@ class Exchange:
                 self._run.ask()
             elif self._waiting:
                 self._unqueue(self._waiting[0])
-                self._waiting[0] = _Interrupted()
+                self._waiting[0] = _CancelledMessage()
         if control.request_id is None:
             return
         response: JsonObject = {"subtype": "success", "request_id": control.request_id}
@@ -192,7 +192,7 @@ class Exchange:
 
     # Turns
 
-    async def _next(self) -> UserMessage | InvalidLine | _Interrupted | None:
+    async def _next(self) -> UserMessage | InvalidLine | _CancelledMessage | None:
         """Return the next message; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._waiting:
@@ -205,13 +205,13 @@ class Exchange:
             await self._moved.wait()
         return None
 
-    async def _turn(self, incoming: UserMessage | InvalidLine | _Interrupted) -> int:
+    async def _turn(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> int:
         match incoming:
             case InvalidLine(reason=reason):
                 await self._output.stderr.write_line(reason)
                 await self._put_result(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
-            case _Interrupted():
+            case _CancelledMessage():
                 await self._put_result(None)
                 return ExitCode.INTERRUPTED
             case UserMessage():
@@ -335,7 +335,7 @@ def handshake_of(begun: bytes) -> ControlRequest | None:
 def _read(value: JsonObject) -> InputLine:
     match value:
         case {"type": "user", "message": {"role": "user", "content": content}}:
-            return replace(_asked(content), line=value)
+            return replace(_message_of(content), line=value)
         case {"type": "user"}:
             raise _Invalid('a user line needs "message": {"role": "user", "content": ...}')
         case {"type": "control_request", "request": {"subtype": str(subtype)}}:
@@ -349,7 +349,7 @@ def _read(value: JsonObject) -> InputLine:
             raise _Invalid('it has no "type"')
 
 
-def _asked(content: Json) -> UserMessage:
+def _message_of(content: Json) -> UserMessage:
     if isinstance(content, str):
         blocks: list[Block] = [Text(content)]
     elif isinstance(content, list):

@@ -48,7 +48,7 @@ class StreamLines:
         """Return the lines for an event; most events have one or none."""
         match event:
             case TextDelta() | ReasoningDelta():
-                return self._streamed(self._message.delta(event)) if self._has_deltas else []
+                return self._stream_events(self._message.delta(event)) if self._has_deltas else []
             case ev.ReplyFinished():
                 return self.reply(event)
             case ev.ResultsCommitted(message=message):
@@ -77,7 +77,7 @@ class StreamLines:
         """Return the line with the ids that every line has."""
         return {**line, "session_id": self.session_id, "uuid": line_id()}
 
-    def _streamed(self, events: list[JsonObject]) -> list[JsonObject]:
+    def _stream_events(self, events: list[JsonObject]) -> list[JsonObject]:
         return [
             self.sealed({"type": "stream_event", "event": event, "parent_tool_use_id": self.parent}) for event in events
         ]
@@ -101,7 +101,7 @@ class StreamLines:
             }
         )
         self._message.discard()
-        return [*self._streamed(streamed), line]
+        return [*self._stream_events(streamed), line]
 
     def block(self, block: Block) -> JsonObject:
         return content_block(block)

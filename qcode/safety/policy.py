@@ -124,7 +124,7 @@ class Policy:
         if isinstance(safety, Runs) and safety.command:
             command = arguments.get(safety.command)
             verdict = self._judge_text(command, "command", self._judge_shell)
-            return self._confined(verdict, command, wants_out=arguments.get(safety.unconfined) is True)
+            return self._with_confinement(verdict, command, wants_out=arguments.get(safety.unconfined) is True)
         if isinstance(safety, Files):
             verdict = self._judge_files(safety, arguments)
         elif isinstance(safety, Fetches) and (safety.url or self.search_url):
@@ -139,7 +139,7 @@ class Policy:
                 verdict = replace(verdict, proposed_rule="")
         return _without_sandbox(verdict) if self.mode == "auto" and not self._holds_workspace else verdict
 
-    def _confined(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
+    def _with_confinement(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
         """Return the verdict on a shell command with the sandbox it runs in.
 
         A command that only reads runs in the read-only sandbox. If it also writes to permitted files, or in auto mode
@@ -273,7 +273,7 @@ class Policy:
         if denied is not None:
             return ruled(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
-            return self._bypassed(command, flow)
+            return self._judge_bypassed(command, flow)
         asked = first_rule(
             self.rules.ask, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
         )
@@ -281,7 +281,7 @@ class Policy:
             return _PLAN if self.mode == "plan" else ruled(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(flow))
 
-    def _bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
+    def _judge_bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
         """Allow a command in bypass mode unless it may write a protected name.
 
         Without a sandbox that protects them, a command that is not known to only read is refused if its text names one
@@ -308,11 +308,11 @@ class Policy:
             if asked.is_allowed:
                 continue
             is_undecided = unclear.rule in ("shell:not-plain", "rule:unclear")
-            rule = self._allowing(part, asked, judge) if is_undecided else None
+            rule = self._allowing_rule(part, asked, judge) if is_undecided else None
             if rule is None or any(word.is_open for word in part.command.words):
                 return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
             verdict = ruled(rule, "allow")
-        exposed = self._exposed(flow) if verdict != _READS else []
+        exposed = self._sandbox_dependent(flow) if verdict != _READS else []
         return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
@@ -324,12 +324,12 @@ class Policy:
             verdict = judge.part(part)
             if verdict.is_allowed:
                 continue
-            rule = self._allowing(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
+            rule = self._allowing_rule(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
             if rule is None:
                 left.append((part, verdict))
             used = rule or used
         if used is not None and used.body and not left:
-            left = self._exposed(flow)
+            left = self._sandbox_dependent(flow)
         if not left:
             verdict = _READS if used is None else ruled(used, "allow")
             covers_all = used is not None and not used.body
@@ -362,7 +362,7 @@ class Policy:
             return False
         return any(covers_command(rule, parts[0].command.words) for rule in self.sandboxed)
 
-    def _exposed(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
+    def _sandbox_dependent(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
         """Return the parts that only read as long as a sandbox holds them.
 
         A rule that allows one part of a command lets all of it run without a sandbox.
@@ -372,7 +372,7 @@ class Policy:
         return [
             (part, verdict)
             for part, verdict in verdicts
-            if not verdict.is_allowed and self._allowing(part, verdict, judge) is None
+            if not verdict.is_allowed and self._allowing_rule(part, verdict, judge) is None
         ]
 
     def _judge_of(self, flow: Flow) -> Judge:
@@ -424,7 +424,7 @@ class Policy:
         complaint = self.probes.syntax(command) if verdict.is_allowed else ""
         return Verdict("ask", complaint, "shell:syntax") if complaint else verdict
 
-    def _allowing(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
+    def _allowing_rule(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
         # A rule is about the workspace folder: the same words below it may run something else.
         if part.folders != {str(self.root)}:
             return None
@@ -452,7 +452,7 @@ class Policy:
             return _RESTRICTED
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
-            return self._bypassed(command, None, why)
+            return self._judge_bypassed(command, None, why)
         every = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
             # No sandbox holds a rule, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.

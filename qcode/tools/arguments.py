@@ -83,13 +83,13 @@ def _object(tool: str, inside: str, arguments: JsonObject, schema: Mapping[str, 
 
             near = nearest(name, properties)
             hint = f"; did you mean {near!r}?" if near else ""
-            raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected(required, properties)}")
+            raise Refused(f"{tool}: unknown argument {inside + name!r}{hint} {_expected_text(required, properties)}")
         if value is None and name not in required:
             continue
         values[name] = _checked(tool, inside + name, value, described)
     missing = [name for name in required if name not in values]
     if missing:
-        raise Refused(f"{tool}: missing argument {inside + missing[0]!r} {_expected(required, properties)}")
+        raise Refused(f"{tool}: missing argument {inside + missing[0]!r} {_expected_text(required, properties)}")
     return values
 
 
@@ -144,7 +144,7 @@ def _decoded(text: str) -> Json:
     return value
 
 
-def _expected(required: list[str], properties: JsonObject) -> str:
+def _expected_text(required: list[str], properties: JsonObject) -> str:
     parts = []
     for name, schema in properties.items():
         kind = schema.get("type", "string") if isinstance(schema, dict) else "string"

@@ -113,7 +113,7 @@ class WebSearch:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            query, _ = self._asked(arguments)
+            query, _ = self._query_and_count(arguments)
         except Refused as refused:
             return Preview("Search the web?", "", str(refused))
         return Preview(f"Search the web with {self._service.name}?", visible_lines(query))
@@ -121,7 +121,7 @@ class WebSearch:
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
         service = self._service
         try:
-            query, count = self._asked(arguments)
+            query, count = self._query_and_count(arguments)
             async with asyncio.timeout(MAX_FETCH_S):
                 page = await self._ask(query, count)
             found = _results(service, page)
@@ -136,7 +136,7 @@ class WebSearch:
         text = "\n\n".join([head, *shown])[: context.max_output_chars]
         return ToolOutcome(text, summary=count_text(len(shown), "result"))
 
-    def _asked(self, arguments: JsonObject) -> tuple[str, int]:
+    def _query_and_count(self, arguments: JsonObject) -> tuple[str, int]:
         checked = check(self.spec, arguments)
         query = " ".join(checked.text("query").split())
         if not query or len(query) > _MAX_QUERY:

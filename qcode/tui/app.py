@@ -237,7 +237,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             clock=clock,
             leave=self._begin_leaving,
             copy=self._copy,
-            lend=self._lend,
+            lend=self._suspend_terminal,
             apply=self._apply,
             try_theme=self.apply_theme,
         )
@@ -335,7 +335,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         if not self.is_headless:
-            driver.on_signals(self._leave_at)
+            driver.on_signals(self._leave_on_signal)
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         self.parts.prompt.focus()
@@ -528,7 +528,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if is_mounted(self) and not is_closing(self):
             self.call_later(work)
 
-    def _leave_at(self, number: int) -> None:
+    def _leave_on_signal(self, number: int) -> None:
         """Leave on a signal, except on Ctrl+C while another program has the terminal."""
         if not (self._is_lent and number == signal.SIGINT):
             from qcode.agent.outcomes import signal_code

@@ -183,7 +183,7 @@ class LinearApp:
 
     async def run(self) -> int:
         """Run until the user quits; return the exit code."""
-        self._greet()
+        self._show_start()
         first_prompt = self.agent.context.options.prompt or ""
         if first_prompt.strip():
             self.view.add_user(first_prompt)
@@ -247,7 +247,7 @@ class LinearApp:
     def take_steering(self, text: str) -> None:
         self.view.add_user(text)
 
-    def _greet(self) -> None:
+    def _show_start(self) -> None:
         first, *rest = self._welcome.lines()
         lines = [line for line in rest if line and not line.startswith("·")]
         self.say("\n".join([first, *lines, "Type a message and press Enter. /help lists the commands, /quit leaves."]))
@@ -376,11 +376,11 @@ class LinearApp:
             option = option_of(typed, options)
             if option is not None:
                 return option
-            if typed == EDIT_LETTER and draft is not None and (revised := await self._edited(draft)) is not None:
+            if typed == EDIT_LETTER and draft is not None and (revised := await self._edit_call(draft)) is not None:
                 return revised
         return None
 
-    async def _edited(self, draft: Draft) -> Revise | None:
+    async def _edit_call(self, draft: Draft) -> Revise | None:
         """Let the user edit a call in their editor; None if it stays as it is."""
         from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 
@@ -496,7 +496,7 @@ class LineTerminal:
     def watching(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
         """End `run_until_signal` with 143 when one of the signals arrives."""
         for number in numbers:
-            self._loop.add_signal_handler(number, self._end_with, ExitCode.TERMINATED)
+            self._loop.add_signal_handler(number, self._set_exit_code, ExitCode.TERMINATED)
         try:
             yield
         finally:
@@ -514,7 +514,7 @@ class LineTerminal:
             await task
         return self._told.result()
 
-    def _end_with(self, code: int) -> None:
+    def _set_exit_code(self, code: int) -> None:
         if not self._told.done():
             self._told.set_result(code)
 
@@ -524,7 +524,7 @@ class LineTerminal:
             return
         now = self._loop.time()
         if now - self._pressed <= _AGAIN_SECONDS:
-            self._end_with(0)
+            self._set_exit_code(0)
         self._pressed = now
         self.say(self._leaving_note())
 

@@ -398,10 +398,10 @@ class LanguageServer:
 
     async def _diagnostics(self, uri: str, version: int) -> object:
         if self._capabilities.get("diagnosticProvider"):
-            return await self._pulled(uri)
-        return await self._pushed(version)
+            return await self._pull_diagnostics(uri)
+        return await self._published_diagnostics(version)
 
-    async def _pulled(self, uri: str) -> object:
+    async def _pull_diagnostics(self, uri: str) -> object:
         """Request diagnostics, again if the server was still busy with the project."""
         while True:
             self._news.clear()
@@ -419,7 +419,7 @@ class LanguageServer:
                 self._news.clear()
                 await self._news.wait()
 
-    async def _pushed(self, version: int) -> object:
+    async def _published_diagnostics(self, version: int) -> object:
         """Wait for published diagnostics of this version that stay unchanged, from a server that is not busy."""
         while True:
             if self.failure:

@@ -130,8 +130,8 @@ class AfterEdit:
 
     def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
         """Add the findings of all checks that are done; those of other files are from earlier edits."""
-        now = [finding for path, finding in self._done() if str(path) in paths]
-        late = [finding for path, finding in self._done() if str(path) not in paths]
+        now = [finding for path, finding in self._finished_checks() if str(path) in paths]
+        late = [finding for path, finding in self._finished_checks() if str(path) not in paths]
         for path in [path for path, check in self._checks.items() if check.task.done()]:
             del self._checks[path]
         self._warnings += self._servers.problems()
@@ -150,7 +150,7 @@ class AfterEdit:
             problems=clean("\n".join(lines)),
         )
 
-    def _done(self) -> Iterator[tuple[Path, Finding]]:
+    def _finished_checks(self) -> Iterator[tuple[Path, Finding]]:
         for path, check in self._checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
@@ -242,7 +242,7 @@ class AfterEdit:
         if before is not None:
             old = known[1] if known is not None and known[0] == _digest(before) else None
         texts = (after,) if before is None or old is not None else (before, after)
-        found = await self._found(path, texts)
+        found = await self._problems_by_text(path, texts)
         if found is None:
             return (), ()
         self._known.pop(path, None)
@@ -251,7 +251,7 @@ class AfterEdit:
             del self._known[next(iter(self._known))]
         return (found[0] if old is None else old), found[-1]
 
-    async def _found(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
+    async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         if await asyncio.to_thread(self._servers.has_server, path):
             found = await self._servers.check(path, texts)
             if found is not None:
@@ -287,7 +287,7 @@ class AfterEdit:
         scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
         if scope is None or not scope.policy.is_trusted:
             return ""
-        late = [finding for _, finding in self._done() if finding.is_error]
+        late = [finding for _, finding in self._finished_checks() if finding.is_error]
         is_last = self._rounds >= self._settings.max_rounds
         blocks = []
         if late and not is_last:

@@ -41,7 +41,7 @@ class Blobs:
         if len(data) > self._largest:
             return False
         try:
-            folder = self._made()
+            folder = self._create_folder()
             path = folder / digest_of(data)
             if path.exists() and path.stat().st_size == len(data):
                 return True
@@ -71,7 +71,7 @@ class Blobs:
             self._scratch.close()
             self._scratch = self._folder = None
 
-    def _made(self) -> Path:
+    def _create_folder(self) -> Path:
         if self._folder is None:
             self._scratch = Scratch()
             self._folder = self._scratch.path

@@ -184,7 +184,7 @@ class Rewinder:
         if file is None:
             raise NothingToDo("That change was already undone.")
         step = self._part_step(file, hunk)
-        if _is_there(step):
+        if _is_done(step):
             raise NothingToDo("That change was already undone.")
         return self._plan("undo", self._history.head, [step], None)
 
@@ -226,7 +226,7 @@ class Rewinder:
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
             raise NothingToDo("The conversation has changed since. Try again.")
         problems = [f"{self._shown(step.path)} {step.refusal}" for step in planned.steps if step.refusal]
-        ready = self._prepared(planned, frozenset(overwrite), problems)
+        ready = self._prepare(planned, frozenset(overwrite), problems)
         move = self._written(planned, ready)
         done = 0
         for step in ready:
@@ -244,10 +244,10 @@ class Rewinder:
         )
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
-    def _prepared(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
+    def _prepare(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[Ready]:
         ready = []
         for step in planned.steps:
-            if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_there(step):
+            if step.refusal or (step.doubt and self._shown(step.path) not in overwrite) or _is_done(step):
                 continue
             try:
                 ready.append(self._restorer.prepare(step))
@@ -262,7 +262,7 @@ class Rewinder:
         if planned.why == "redo":
             changes = history.redoable[-1].changes
         else:
-            taken = (step for step in planned.steps if step.path in paths or (_is_there(step) and not step.refusal))
+            taken = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
             changes = tuple(at for step in taken for at in step.changes)
         move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
         if planned.finishes is None:
@@ -280,7 +280,7 @@ class Rewinder:
         finishes: Move | None = None,
     ) -> RewindPlan:
         self._plans += 1
-        shown = tuple(self._file_plan(step) for step in steps if not _is_there(step))
+        shown = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         plan = RewindPlan(self._plans, _summary(why, messages, shown, finishes), shown, messages)
         self._planned = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, self._state())
@@ -301,9 +301,9 @@ class Rewinder:
         return path[len(root) + 1 :] if path.startswith(root.rstrip(os.sep) + os.sep) else path
 
 
-def _is_there(step: FileStep) -> bool:
+def _is_done(step: FileStep) -> bool:
     """Return whether the file already has its target state."""
-    return not step.refusal and _is_at(step.current, step.target)
+    return not step.refusal and _is_same_file(step.current, step.target)
 
 
 def _summary(why: Why, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
@@ -434,7 +434,7 @@ def _step(
         current = look(path)
     except NotRestorable as refused:
         return FileStep(path, None, target, refusal=str(refused), changes=changes)
-    if _is_at(current, target) or (_is_same(current, target) and not has_modes):
+    if _is_same_file(current, target) or (_is_same(current, target) and not has_modes):
         return FileStep(path, current, current, changes=changes) if changes else None
     if current is not None and current.is_link and not any(state and state.is_link for state in (*expected, target)):
         return FileStep(path, None, target, refusal="is no longer a regular file", changes=changes)
@@ -449,7 +449,7 @@ def _is_same(left: FileState | None, right: FileState | None) -> bool:
     return left is right if left is None or right is None else left.digest == right.digest
 
 
-def _is_at(left: FileState | None, right: FileState | None) -> bool:
+def _is_same_file(left: FileState | None, right: FileState | None) -> bool:
     """Return whether both are the same content with the same mode; the mode of a link means nothing."""
     if left is None or right is None:
         return left is right
@@ -502,11 +502,11 @@ class Restorer:
         base, parts = self._place(path)
         try:
             with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
-                self._put(folder, parts[-1], ready, target)
+                self._put_file(folder, parts[-1], ready, target)
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
-    def _put(self, folder: int, name: str, ready: Ready, target: FileState | None) -> None:
+    def _put_file(self, folder: int, name: str, ready: Ready, target: FileState | None) -> None:
         path, loaded, content = ready.step.path, ready.loaded, ready.content
         if isinstance(loaded, bytes) or (target is not None and target.is_link):
             link = content if target is not None and target.is_link else None
@@ -559,7 +559,7 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, shown: str) -> File
         now = look(path)
     except NotRestorable as refused:
         return FileDiff(shown, "", str(refused))
-    if _is_at(now, before):
+    if _is_same_file(now, before):
         return None
     if now is not None and before is not None and now.is_same(before):
         return FileDiff(shown, "", f"mode changed from {before.mode:o} to {now.mode:o}")

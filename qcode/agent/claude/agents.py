@@ -88,14 +88,14 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
     if "*" in names:
         return None if field == "tools" else frozenset(all_names())
     known = {*all_names(), "skill"}
-    found = {tool for name in names for tool in _named(name) if tool in known or "__" in tool}
+    found = {tool for name in names for tool in _tools_of_name(name) if tool in known or "__" in tool}
     if field == "tools" and not found - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
         raise ValueError(f"tools: none of them exists here ({listed}), so it could do nothing")
     return frozenset(found)
 
 
-def _named(name: str) -> tuple[str, ...]:
+def _tools_of_name(name: str) -> tuple[str, ...]:
     """Return the tools of qcode for one name. The models differ in how they edit, so one way to edit means all."""
     plain = name.partition("(")[0].strip()
     if plain.startswith(MCP_PREFIX):

@@ -133,7 +133,9 @@ def read_event(user: HookUser, data: bytes) -> HookEvent | None:
     if use == "shell":
         return _shell(event, tool_input)
     if use == "patch":
-        return replace(event, calls=tuple(("write", path) for path in _patched(_text(tool_input, "command", "input"))))
+        return replace(
+            event, calls=tuple(("write", path) for path in _patched_paths(_text(tool_input, "command", "input")))
+        )
     if use == "fetch":
         return replace(event, calls=(("fetch", _text(tool_input, "url")),))
     if use == "search":
@@ -177,7 +179,7 @@ def _text(tool_input: JsonObject, *names: str) -> str:
     return found
 
 
-def _patched(text: str) -> tuple[str, ...]:
+def _patched_paths(text: str) -> tuple[str, ...]:
     try:
         return patch_paths(text)
     except PatchError as problem:

@@ -49,7 +49,7 @@ class HandlerRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
+class _HandlerResult:
     """The answer of one handler to one input, with its exit code and duration."""
 
     answer: Answer
@@ -103,7 +103,7 @@ class HookRunner:
                     found = await asyncio.to_thread(_covered, handler.condition, found)
             except MatcherError as error:
                 answers.setdefault(index, []).append(judged_answer(handler, failed(str(error))))
-                self._note(index, _Ran(failed(str(error)), None, 0.0))
+                self._note(index, _HandlerResult(failed(str(error)), None, 0.0))
                 continue
             for hook_input in found:
                 key = (handler.run, id(hook_input))
@@ -146,7 +146,7 @@ class HookRunner:
         try:
             async with self._free_place():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
-                ran = await self._ran(handler, hook_input, timeout_s)
+                ran = await self._run_handler(handler, hook_input, timeout_s)
         finally:
             slow.cancel()
         ran = replace(ran, seconds=time.monotonic() - began)
@@ -154,7 +154,7 @@ class HookRunner:
             ran = replace(ran, answer=failed("updatedInput is not possible for one file of a patch"))
         self._note(index, ran)
         answer = judged_answer(handler, ran.answer)
-        await emit(_ended(handler, shown, hook_input, ran, answer))
+        await emit(_hook_ended(handler, shown, hook_input, ran, answer))
         return answer
 
     def _free_place(self) -> asyncio.Semaphore:
@@ -163,9 +163,9 @@ class HookRunner:
             self._room, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
         return self._room
 
-    async def _ran(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _Ran:
+    async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
         if not isinstance(handler.run, Command):
-            return _Ran(await _called(handler.event, handler.run, hook_input, timeout_s), None, 0.0)
+            return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s), None, 0.0)
         from qcode.agent.hooks.process import run_command
 
         payload = json.dumps(hook_input.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
@@ -177,7 +177,7 @@ class HookRunner:
             environment=self._variables(handler, handler.run),
             timeout_s=timeout_s,
         )
-        return _Ran(run.answer, run.code, 0.0)
+        return _HandlerResult(run.answer, run.code, 0.0)
 
     def _variables(self, handler: Handler, command: Command) -> dict[str, str]:
         """Return the environment of a command: without keys, except for those that a hook of the user names."""
@@ -192,7 +192,7 @@ class HookRunner:
             **({"CLAUDE_ENV_FILE": os.devnull} if handler.event == "SessionStart" else {}),
         }
 
-    def _note(self, index: int, ran: _Ran) -> None:
+    def _note(self, index: int, ran: _HandlerResult) -> None:
         noted = self.runs[index]
         noted.runs += 1
         noted.at, noted.seconds, noted.code = datetime.now(UTC), ran.seconds, ran.code
@@ -215,7 +215,7 @@ async def _report_slow(event: HookStarted, emit: Emit) -> None:
     await emit(event)
 
 
-def _ended(handler: Handler, shown: str, hook_input: HookInput, ran: _Ran, answer: Answer) -> HookEnded:
+def _hook_ended(handler: Handler, shown: str, hook_input: HookInput, ran: _HandlerResult, answer: Answer) -> HookEnded:
     return HookEnded(
         handler.event,
         shown,
@@ -227,7 +227,7 @@ def _ended(handler: Handler, shown: str, hook_input: HookInput, ran: _Ran, answe
     )
 
 
-async def _called(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> Answer:
+async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> Answer:
     """Call the function of a program; whatever it raises is a failure of the hook."""
     try:
         async with asyncio.timeout(timeout_s):

@@ -86,7 +86,7 @@ class SessionHooks:
         source: str,
     ) -> None:
         self.runner = runner
-        self.show: Show = self._keep
+        self.show: Show = self._keep_event
         self.scope = HookScope(self)
         self._facts = facts
         self._state_dir = state_dir
@@ -117,12 +117,12 @@ class SessionHooks:
     async def emit(self, event: HookStarted | HookEnded) -> None:
         await self.show(event)
 
-    async def _keep(self, event: TurnEvent) -> None:
+    async def _keep_event(self, event: TurnEvent) -> None:
         self._kept.append(event)
 
     def leave_turn(self) -> None:
         """Keep the events from now on, because no turn runs that could show them."""
-        self.show = self._keep
+        self.show = self._keep_event
 
     def take_kept(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
@@ -193,7 +193,7 @@ class SessionHooks:
         self._is_busy()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
         self.show, self.told = queue.put, None
-        self._prompting = task = asyncio.ensure_future(self._prompted(prompt))
+        self._prompting = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             for event in self.take_kept():
@@ -202,7 +202,7 @@ class SessionHooks:
                 yield arrived
         finally:
             self._prompting = None
-            self.show = self._keep
+            self.show = self._keep_event
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
@@ -211,7 +211,7 @@ class SessionHooks:
             for event in _unsent_turn(prompt, blocked):
                 yield event
 
-    async def _prompted(self, prompt: str) -> str:
+    async def _run_prompt_hooks(self, prompt: str) -> str:
         """Run the hooks of a prompt; return why it is blocked, empty if it is not."""
         self._prompt_id = ""
         await self._start()

@@ -66,7 +66,7 @@ class Keys:
             return key, variable
         if setting := self._commands.setting_of(spec):
             return self._commands.key_of(spec, self.env), setting
-        stored = self._stored(spec)
+        stored = self._stored_key(spec)
         return (stored.reveal(), registry.login_command(spec)) if stored is not None else ("", "")
 
     def credential_of(self, spec: ProviderSpec) -> str:
@@ -120,7 +120,7 @@ class Keys:
             self._complaints[str(error)] = None
             return {}
 
-    def _stored(self, spec: ProviderSpec) -> Secret | None:
+    def _stored_key(self, spec: ProviderSpec) -> Secret | None:
         if self.place_of(spec) is None or self.store is None:
             return None
         try:

@@ -68,13 +68,15 @@ class ServerCompletion:
             if wanted in listed_resource.uri.lower() or wanted in listed_resource.name.lower()
         ]
         hits.sort(key=lambda resource: not resource.uri.lower().startswith(wanted))
-        rows = [ResourceRow(f"{server}:{listed_resource.uri}", _about(listed_resource)) for listed_resource in hits]
+        rows = [
+            ResourceRow(f"{server}:{listed_resource.uri}", _resource_label(listed_resource)) for listed_resource in hits
+        ]
         for template in ready[server].listing.resources:
             if template.is_template:
-                rows += self._of_template(server, template, typed)
+                rows += self._template_rows(server, template, typed)
         return tuple(rows[:MAX_ROWS])
 
-    def _of_template(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
+    def _template_rows(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
         """Return the template up to its next hole, or the values that the server offers for it."""
         pieces = [(hole.start(), hole.end(), hole.group()[1:-1]) for hole in _HOLE.finditer(template.uri)]
         if not pieces:
@@ -83,12 +85,16 @@ class ServerCompletion:
         prefix = template.uri[:start]
         if not typed.startswith(prefix):
             is_begun = prefix.lower().startswith(typed.lower())
-            return [ResourceRow(f"{server}:{prefix}", f"{_about(template)} {template.uri}", False)] if is_begun else []
+            return (
+                [ResourceRow(f"{server}:{prefix}", f"{_resource_label(template)} {template.uri}", False)]
+                if is_begun
+                else []
+            )
         if len(pieces) > 1 or not name.isidentifier():
             return []
         rest = template.uri[end:]
         values = self._values((server, "template", template.uri, name, typed[len(prefix) :]), {})
-        return [ResourceRow(f"{server}:{prefix}{value}{rest}", _about(template)) for value in values]
+        return [ResourceRow(f"{server}:{prefix}{value}{rest}", _resource_label(template)) for value in values]
 
     def arguments(self, prompt: ServerPrompt, typed: str) -> tuple[str, ...]:
         """Return completions of the arguments typed so far: the whole text with a value for the last of them."""
@@ -137,7 +143,7 @@ class ServerCompletion:
             self._changed()
 
 
-def _about(resource: ListedResource) -> str:
+def _resource_label(resource: ListedResource) -> str:
     return single_spaced(clean(resource.name or resource.description), 60)
 
 

@@ -136,14 +136,14 @@ class ServerConnection:
                     was_ready = True
                     await self._serve(session, fresh_s)
                 self._check_login()
-                why = self._explained("the connection ended")
+                why = self._with_log("the connection ended")
             except (ServerError, NotApprovedError):
                 raise
             except failures() as error:
                 self._check_login()
                 if self._uses_sse and not used_sse:
                     continue
-                why = self._explained(explain(error))
+                why = self._with_log(explain(error))
             finally:
                 self._session = None
             # A server that exited before it answered may support only the older handshake.
@@ -239,7 +239,7 @@ class ServerConnection:
         self._running.append(running)
         try:
             async with asyncio.timeout(timeout_s) as running.timer:
-                return await self._answered(session, send, running)
+                return await self._final_result(session, send, running)
         except TimeoutError:
             raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
@@ -256,7 +256,7 @@ class ServerConnection:
         finally:
             self._running.remove(running)
 
-    async def _answered(
+    async def _final_result(
         self,
         session: ClientSession,
         send: Callable[[ClientSession, Answers], Awaitable[object]],
@@ -354,7 +354,7 @@ class ServerConnection:
                     listed = await list_all(session, self._rejected)
             except TimeoutError:
                 limit = f"{config.startup_timeout_s:g} s (startup_timeout_s of the server)"
-                raise ServerError(self._explained(f"it was not ready within {limit}")) from None
+                raise ServerError(self._with_log(f"it was not ready within {limit}")) from None
             self._session = session
             self._on_listed(listed)
             yield session, listed.fresh_s
@@ -422,7 +422,7 @@ class ServerConnection:
                 task.cancel()
             await asyncio.gather(watching, *self._late, return_exceptions=True)
 
-    def _explained(self, why: str) -> str:
+    def _with_log(self, why: str) -> str:
         """Return the reason of a failure with the last line of the server's log."""
         last = single_spaced(next(reversed(self.log.tail), ""), MAX_REASON)
         return f"{why} ({last})" if last and last not in why else why

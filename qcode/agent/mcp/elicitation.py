@@ -74,8 +74,8 @@ class Field:
             case "number" | "integer":
                 return self._number(typed)
             case "array":
-                return self._several(typed)
-        return self._chosen(typed) if self.choices else self._text(typed)
+                return self._choice_list(typed)
+        return self._choice(typed) if self.choices else self._text(typed)
 
     def shown(self, value: Value) -> str:
         """Return a value as the user sees it."""
@@ -100,15 +100,15 @@ class Field:
             raise ValueError("enter a number")
         return value
 
-    def _chosen(self, typed: str) -> str:
+    def _choice(self, typed: str) -> str:
         wanted = typed.strip().lower()
         for value, title in self.choices:
             if wanted in (value.lower(), title.lower()):
                 return value
         raise ValueError("choose one of the answers")
 
-    def _several(self, typed: str) -> list[str]:
-        found = [self._chosen(text) for text in typed.split(",") if text.strip()]
+    def _choice_list(self, typed: str) -> list[str]:
+        found = [self._choice(text) for text in typed.split(",") if text.strip()]
         found = list(dict.fromkeys(found))
         low, high = self.limits.get("minItems"), self.limits.get("maxItems")
         if isinstance(low, int) and len(found) < low:
@@ -218,7 +218,7 @@ async def _ask_field(question: str, field: Field, ask: Ask) -> Literal["cancel",
     """Return the value of a field in a tuple, None in it if the user leaves the field out."""
     problem = ""
     for _ in range(_MAX_TRIES):
-        answer = await ask(question, _detail(field, problem), _offered(field))
+        answer = await ask(question, _detail(field, problem), _shown_choices(field))
         if answer is None:
             return "cancel"
         if answer == DECLINE:
@@ -242,7 +242,7 @@ def _detail(field: Field, problem: str) -> str:
     return visible_rows("\n".join(rows))
 
 
-def _offered(field: Field) -> tuple[Choice, ...]:
+def _shown_choices(field: Field) -> tuple[Choice, ...]:
     """Return the choices of a field, the default first."""
     rows: list[Choice] = []
     if field.kind == "boolean":

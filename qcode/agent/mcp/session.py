@@ -183,7 +183,7 @@ def open_session(
             """Leave out the entries of a list that are not valid: one of them would fail the whole list."""
             raw = await super().send_raw_request(method, *given, **named)
             if method in _LISTS:
-                rejected.extend(_sift(method, session.protocol_version or "2025-11-25", raw))
+                rejected.extend(_remove_invalid(method, session.protocol_version or "2025-11-25", raw))
             return raw
 
     class Session(ClientSession):
@@ -229,7 +229,7 @@ async def inputs_of(session: ClientSession, requests: InputRequests) -> InputRes
     return found
 
 
-def _sift(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Take the invalid entries out of the result of a list; return their names and what is wrong with them."""
     from mcp.shared.inbound import find_invalid_x_mcp_header
     from mcp_types import methods
@@ -306,17 +306,17 @@ async def list_all(session: ClientSession, rejected: Rejected) -> Listing:
         found = replace(found, tools=(*listed, *invalid), fresh_s=fresh_s)
         rejected.clear()
     if capabilities.prompts is not None:
-        prompts, _ = await _tried(session.list_prompts, "prompts", problems)
+        prompts, _ = await _fetch_pages(session.list_prompts, "prompts", problems)
         found = replace(found, prompts=tuple(map(_prompt, prompts)))
     if capabilities.resources is not None:
-        resources, _ = await _tried(session.list_resources, "resources", problems)
-        templates, _ = await _tried(session.list_resource_templates, "resource_templates", problems)
+        resources, _ = await _fetch_pages(session.list_resources, "resources", problems)
+        templates, _ = await _fetch_pages(session.list_resource_templates, "resource_templates", problems)
         found = replace(found, resources=(*map(_resource, resources), *map(_template, templates)))
     problems += [f"{single_spaced(name, 80) or 'an entry'} is left out: {why}" for name, why in rejected]
     return replace(found, problems=tuple(problems))
 
 
-async def _tried(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+async def _fetch_pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
     try:
         return await _pages(fetch, key, problems)
     except failures() as error:

@@ -87,7 +87,7 @@ def offered(server: str, listed: Sequence[ListedTool], wanted: Collection[str] =
         problem = listed_tool.problem or problem
         if names[name] > 1:
             problem = f"{names[name]} tools of this server would be called {name}"
-        description = _described(server, listed_tool.description)
+        description = _description(server, listed_tool.description)
         made.append(CheckedTool(listed_tool.name, ToolSpec(name, description, schema), _hash(listed_tool), problem))
     return tuple(sorted(made, key=lambda tool: (tool.spec.name, tool.hash)))
 
@@ -117,7 +117,7 @@ def _hash(tool: ListedTool) -> str:
     return digest([tool.name, tool.description, dict(tool.schema)])
 
 
-def _described(server: str, description: str) -> str:
+def _description(server: str, description: str) -> str:
     text = _cut(_plain(description).strip(), MAX_DESCRIPTION)
     note = f", which says about it: {text}" if text else "."
     return f"A tool of the server {server}{note}"
@@ -281,7 +281,7 @@ class ContentReader:
             return
         kind = image_type(raw)
         if not kind:
-            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, saved as {self._saved(raw, media_type)}]")
+            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, saved as {self._save(raw, media_type)}]")
         elif len(self.images) == MAX_IMAGES:
             self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
@@ -293,7 +293,7 @@ class ContentReader:
             self.images.append(found.image)
             self.texts.append(f"[{what}: {found.described}]")
 
-    def _saved(self, raw: bytes, media_type: str) -> Path:
+    def _save(self, raw: bytes, media_type: str) -> Path:
         ending = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
         path = self._folder() / f"{hashlib.sha256(raw).hexdigest()[:16]}{ending}"
         path.write_bytes(raw)

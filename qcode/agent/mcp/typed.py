@@ -141,7 +141,7 @@ class TypedNames:
         typed = prompt if options.typed is None else options.typed
         if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
             return prompt, attached, options
-        self._reading = asyncio.ensure_future(self._expanded(prompt, typed, attached, options))
+        self._reading = asyncio.ensure_future(self._expand(prompt, typed, attached, options))
         try:
             return await self._reading
         except asyncio.CancelledError:
@@ -152,7 +152,7 @@ class TypedNames:
         finally:
             self._reading = None
 
-    async def _expanded(self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
+    async def _expand(self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions) -> Expanded:
         start = len(prompt) - len(typed)
         found = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
         if found is not None:
@@ -216,7 +216,7 @@ class TypedNames:
         if not any(self.names_resource(word) for word, _, _ in mentioned_words(typed)):
             return blocks
         await self._servers.wait_until_started()
-        wanted = list(dict.fromkeys(self._mentioned(typed, foreign)))
+        wanted = list(dict.fromkeys(self._mentioned_resources(typed, foreign)))
         if len(wanted) > MAX_RESOURCES:
             self._complaints.append(f"not attached: more than {MAX_RESOURCES} resources")
         for server, uri in wanted[:MAX_RESOURCES]:
@@ -226,7 +226,7 @@ class TypedNames:
                 self._complaints.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
         return blocks
 
-    def _mentioned(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
+    def _mentioned_resources(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
         for word, start, end in mentioned_words(typed):
             is_foreign = any(first < end and start < last for first, last in foreign)
             if is_foreign or not self.names_resource(word):

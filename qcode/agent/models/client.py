@@ -214,7 +214,7 @@ class Clients:
         address, source = address_of(spec, settings, context.env)
         self._chosen = self._chosen or spec.name
         if context.options.base_url and spec.name == self._chosen:
-            address, source = _moved(spec, address, context.options.base_url), "--base-url"
+            address, source = _at_base_url(spec, address, context.options.base_url), "--base-url"
         key, key_source = context.keys.key_of(spec)
         if failure := context.keys.failure_of(spec):
             raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
@@ -363,7 +363,7 @@ class ContextSizing:
         if client.window is not None or client.question is None or client.question.is_settled:
             return ""
         asking = asyncio.ensure_future(client.question.ask())
-        await self._over(asking)
+        await self._wait_for(asking)
         found = None if asking.cancelled() else asking.result()
         if found is None:
             return ""
@@ -378,7 +378,7 @@ class ContextSizing:
     async def wait_for(self, work: Coroutine[None, None, None]) -> None:
         """Wait for other work that a turn needs; a cancelled turn continues without it."""
         waiting = asyncio.ensure_future(work)
-        await self._over(waiting)
+        await self._wait_for(waiting)
         if not waiting.cancelled():
             waiting.result()
 
@@ -396,9 +396,9 @@ class ContextSizing:
         async def counted() -> None:
             await run_in_thread(lambda: tokens().load() and counter.size_of(request, enough=0))
 
-        await self._over(asyncio.ensure_future(counted()))
+        await self._wait_for(asyncio.ensure_future(counted()))
 
-    async def _over(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
+    async def _wait_for(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
         """Wait until `task` is done, failed or cancelled; cancel it if the wait is cancelled."""
         self._tasks.add(task)
         try:
@@ -424,7 +424,7 @@ def output_settings(output: Output, override: int | None) -> OutputSettings:
     )
 
 
-def _moved(spec: registry.ProviderSpec, address: str, host: str) -> str:
+def _at_base_url(spec: registry.ProviderSpec, address: str, host: str) -> str:
     """Return the address at the host of `--base-url`; on Vertex AI project and location stay."""
     if not spec.is_vertex:
         return host
@@ -451,11 +451,11 @@ def facts_of(provider: str, model: str, configured: ModelSettings | None) -> Mod
         context_window=configured.context_window or facts.context_window,
         max_output_tokens=configured.max_output_tokens or facts.max_output_tokens,
         price=configured.price or facts.price,
-        prefill=_or(configured.prefill, facts.prefill),
+        prefill=_override(configured.prefill, facts.prefill),
         images=facts.images if configured.images is None else configured.images,
-        thinking=_or(configured.thinking, facts.thinking),
-        inline_thinking=_or(configured.inline_thinking, facts.inline_thinking),
-        text_tool_calls=_or(configured.text_tool_calls, facts.text_tool_calls),
+        thinking=_override(configured.thinking, facts.thinking),
+        inline_thinking=_override(configured.inline_thinking, facts.inline_thinking),
+        text_tool_calls=_override(configured.text_tool_calls, facts.text_tool_calls),
         web_search=facts.web_search if configured.web_search is None else configured.web_search,
     )
 
@@ -466,5 +466,5 @@ def price_of(name: str, configured: Mapping[str, ModelSettings]) -> Price | None
     return facts_of(provider, model, configured.get(name)).price
 
 
-def _or(value: bool | None, known: bool) -> bool:
+def _override(value: bool | None, known: bool) -> bool:
     return known if value is None else value

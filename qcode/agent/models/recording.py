@@ -342,7 +342,7 @@ def _difference(before: JsonObject, now: JsonObject) -> str:
     """Return the first difference of two requests, empty if there is none that matters."""
     for name in ("model", "max_tokens", "tools"):
         if before.get(name) != now.get(name):
-            return f"{name} was {_short(before.get(name))}, and is {_short(now.get(name))}"
+            return f"{name} was {_quoted(before.get(name))}, and is {_quoted(now.get(name))}"
     old, new = cast("list[JsonObject]", before["messages"]), cast("list[JsonObject]", now["messages"])
     for number, (entry, other) in enumerate(zip(old, new, strict=False), 1):
         if entry != other:
@@ -359,18 +359,18 @@ def _block_difference(before: JsonObject, now: JsonObject) -> str:
             continue
         name = next((name for name in entry if entry.get(name) != other.get(name)), "type")
         of = f" of {entry['name']}" if entry.get("type") == "result" and "name" in entry else ""
-        was, now_is = _around(str(entry.get(name)), str(other.get(name)))
+        was, now_is = _difference_context(str(entry.get(name)), str(other.get(name)))
         return f"{entry.get('type')}{of}: {name} was {was}, and is {now_is}"
     return f"had {len(old)} blocks, and has {len(new)}"
 
 
-def _around(before: str, now: str) -> tuple[str, str]:
+def _difference_context(before: str, now: str) -> tuple[str, str]:
     """Return two texts from shortly before their first difference on."""
     at = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
     start = max(0, at - 20)
-    return _short(before[start:]), _short(now[start:])
+    return _quoted(before[start:]), _quoted(now[start:])
 
 
-def _short(value: Json | None) -> str:
+def _quoted(value: Json | None) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f'"{one_line(text, 80)}"'

@@ -86,7 +86,7 @@ def named(name: str, settings: Settings, note: str, keys: Keys | None = None) ->
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
     if provider in REPLAYS and model and provider not in settings.providers:
-        return _replayed(Path(model), specs, is_timed=REPLAYS[provider])
+        return _replay_selection(Path(model), specs, is_timed=REPLAYS[provider])
     if provider == "vertex" and model.startswith("claude"):
         provider = "vertex-anthropic"  # another protocol, and the same place for the user
     if slash and provider in specs:
@@ -146,7 +146,7 @@ def _nearest_usable(specs: Mapping[str, ProviderSpec], settings: Settings, keys:
     return "store one with qcode auth login, or name another model with -m PROVIDER/MODEL"
 
 
-def _replayed(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) -> Selection:
+def _replay_selection(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) -> Selection:
     """Return the recorded model with the recorded replies; raise `QcodeError` if the recording is unusable."""
     from qcode.agent.models.recording import Recorded, ReplayProvider
 

@@ -129,7 +129,7 @@ def value_of(hint: Any, value: Json, where: str = "") -> Any:
         return tuple(value_of(args[0], item, f"{where}[{index}]") for index, item in enumerate(items))
     if origin is dict:
         found = _expect(dict, value, where)
-        return {name: value_of(args[1], item, _at(where, name)) for name, item in found.items()}
+        return {name: value_of(args[1], item, _member_path(where, name)) for name, item in found.items()}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(_choice([member.value for member in hint], value, where))
     return _object(hint, _expect(dict, value, where), where)
@@ -139,11 +139,13 @@ def _object(hint: Any, value: JsonObject, where: str) -> Any:
     fields = _fields(hint)
     unknown = next((name for name in value if name not in fields), None)
     if unknown is not None:
-        raise ValueError(f"{_at(where, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}")
+        raise ValueError(
+            f"{_member_path(where, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}"
+        )
     missing = next((name for name, (_, is_needed) in fields.items() if is_needed and name not in value), None)
     if missing is not None:
-        raise ValueError(f"{_at(where, missing)} is missing")
-    found = {name: value_of(fields[name][0], item, _at(where, name)) for name, item in value.items()}
+        raise ValueError(f"{_member_path(where, missing)} is missing")
+    found = {name: value_of(fields[name][0], item, _member_path(where, name)) for name, item in value.items()}
     return found if typing.is_typeddict(hint) else hint(**found)
 
 
@@ -180,7 +182,7 @@ def _member(members: tuple[Any, ...], value: Json, where: str) -> Any:
     raise ValueError("; or ".join(faults))
 
 
-def _at(where: str, name: str) -> str:
+def _member_path(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 

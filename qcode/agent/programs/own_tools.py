@@ -78,13 +78,16 @@ class FunctionTool:
         """Run the function; a fault of the arguments or of the function is an error result."""
         positional = (context,) if self._takes_context else ()
         try:
-            values = {name: value_of(self._hints[name], value, name) for name, value in self._given(arguments).items()}
+            values = {
+                name: value_of(self._hints[name], value, name)
+                for name, value in self._without_null_defaults(arguments).items()
+            }
         except ValueError as fault:
             return failed(f"{self.spec.name}: {fault}")
         except Exception as fault:  # noqa: BLE001 - a dataclass of the program may refuse its fields
             return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
         try:
-            return _outcome(await self._called(positional, values))
+            return _outcome(await self._call_function(positional, values))
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - the program's own code: its failure is a result
             return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
         except asyncio.CancelledError:
@@ -92,7 +95,7 @@ class FunctionTool:
                 raise
             return failed(f"{self.spec.name}: CancelledError")  # something that the function waited for
 
-    async def _called(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
+    async def _call_function(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(*positional, **values)
         context = contextvars.copy_context()
@@ -107,7 +110,7 @@ class FunctionTool:
         found = await run_in_thread(call)
         return await found if inspect.isawaitable(found) else found
 
-    def _given(self, arguments: JsonObject) -> JsonObject:
+    def _without_null_defaults(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments without null for parameters that may be left out and do not take it.
 
         Raise `ValueError` for an unknown or missing name.

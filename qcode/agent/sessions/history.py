@@ -270,7 +270,7 @@ class SessionHistory:
     def add(self, number: int, stored: StoredMessage) -> None:
         """Add a message at the end of the conversation."""
         before = self.head
-        self._keep(number, stored)
+        self._store(number, stored)
         prompt = before.prompt
         if stored.is_own:
             prompt = self._prompts[number] = UserPrompt(number, before)
@@ -308,7 +308,7 @@ class SessionHistory:
         """Continue with the messages of `runs`, which include the `new` ones."""
         before = self._known[self.head.key] = self.head
         for number, stored in new:
-            self._keep(number, stored)
+            self._store(number, stored)
         self.head = Head(tuple(runs), before.prompt, compacted_from=before)
         self._known[self.head.key] = self.head
         self.redoable.clear()
@@ -382,7 +382,7 @@ class SessionHistory:
             if is_on_the_way and not stored.is_summary:
                 yield number
 
-    def _keep(self, number: int, stored: StoredMessage) -> None:
+    def _store(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:
             raise ValueError("a number that was given before")
         self.stored[number] = stored

@@ -107,11 +107,11 @@ class _SessionReader:
                 self.header = self.header or record
                 self._use(self.model or text(record, "model"))
             case "message" | "intent" | "result" | "note" | "compaction" | "shown":
-                self._said(record)
+                self._read_message(record)
             case "agent":
                 self._agent(record)
             case "change" | "void" | "move" | "moved":
-                self._moved(record)
+                self._read_move(record)
             case "model":
                 self._use(text(record, "model"))
             case "title":
@@ -125,7 +125,7 @@ class _SessionReader:
         self.model = model
         self.history.use_model(model)
 
-    def _said(self, record: JsonObject) -> None:
+    def _read_message(self, record: JsonObject) -> None:
         history = self.history
         last = history.stored.get(history.latest)
         match record["kind"]:
@@ -169,7 +169,7 @@ class _SessionReader:
         else:
             self.history.add_inner(call_id, inner_from(record))
 
-    def _moved(self, record: JsonObject) -> None:
+    def _read_move(self, record: JsonObject) -> None:
         match record["kind"]:
             case "change":
                 self.history.change(*change_from(record))
@@ -251,7 +251,7 @@ class _Builder:
             self._assistant(stored)
 
     def _user(self, entry: HistoryEntry) -> None:
-        answered = self._answered(entry.message)
+        answered = self._with_results(entry.message)
         if answered is not entry.message:
             entry = replace(entry, message=answered)
         if not entry.message.blocks:
@@ -278,9 +278,9 @@ class _Builder:
     def close_calls(self) -> None:
         """Add results for calls that the next message does not answer."""
         if self.open_calls:
-            self.entries.append(HistoryEntry(self._answered(Message("user", ())), is_filled_in=True))
+            self.entries.append(HistoryEntry(self._with_results(Message("user", ())), is_filled_in=True))
 
-    def _answered(self, message: Message) -> Message:
+    def _with_results(self, message: Message) -> Message:
         """Return `message` with exactly one result for each open call."""
         calls, self.open_calls = self.open_calls, ()
         received = [block for block in message.blocks if isinstance(block, ToolResult)]
@@ -304,13 +304,13 @@ class _Builder:
         if prompt_entry is None or call.call_id not in prompt_entry.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        begun = _begun(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
+        begun = _begun_calls_text(prompt_entry.inner[call.call_id]) if call.call_id in prompt_entry.inner else ""
         ran = prompt_entry.revised.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(ran)}." if ran is not None else ""
         return ToolResult(call.call_id, call.name, INTERRUPTED + edited + begun, is_error=True)
 
 
-def _begun(inner: Inner) -> str:
+def _begun_calls_text(inner: Inner) -> str:
     """Return a line about the calls of a sub-agent that had started when it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in inner.begun]
     left_out = [f"- and {len(calls) - _SHOWN_CALLS} before these"] if len(calls) > _SHOWN_CALLS else []

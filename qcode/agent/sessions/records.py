@@ -316,8 +316,8 @@ def move_from(record: JsonObject, history: SessionHistory) -> Move:
     own = to.get("own")
     after = history.head_of(runs_from(to.get("runs")), whole(to, "own") if own is not None else None)
     files = tuple(_file_move(_record_object(item)) for item in _list(record, "files"))
-    changes = tuple(_at(item) for item in _list(record, "changes"))
-    return Move(whole(record, "move"), _why(record), history.head, after, files, changes)
+    changes = tuple(_record_index(item) for item in _list(record, "changes"))
+    return Move(whole(record, "move"), _move_reason(record), history.head, after, files, changes)
 
 
 def text(record: JsonObject, name: str, default: str | None = None) -> str:
@@ -334,7 +334,7 @@ def whole(record: JsonObject, name: str, default: int | None = None) -> int:
     return found
 
 
-def _why(record: JsonObject) -> Why:
+def _move_reason(record: JsonObject) -> Why:
     found = text(record, "why")
     for why in WHYS:
         if why == found:
@@ -377,7 +377,7 @@ def _record_object(value: Json) -> JsonObject:
     return value
 
 
-def _at(value: Json) -> int:
+def _record_index(value: Json) -> int:
     return whole({"at": value}, "at")
 
 

@@ -95,7 +95,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                     place, mark = marks.pop(0)
                     piece, text = text[: place - at], text[place - at :]
                     at = place
-                    yield from _marked(number, piece, mark)
+                    yield from _piece_with_mark(number, piece, mark)
                 at += len(text)
                 yield from [TextDelta(number, text)] if text else []
             case ToolCall():
@@ -107,7 +107,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     yield ReplyFinished(None, "", 1, message, stored.entry.attempts, stored.entry.note)
 
 
-def _marked(number: int, piece: str, mark: Retry | OutputEscalated | PartialRestored) -> Iterator[ReplayItem]:
+def _piece_with_mark(number: int, piece: str, mark: Retry | OutputEscalated | PartialRestored) -> Iterator[ReplayItem]:
     if isinstance(mark, PartialRestored):
         yield PartialRestored(piece)
     else:
@@ -127,7 +127,7 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
             call = replace(call, arguments=ran)
         if shown is None or shown.state not in ("denied", "rejected"):
             yield ToolStarted(call)
-        yield from _inner(call.call_id, stored)
+        yield from _agent_events(call.call_id, stored)
         yield _finished(call, result, shown, has_begun=call.call_id in stored.intents)
 
 
@@ -143,7 +143,7 @@ def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | No
     return ToolFinished(call, outcome, shown.state, shown.seconds, is_revised=bool(shown.ran))
 
 
-def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
+def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
     """Yield the work of the sub-agent that a call started, as far as it was stored."""
     inner = stored.inner.get(call_id)
     calls: dict[str, ToolCall] = {}

@@ -146,14 +146,14 @@ class Session:
         """
         with self._lock:
             number = self.history.next_number
-            entry = HistoryEntry(message, self._named(attempts), note, self._now(), numbers=(number,))
+            entry = HistoryEntry(message, self._without_session_model(attempts), note, self._now(), numbers=(number,))
             stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
             self.partial.clear()
             return number
 
-    def _named(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
+    def _without_session_model(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
         """Return attempts that name their model only if it is not that of the session."""
         current = self.history.model_of(self.history.next_number)
         return tuple(replace(attempt, model="") if attempt.model == current else attempt for attempt in attempts)
@@ -266,7 +266,7 @@ class Session:
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
         with self._lock:
-            inner = InnerMessage(redacted(message, self.redact), self._named(attempts))
+            inner = InnerMessage(redacted(message, self.redact), self._without_session_model(attempts))
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 

@@ -55,7 +55,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _as_it_is(text: str) -> str:
+def _unredacted(text: str) -> str:
     return text
 
 
@@ -72,7 +72,7 @@ class SessionStore:
         clock: Callable[[], datetime] = _utc_now,
         new_id: Callable[[datetime], str] = new_session_id,
         *,
-        redact: Callable[[str], str] = _as_it_is,
+        redact: Callable[[str], str] = _unredacted,
     ) -> None:
         self.folder = state_dir / "sessions" / project_folder_name(project_root)
         self._root = project_root
@@ -210,12 +210,12 @@ class SessionStore:
         """Return the summaries of all sessions, the most recently written one first; unreadable files are skipped."""
         found = (summarize(self._path(session_id)) for session_id in self.ids())
         return tuple(
-            replace(summary, size=summary.size + self._beside(summary.session_id))
+            replace(summary, size=summary.size + self._size_beside(summary.session_id))
             for summary in found
             if summary is not None
         )
 
-    def _beside(self, session_id: str) -> int:
+    def _size_beside(self, session_id: str) -> int:
         """Return the size of what is stored for a session beside its file."""
         path = self._path(session_id)
         size = 0
@@ -430,8 +430,8 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
             for line in stream:
                 if not missing:
                     break
-                if line.startswith((_MESSAGE, _TITLE)) and _may_have(line, missing, plain):
-                    text = _said(_parse(line))
+                if line.startswith((_MESSAGE, _TITLE)) and _may_match(line, missing, plain):
+                    text = _message_text(_parse(line))
                     folded = text.casefold()
                     present = {word for word in missing if word in folded}
                     found = found or (_text_around(text, min(map(folded.find, present))) if present else "")
@@ -441,7 +441,7 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
     return None if missing else found
 
 
-def _may_have(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:
+def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:
     if any(word not in plain for word in words):
         return True
     lower = line.lower()
@@ -454,7 +454,7 @@ def _text_around(text: str, at: int) -> str:
     return ("…" if start else "") + " ".join(text[start : start + _AROUND].split())
 
 
-def _said(record: JsonObject) -> str:
+def _message_text(record: JsonObject) -> str:
     title = record.get("title")
     if isinstance(title, str):
         return title

@@ -81,10 +81,10 @@ def skill_folders(
         found.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
         if is_foreign and home is not None:
             found += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
-    found += [SkillFolder(_named(path, home), path, is_named=True) for path in named]
+    found += [SkillFolder(_configured_folder(path, home), path, is_named=True) for path in named]
     if is_trusted:
         real_root = root.resolve()
-        for place in _upwards(folder.resolve(), real_root):
+        for place in _folders_up(folder.resolve(), real_root):
             names = SKILL_FOLDERS if is_foreign else SKILL_FOLDERS[:1]
             found += [
                 SkillFolder(place / name, (place / name).relative_to(real_root).as_posix(), real_root) for name in names
@@ -92,12 +92,12 @@ def skill_folders(
     return tuple(found)
 
 
-def _named(path: str, home: Path | None) -> Path:
+def _configured_folder(path: str, home: Path | None) -> Path:
     base = home or Path("/")
     return base / path[2:] if path.startswith("~/") else base / path
 
 
-def _upwards(folder: Path, root: Path) -> Iterator[Path]:
+def _folders_up(folder: Path, root: Path) -> Iterator[Path]:
     """Yield the folders from `folder` up to the root; only the root if `folder` is elsewhere."""
     if folder.is_relative_to(root):
         while folder != root:
@@ -186,7 +186,7 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
     problems: list[str] = []
     hidden: list[tuple[Skill, Skill]] = []
     seen: set[str] = set()
-    walk = _Walk(problems)
+    walk = _SkillWalk(problems)
     for folder in folders:
         for file in walk.files(folder):
             real = os.path.realpath(file)
@@ -212,10 +212,10 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
 
 def skill_files(folder: SkillFolder) -> list[Path]:
     """Return the `SKILL.md` of each skill in a folder."""
-    return list(_Walk([]).files(folder))
+    return list(_SkillWalk([]).files(folder))
 
 
-class _Walk:
+class _SkillWalk:
     """Walks folders of skills, with one limit on folders for all of them."""
 
     def __init__(self, problems: list[str]) -> None:

@@ -55,7 +55,7 @@ def run_hooks(rest: Sequence[str]) -> int:
             raise invalid_arguments(words, _USE)
 
 
-def _found(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
+def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
     """Return the hooks of the folder and the exit code, which is that of an invalid configuration."""
     context, problem = folder_context(options)
     if problem is not None:
@@ -66,7 +66,7 @@ def _found(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
 def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.hooks.listing import hook_lines, hook_rows
 
-    context, found, code = _found(options)
+    context, found, code = _find_hooks(options)
     if is_json:
         put(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
         return code
@@ -80,7 +80,7 @@ def _list(options: Options, *, is_json: bool) -> int:
 def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
     """Run the hooks of an event with the input on stdin, and print their answers and the decision."""
     read = _read_object()
-    context, found, code = _found(options)
+    context, found, code = _find_hooks(options)
     for line in found.problems:
         say(line)
     fields, names = _input(event, read, flags.get("tool", ""), context)

@@ -71,7 +71,7 @@ def run_mcp(rest: Sequence[str]) -> int:
     if not wanted:
         put("".join(f"{line}\n" for line in _rows(specs, pins, context)) or "no tool servers are configured\n")
         return 0
-    spec = _named(specs, wanted)
+    spec = _find_spec(specs, wanted)
     if words[0] in ("login", "logout"):
         return _change_login(words[0], spec, pins, context, flags)
     files = _files(spec, context)
@@ -223,7 +223,7 @@ def _login(spec: ServerSpec, context: ServerContext) -> str:
         return ""
 
 
-def _named(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
+def _find_spec(specs: Sequence[ServerSpec], wanted: str) -> ServerSpec:
     names = {spec.name: spec for spec in specs}
     if wanted not in names:
         near = nearest(wanted, names)

@@ -72,7 +72,7 @@ def _server(options: Options, root: Path) -> MCPServer:
             raise ToolError(f"folder must be an existing folder in {root}")
         async with turns:
             try:
-                return await _asked(replace(options, cwd=place), prompt, ctx.report_progress)
+                return await _run_prompt(replace(options, cwd=place), prompt, ctx.report_progress)
             except QcodeError as error:
                 raise ToolError(str(error)) from None
 
@@ -98,7 +98,7 @@ def _folder_in(root: Path, folder: str) -> Path | None:
         return None
 
 
-async def _asked(options: Options, prompt: str, report: Callable[..., Any]) -> CallToolResult:
+async def _run_prompt(options: Options, prompt: str, report: Callable[..., Any]) -> CallToolResult:
     """Run one turn and report each of its steps and calls. Cancelling the task cancels the turn."""
     context = await asyncio.to_thread(run_context, options, Path(options.cwd or "."), is_attended=False)
     done = 0

@@ -31,7 +31,7 @@ _STATS = f"use: qcode stats [--all] {FOLDER_FLAGS}"
 _THEMES = "use: qcode themes [--json]"
 
 
-def _out(*lines: str) -> int:
+def _print(*lines: str) -> int:
     put("".join(f"{line}\n" for line in lines))
     return 0
 
@@ -53,7 +53,7 @@ def run_doctor(rest: Sequence[str]) -> int:
 
     context, problem = folder_context(options)
     found = report(context, problem=problem)
-    _out(json.dumps(report_json(found))) if "json" in flags else _out(*map(clean, report_lines(found)))
+    _print(json.dumps(report_json(found))) if "json" in flags else _print(*map(clean, report_lines(found)))
     return _end(problem)
 
 
@@ -63,7 +63,7 @@ def run_models(rest: Sequence[str]) -> int:
     limits = LimitStore(context.paths.state_dir)
     match words:
         case ["forget"]:
-            return _out(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
+            return _print(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
         case [] | [_]:
             wanted = words[0] if words else ""
             service = ModelsService(context)
@@ -99,7 +99,7 @@ def _print_models(
     header = ("model", "key", "context", "output", "$/M in", "$/M out")
     lines = columns([header, *table], text_columns=2) if table else []
     more = [f"{count_text(hidden, 'more model')} without a key: qcode models --all"] if hidden else []
-    _out(*lines, *learned, *more, f"source: {catalog_source()}")
+    _print(*lines, *learned, *more, f"source: {catalog_source()}")
 
 
 def _tokens(count: int | None) -> str:
@@ -140,7 +140,7 @@ def run_stats(rest: Sequence[str]) -> int:
     stats = Stats(price_of)
     own = SessionStore(context.paths.state_dir, context.root).folder
     stats.read(sorted(own.parent.glob("*/*.jsonl") if "all" in flags else own.glob("*.jsonl")))
-    _out(json.dumps(stats.as_json())) if "json" in flags else _out(*map(clean, stats.lines()))
+    _print(json.dumps(stats.as_json())) if "json" in flags else _print(*map(clean, stats.lines()))
     return _end(problem, is_said=False)
 
 
@@ -153,4 +153,4 @@ def run_themes(rest: Sequence[str]) -> int:
     themes, problems = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
     for problem in problems:
         say(problem)
-    return _out(json.dumps(sorted(themes))) if "json" in flags else _out(*sorted(themes))
+    return _print(json.dumps(sorted(themes))) if "json" in flags else _print(*sorted(themes))

@@ -172,7 +172,7 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
         put("[]\n" if is_json else "")
         return 0
     is_chosen = "yes" in flags or (bool(places) and not any(place.is_dir() for place in places))
-    chosen = found if is_chosen else _chosen(found, is_json=is_json)
+    chosen = found if is_chosen else _choose_sessions(found, is_json=is_json)
     # The oldest first, so that `-c` continues the newest.
     done = [
         _imported(state_dir, root, session, is_everywhere=is_everywhere, is_json=is_json)
@@ -183,7 +183,7 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
     return max((code for _, code in done), default=0)
 
 
-def _chosen(found: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
+def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
     """List what was found and ask which to import; without a terminal only list it."""
     from qcode.agent.imports.sources import PROGRAMS
 

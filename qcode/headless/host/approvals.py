@@ -130,11 +130,11 @@ class HostApprovals:
                 reason = answer.get("message")
                 return Deny(reason if isinstance(reason, str) and reason.strip() else "The user declined.")
             case {"behavior": "allow"}:
-                return self._allowed(approval, answer)
+                return self._allow(approval, answer)
             case _:
                 return Deny("the host's answer was not valid")
 
-    def _allowed(self, approval: CallApproval, answer: JsonObject) -> Decision:
+    def _allow(self, approval: CallApproval, answer: JsonObject) -> Decision:
         updates = answer.get("updatedPermissions")
         wanted = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
         value = answer.get("updatedInput")
@@ -149,14 +149,14 @@ class HostApprovals:
                 return Allow()
             case ToolApproval():
                 allow = Allow(self._scope(approval, wanted))
-                revised = self._revised(approval.call, values) if values is not None else None
+                revised = self._revision(approval.call, values) if values is not None else None
                 if isinstance(revised, Revise):
                     self._changed[approval.id] = allow
                 return revised or allow
             case ImpossibleCall():
                 return Deny()
 
-    def _revised(self, call: ToolCall, values: JsonObject) -> Decision | None:
+    def _revision(self, call: ToolCall, values: JsonObject) -> Decision | None:
         """Return the edit that the host made, a denial if it cannot be translated, None if nothing changed."""
         names = self._names()
         if values == names.input_of(call):

@@ -58,19 +58,19 @@ class Reads:
         groups: list[_Group] = []
         try:
             for word in words:
-                groups += self._named(word, leading=leading)
+                groups += self._named_files(word, leading=leading)
         finally:  # a path before the word that raised comes first
             for path in self._undecided(groups):
                 self.check(path)
         return groups
 
-    def _named(self, word: Word, *, leading: Leading) -> list[_Group]:
+    def _named_files(self, word: Word, *, leading: Leading) -> list[_Group]:
         if not word.is_known:
             raise NeedsApproval("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-        groups = self._matches(path, leading=leading) if word.has_glob else [_split(path)]
+        groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
         if word.is_split and not UNSPLIT.fullmatch("".join(_paths(groups))):
             raise NeedsApproval("an unquoted name that could expand to other arguments")
         return groups
@@ -158,7 +158,7 @@ class Reads:
         starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
         if is_leading and any(start.startswith("-") for some in starts for start in some):
             raise NeedsApproval("a wildcard that becomes an option")
-        return groups or [_split(pattern)]
+        return groups or [_split_path(pattern)]
 
     def _expanded(self, pattern: str) -> list[_Group]:
         """Return the absolute paths that match, in groups by folder, by the rules of bash for hidden names.
@@ -192,7 +192,7 @@ def _matching(folder: str, part: str) -> list[str]:
     return [name for name in fnmatch.filter(names, part) if name[0] != "."]
 
 
-def _split(path: str) -> _Group:
+def _split_path(path: str) -> _Group:
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}", [name]
 

@@ -277,11 +277,11 @@ class MultiEdit(ChangeTool):
         if not workspace.exists(place):
             if plain(edits[0].text("old_text")):
                 raise Refused(f"{place.shown} does not exist; use write to create it")
-            content, _ = _edited("", edits, place.shown)
+            content, _ = _apply_edits("", edits, place.shown)
             return created(place, content)
         loaded = open_for_change(place, workspace)
         old = text_file.decode(loaded.data, place.shown)
-        content, reports = _edited(old.text, edits, place.shown)
+        content, reports = _apply_edits(old.text, edits, place.shown)
         new = text_file.with_text(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
@@ -290,7 +290,7 @@ class MultiEdit(ChangeTool):
         return replacement(place, loaded, old, new, data, report)
 
 
-def _edited(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:
+def _apply_edits(content: str, edits: list[Arguments], shown: str) -> tuple[str, list[str]]:
     """Return the text after all edits, and a line about each."""
     reports = []
     for number, arguments in enumerate(edits, start=1):

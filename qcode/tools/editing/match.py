@@ -152,7 +152,7 @@ class PassageMatches:
 
 def find(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions of `old`, by the strictest comparison that finds one. Raise `Refused` beyond a limit."""
-    exact = _exact(text, old, new)
+    exact = _exact_passages(text, old, new)
     if exact and not _splits_indentation(text, old, exact):
         return PassageMatches(exact)
     tolerant = _tolerant(text, old, new)
@@ -178,11 +178,11 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
     lines = _Lines(text)
-    wanted = _Wanted(old, new)
+    wanted = _Search(old, new)
     is_possible = lines.may_hold(wanted)
     for ignored, key, is_shifted in _TOLERANCES:
         passages: tuple[Passage, ...] = ()
-        if key is _folded:
+        if key is _fold_line:
             if text.isascii() and old.isascii():
                 continue
             passages = tuple(_look_alikes(text, old, new))
@@ -190,14 +190,14 @@ def _tolerant(text: str, old: str, new: str) -> PassageMatches:
             passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
         if passages:
             return PassageMatches(passages, ignored)
-    passages = tuple(_piece_of_a_line(text, old, new))
+    passages = tuple(_match_within_line(text, old, new))
     return PassageMatches(passages, "how many blanks are between its words") if passages else PassageMatches()
 
 
 def find_lines(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions at which `old` is whole lines of `text`, by the strictest comparison that finds one."""
     lines = _Lines(text)
-    wanted = _Wanted(old, new)
+    wanted = _Search(old, new)
     for ignored, key, is_shifted in (_EXACTLY, *_TOLERANCES):
         passages = tuple(lines.passages(wanted, key, is_shifted=is_shifted))
         if passages:
@@ -229,7 +229,7 @@ def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
         yield line
 
 
-def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
+def _exact_passages(text: str, old: str, new: str) -> tuple[Passage, ...]:
     found, at = [], text.find(old)
     while at >= 0:
         found.append(Passage(at, at + len(old), new))
@@ -237,7 +237,7 @@ def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-class _Wanted:
+class _Search:
     """The lines of a passage to find, and their replacement."""
 
     def __init__(self, old: str, new: str) -> None:
@@ -273,13 +273,13 @@ class _Lines:
     def _unit(self) -> int:
         return indent_unit(self.lines)
 
-    def may_hold(self, wanted: _Wanted) -> bool:
+    def may_hold(self, wanted: _Search) -> bool:
         """Return whether the loosest comparison finds the passage; otherwise no other comparison can."""
         keys = [_words(line) for line in wanted.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
         return not any(keys) or pattern in searched
 
-    def passages(self, wanted: _Wanted, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
+    def passages(self, wanted: _Search, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
         """Yield matching whole lines, compared by `key`; if `is_shifted`, equal depths must be shifted equally."""
         wanted_keys = [key(line) for line in wanted.lines]
         if not any(wanted_keys):
@@ -303,7 +303,7 @@ class _Lines:
             yield self._passage(index, after, wanted, wanted.in_form_of(present, lambda: self._unit))
             index = searched.find(pattern, after)
 
-    def _passage(self, index: int, after: int, wanted: _Wanted, replacement: str) -> Passage:
+    def _passage(self, index: int, after: int, wanted: _Search, replacement: str) -> Passage:
         keeps_break = wanted.has_newline and after != len(self.lines)
         if wanted.has_newline and not keeps_break:
             replacement = replacement.removesuffix("\n")
@@ -319,7 +319,7 @@ def _as_characters(keys: Sequence[str], wanted: Sequence[str]) -> tuple[str, str
 def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
     """Match with typographic characters replaced by plain ones; unchanged text keeps the characters of the file."""
     folded, wanted = fold(text), fold_text(old)
-    restored = _Restored(new)
+    restored = _RestoredText(new)
     passed = 0
     at = folded.text.find(wanted)
     while at >= 0 and wanted and passed < _MAX_PASSED_CHARS:
@@ -333,12 +333,12 @@ def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
             at = folded.text.find(wanted, at + 1)
 
 
-class _Restored:
+class _RestoredText:
     """A replacement with the typographic characters of a passage restored, computed once per passage."""
 
     def __init__(self, new: str) -> None:
         self._new = new
-        self._folded = fold(new)
+        self._fold_line = fold(new)
         self._steps = Steps()
         self._known: dict[str, str] = {}
 
@@ -346,7 +346,7 @@ class _Restored:
         if len(present) > _RESTORED or len(self._new) > _RESTORED:
             return self._new
         if present not in self._known:
-            there, folded = fold(present), self._folded
+            there, folded = fold(present), self._fold_line
             pieces: list[str] = []
             matcher = BoundedMatcher(there.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
@@ -358,7 +358,7 @@ class _Restored:
         return self._known[present]
 
 
-def _piece_of_a_line(text: str, old: str, new: str) -> Iterator[Passage]:
+def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
     """Match part of one line, ignoring the number of blanks between words."""
     words = old.split()
     if "\n" in old.strip() or len(words) < 2:
@@ -398,7 +398,7 @@ def _words(line: str) -> str:
     return " ".join(fold_text(line).split())
 
 
-def _folded(line: str) -> str:
+def _fold_line(line: str) -> str:
     return fold_text(line).rstrip()
 
 
@@ -410,7 +410,7 @@ _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
     (_TABS, _with_tabs_of(2), False),
     (_TABS, _with_tabs_of(8), False),
     ("the indentation", str.strip, True),
-    ("which quotes, dashes, blanks or composed characters are used", _folded, False),
+    ("which quotes, dashes, blanks or composed characters are used", _fold_line, False),
     ("which quotes, dashes or blanks are used, and the indentation", lambda line: fold_text(line).strip(), True),
     ("how many blanks are between its words", _words, True),
 )

@@ -135,11 +135,11 @@ def is_prompt_empty(context: CommandContext) -> bool:
     return context.screen.is_prompt_empty
 
 
-def _always(_context: CommandContext) -> bool:
+def _is_always_available(_context: CommandContext) -> bool:
     return True
 
 
-def _nothing(_context: CommandContext) -> Sequence[str]:
+def _no_choices(_context: CommandContext) -> Sequence[str]:
     return ()
 
 
@@ -162,9 +162,9 @@ class Command:
     run: Callable[[CommandContext, str], None]
     names: tuple[str, ...] = ()
     argument: str = ""
-    choices: Callable[[CommandContext], Sequence[str]] = _nothing
+    choices: Callable[[CommandContext], Sequence[str]] = _no_choices
     keys: tuple[str, ...] = ()
-    when: Callable[[CommandContext], bool] = _always
+    when: Callable[[CommandContext], bool] = _is_always_available
     opens_picker: bool = False
     needs_screen: bool = False
 

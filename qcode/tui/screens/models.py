@@ -67,7 +67,7 @@ class ModelPicker(ListScreen[Chosen]):
         self._asked = {name for name, provider in self._providers.items() if provider.is_to_ask}
         self._level = _LEVELS.index(effort)
         empty = "No provider is set up. /connect adds one."
-        super().__init__("Model", self._made(), empty=empty)
+        super().__init__("Model", self._build_rows(), empty=empty)
         self.finder.unlisted = self._typed_row
         self.finder.missed = "No known model matches. Use PROVIDER/MODEL for any other."
 
@@ -113,9 +113,9 @@ class ModelPicker(ListScreen[Chosen]):
         known = {model.name for model in provider.models}
         models = (*provider.models, *(model for model in found if model.name not in known))
         self._providers[name] = replace(provider, models=models)
-        self.set_rows(self._made())
+        self.set_rows(self._build_rows())
 
-    def _made(self) -> list[PickerRow]:
+    def _build_rows(self) -> list[PickerRow]:
         providers = tuple(self._providers.values())
         # The current provider comes first, then the others in the order in which they were offered.
         first = self._current.partition("/")[0]

@@ -68,7 +68,7 @@ class PermissionsScreen(Picker):
         if row is not None and row.id == self._news:
             return
         self._news = ""
-        self._show(self._about(row.id) if row is not None else "", "$muted")
+        self._show(self._decision_detail(row.id) if row is not None else "", "$muted")
 
     def action_turn(self) -> None:
         """Switch between rules and decisions."""
@@ -102,7 +102,7 @@ class PermissionsScreen(Picker):
         if not text:
             self._close_field()
         elif self._asking == "try":
-            self._try(text)
+            self._test_rule(text)
         else:
             self._add(text)
 
@@ -121,7 +121,7 @@ class PermissionsScreen(Picker):
         self._say(f"{message} Ctrl+S saves it for this folder.")
 
     @work(exclusive=True)
-    async def _try(self, text: str) -> None:
+    async def _test_rule(self, text: str) -> None:
         kind, value = control_text.read_tried(text)
         # A verdict may read the disk and run bash or git.
         try:
@@ -148,7 +148,7 @@ class PermissionsScreen(Picker):
         """Return the rules by the ids of their rows."""
         return {f"rule:{place}:{rule.text}": rule for place, rule in enumerate(self._permissions.rules())}
 
-    def _about(self, row: str) -> str:
+    def _decision_detail(self, row: str) -> str:
         if row == "mode":
             return f"{control_text.mode_line(self._permissions)}, {visible(self._permissions.mode_origin)}"
         rule = self._rules().get(row)

@@ -35,7 +35,7 @@ class RewindPicker(Picker):
         super().__init__("Rewind to before", rows, empty="No messages yet.")
 
 
-class WhatPicker(Picker):
+class RewindScopePicker(Picker):
     """Picks what to rewind: `both`, `conversation` or `files`."""
 
     def __init__(self, message: OwnMessage) -> None:

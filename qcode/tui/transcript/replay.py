@@ -44,7 +44,7 @@ def replay(
     max_continuations: int = 3,
 ) -> None:
     """Add `messages`, and what was shown with them, to `transcript`."""
-    for _ in _played(messages, transcript, clock, max_continuations):
+    for _ in _replay_steps(messages, transcript, clock, max_continuations):
         pass
 
 
@@ -64,7 +64,7 @@ async def show_earlier(
     """Add `messages` above those in `transcript`, unless it shows another conversation by then."""
     shown = transcript.content
     earlier = transcript.blank()
-    for number, _ in enumerate(_played(messages, earlier, clock, max_continuations), 1):
+    for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
         if number % _ITEMS_A_SLICE == 0:
             await asyncio.sleep(0)
             if transcript.content is not shown:
@@ -72,11 +72,11 @@ async def show_earlier(
     transcript.insert_earlier(earlier)
 
 
-def _played(
+def _replay_steps(
     messages: Sequence[StoredMessage], transcript: TranscriptView, clock: Callable[[], float], max_continuations: int
 ) -> Iterator[None]:
     """Add one item of `messages` to `transcript` for each step of the iterator."""
-    presenter = Presenter(transcript, _Nothing(), _Nothing(), clock, max_continuations=max_continuations)
+    presenter = Presenter(transcript, _NoInteraction(), _NoInteraction(), clock, max_continuations=max_continuations)
     for item in replayed(messages):
         match item:
             case UserSaid():
@@ -127,7 +127,7 @@ def _show_user(item: UserSaid, transcript: TranscriptView) -> None:
         transcript.add_attached(lines)
 
 
-class _Nothing:
+class _NoInteraction:
     """The status line and the user of a replay: what was running and asked is over."""
 
     def show_activity(self, activity: Activity | None) -> None: ...

@@ -99,7 +99,7 @@ def find(program: str, places: Places) -> Iterator[tuple[Found, bool]]:
     return _FINDERS[program](places)
 
 
-def _of(file: SettingsFile) -> Iterator[tuple[Found, bool]]:
+def _entries_of(file: SettingsFile) -> Iterator[tuple[Found, bool]]:
     return ((found, file.is_project) for found in file.found)
 
 
@@ -113,7 +113,7 @@ def _claude(places: Places) -> Iterator[tuple[Found, bool]]:
                 whose = "project" if is_project else "own"
                 hints = {**_CLAUDE_HINTS, "hooks": f'they run with hooks.claude = "{whose}" in your config.toml'}
                 listed(file, frozenset({"permissions"}), hints)
-                yield from _of(file)
+                yield from _entries_of(file)
         names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
         yield from ((found, is_project) for found in _read(places, folder, names))
     state = own.parent / ".claude.json" if own.name == ".claude" else own / ".claude.json"
@@ -121,7 +121,7 @@ def _claude(places: Places) -> Iterator[tuple[Found, bool]]:
     if file is not None:
         add_servers(file, "claude", ("mcpServers",))
         _claude_projects(file, places.root)
-        yield from _of(file)
+        yield from _entries_of(file)
     if places.reads_project:
         yield from ((found, True) for found in _read(places, places.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md")))
 
@@ -167,7 +167,7 @@ def _codex(places: Places) -> Iterator[tuple[Found, bool]]:
         if file is not None:
             add_servers(file, "codex", ("mcp_servers",))
             listed(file, frozenset({"mcp_servers"}), _CODEX_HINTS)
-            yield from _of(file)
+            yield from _entries_of(file)
         for item in _unread(places, folder, "hooks.json", _CODEX_HINTS["hooks"]):
             yield item, is_project
         why = "rules in Starlark are not converted; add them to [permissions] yourself"
@@ -191,7 +191,7 @@ def _gemini_like(places: Places, program: str, memory: str) -> Iterator[tuple[Fo
                 claude_rules(file, "project")
             handled = {"mcpServers", "excludeTools", "allowedTools", "tools.exclude", "tools.allowed", "mcp.excluded"}
             listed(file, frozenset({*handled, *(("permissions",) if program == "qwen" else ())}), _GEMINI_HINTS)
-            yield from _of(file)
+            yield from _entries_of(file)
         inside = places.inside(is_project=is_project)
         for suffix in (".toml", ".md") if program == "qwen" else (".toml",):
             commands = commands_in(folder / "commands", places.home, inside, suffix, gemini_prompt)
@@ -223,7 +223,7 @@ def _opencode(places: Places) -> Iterator[tuple[Found, bool]]:
                 opencode_rules(file)
                 _opencode_tables(file)
                 listed(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
-                yield from _of(file)
+                yield from _entries_of(file)
         inside = places.inside(is_project=is_project)
         for name in ("command", "commands"):
             commands = commands_in(folder / name, places.home, inside, ".md", opencode_prompt)

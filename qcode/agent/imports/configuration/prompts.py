@@ -253,9 +253,9 @@ class _Agent:
 
     def _switches(self, tools: Mapping[str, object]) -> None:
         """Take OpenCode's `tools: {write: false}`."""
-        on = [name for name, value in tools.items() if _is_on(value) and name != "*"]
-        off = [name for name, value in tools.items() if not _is_on(value) and name != "*"]
-        if not _is_on(tools.get("*", True)):
+        on = [name for name, value in tools.items() if _is_enabled(value) and name != "*"]
+        off = [name for name, value in tools.items() if not _is_enabled(value) and name != "*"]
+        if not _is_enabled(tools.get("*", True)):
             self._tools("tools", on)
         elif off:
             self._tools("disallowedTools", off)
@@ -281,7 +281,7 @@ class _Agent:
             self.lost.append("`max_turns` is not a whole number")
 
 
-def _is_on(value: object) -> bool:
+def _is_enabled(value: object) -> bool:
     return value is True or str(value).lower() in ("true", "yes", "on", "1")
 
 

@@ -73,7 +73,7 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
         try:
             stream = files.enter_context(path.open("ab"))
             _lock(stream, path)
-            kept, lines = _finished(path)
+            kept, lines = _finished_tasks(path)
             if lines is not None:
                 # The lock is on the old file. It is held until the new one, without the removed lines, is locked.
                 state_file.replace(path, lines, mode=path.stat().st_mode & 0o777)
@@ -91,7 +91,7 @@ def _lock(stream: BinaryIO, path: Path) -> None:
         raise InputError(f"another qcode batch writes to {path}") from None
 
 
-def _finished(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
+def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
     """Return the results of finished tasks, and the lines to keep if others must be removed.
 
     Raise `InputError` if the file holds anything but results: it may be a file of the user, and stays as it is.
