@@ -345,41 +345,22 @@ class CallRound:
         return {name: spec for name, spec in self.tools.items() if not spec.is_hosted}
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
-<<<<<<< HEAD
-        """Reject a truncated or malformed call, and count it against its budget, once per reply."""
+        """Reject a truncated, malformed or damaged call, and count it against its budget, once per reply."""
         pending = self.calls[index]
         name, is_cut = pending.call.name, pending.state == "incomplete"
         if is_cut and pending.escalates_next:
             text = synthetic.send_again_text(name, pending.cap)
-=======
-        """Reject a truncated, malformed or damaged call, and count it against its budget, once per reply."""
-        judged = self.calls[index]
-        name, is_cut = judged.call.name, judged.state == "incomplete"
-        if is_cut and judged.escalates_next:
-            text = synthetic.send_again_text(name, judged.cap)
->>>>>>> main
         elif is_cut and writes_files:
             rejections = self.limits.rejected_write(name, pending.raw)
             text = synthetic.split_guidance(name, pending.raw, pending.cap, rejections, self._append_tool)
         else:
             if not self._has_counted_repair:
-                self.limits.needs_repair(name, judged.state)
+                self.limits.needs_repair(name, pending.state)
                 self._has_counted_repair = True
-<<<<<<< HEAD
-            text = (
-                synthetic.cut_call_text(name, pending.cap)
-                if is_cut
-                else synthetic.malformed_call_text(name, pending.raw)
-            )
-        issue = "cut_arguments" if is_cut else "malformed_arguments"
+            text = synthetic.broken_call_text(name, pending.state, pending.raw, pending.cap)
+        issue = f"{_ISSUES[pending.state]}_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        return [repair, *self._reject(index, text, synthetic.rejection_notice(pending.cap if is_cut else None))]
-=======
-            text = synthetic.broken_call_text(name, judged.state, judged.raw, judged.cap)
-        issue = f"{_ISSUES[judged.state]}_arguments"
-        repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        return [repair, *self._reject(index, text, synthetic.rejection_notice(judged.state, judged.cap))]
->>>>>>> main
+        return [repair, *self._reject(index, text, synthetic.rejection_notice(pending.state, pending.cap))]
 
     @property
     def _append_tool(self) -> str:

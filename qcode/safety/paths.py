@@ -194,13 +194,8 @@ class PathJudge:
         yield from _judge_existing(trail)
 
     def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-<<<<<<< HEAD
         located = list(self._protected_locations(point))
-        inside = [folder for folder in (*self._roots, *self._locked) if protected_paths.is_within(point, folder)]
-=======
-        located = list(self._located(point))
         inside = [folder for folder in (*self.roots, *self._locked) if protected_paths.is_within(point, folder)]
->>>>>>> main
         if not located and not inside:
             located = [protected_paths.outside(point, self._homes)]
         for place in located:

@@ -73,14 +73,9 @@ class Reads:
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-<<<<<<< HEAD
         groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
-        if word.is_split and not UNSPLIT.fullmatch("".join(_paths(groups))):
-=======
-        groups = self._matches(path, leading=leading) if word.has_glob else [_split(path)]
         texts = chain.from_iterable((prefix, *names) for prefix, names in groups)
         if word.is_split and not UNSPLIT.fullmatch("".join(texts)):
->>>>>>> main
             raise NeedsApproval("an unquoted name that could expand to other arguments")
         return groups
 

@@ -203,10 +203,6 @@ class Judge:
         """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
             raise NeedsApproval("a program given by its path")
-<<<<<<< HEAD
-        roots = [os.path.realpath(path) for path in (self.paths.ground.root, *self.paths.ground.added)]
-=======
->>>>>>> main
         for part in self.search_path.split(":") if self.search_path else ():
             here = f"{part or '.'}/{name}"
             if not os.path.isfile(here) or not os.access(here, os.X_OK):  # noqa: PTH113  # plain text
