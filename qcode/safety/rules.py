@@ -216,11 +216,14 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
         return True
     literal = [word.text for word in rule.words if not word.has_glob]
     named = {text for text in literal if text.startswith("-")}
-    rest = tuple(replace(word, is_quoted=False) for word in words if word.text not in named)
+    is_literal = [index < len(rule.words) and not rule.words[index].has_glob for index in range(len(words))]
+    matched = ["" if is_named else word.text for word, is_named in zip(words, is_literal, strict=True)]
+    pairs = zip(words, matched, strict=True)
+    rest = tuple(replace(word, is_quoted=False) for word, text in pairs if text or word.text not in named)
     program = row_of(rest)
     is_version = program is not None and not program.operands.roles and program.operands.minimum > 0
     if program is None or is_version or _names_command(program, literal):
-        return not may_run_or_write(words[0].text, [word.text for word in rest[1:] if word.text not in literal])
+        return not may_run_or_write(words[0].text, matched[1:])
     if is_table_command(rest):
         return True
     is_script = not {"sed", "awk", "jq"}.isdisjoint(program.operands.roles)

@@ -20,14 +20,17 @@ _WORDS_OF_NAME = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def may_run_or_write(name: str, words: Sequence[str]) -> bool:
-    """Return whether a program may read one of `words`, which a wildcard matched, as an option that runs or writes."""
+    """Return whether a program may read one of `words` as an option that runs or writes.
+
+    `words` are the arguments that a wildcard matched, in order; those that the rule spells out are empty.
+    """
     table = _table()
     program = table.programs.get(name, _Program(table.everywhere))
     if name == "go":  # its options have one dash or two, and `-test.x` is `-x`
         words = [re.sub(r"^--?(?:test\.)?", "-", word) if word.startswith("-") else word for word in words]
     if name == "tar":  # it reads its first word as options even without a dash
-        words = [*(f"-{word}" for word in words[:1]), *words]
-    return any(_is_refused(word, program, table) for word in words)
+        words = [*(f"-{word}" for word in words[:1] if word), *words]
+    return any(_is_refused(word, program, table) for word in words if word)
 
 
 @dataclass(frozen=True, slots=True)

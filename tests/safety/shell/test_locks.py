@@ -214,13 +214,20 @@ def test_wildcard_covers_only_harmless_options_of_programs_outside_the_table(
     assert [command for command in not_covered if covers(parsed, command, allows=True)] == []
 
 
-def test_rule_that_names_an_option_covers_it() -> None:
+def test_rule_that_names_an_option_covers_it_once() -> None:
     for rule, command in (
         ("shell(curl -o out.html *)", "curl -o out.html https://x.org"),
         ("shell(pytest --cov-report=html *)", "pytest --cov-report=html tests"),
         ("shell(git submodule foreach *)", "git submodule foreach git status"),
     ):
         assert covers(parse_rule(rule), command, allows=True), command
+    for rule, command in (
+        ("shell(curl -o out.html *)", "curl -o out.html -o .bashrc https://x.org"),
+        ("shell(sort -o out *)", "sort -o out -o .bashrc x"),
+        ("shell(tar xf Files.tar *)", "tar xf Files.tar -C /"),
+    ):
+        assert not covers(parse_rule(rule), command, allows=True), command
+    assert covers(parse_rule("shell(tar xf *)"), "tar xf Files.tar", allows=True)
 
 
 def test_probes_without_data_allow_nothing(repo: Path) -> None:
