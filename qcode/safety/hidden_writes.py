@@ -245,7 +245,7 @@ def _is_recursive(words: list[str]) -> bool:
 
 
 def _patched_file(words: list[str]) -> bool:
-    """Return whether patch is told which file to change."""
+    """Return whether an argument of patch names the file to change."""
     operands = [
         word
         for index, word in enumerate(words)

@@ -16,7 +16,7 @@ RUN = [line[2:] for line in LINES if line.startswith("+ ")]
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """A repository in the home, with a folder of its own to write to and a link to the home."""
+    """A repository in the home, with a folder for output and a link to the home."""
     home = tmp_path / "home"
     for folder in ("repo/.git", "repo/src", "repo/build", ".config", "docs"):
         (home / folder).mkdir(parents=True)

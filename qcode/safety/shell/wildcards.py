@@ -1,4 +1,4 @@
-"""What the wildcard of an allow rule does not cover, for programs that are not in the table of the judge. Pure.
+"""Uses of a program that the wildcard of an allow rule covers, if the program is not in the table of the judge. Pure.
 
 `wildcards.toml` lists options that write, send a file or run a program; its header explains every key. The rest is
 recognized by the name of the option, so an unknown option such as `--coverage-directory` is not covered either.
