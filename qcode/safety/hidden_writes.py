@@ -35,7 +35,7 @@ _WRITES_SETTINGS = re.compile(
     rf"|\bgit{_OPTIONS}(?:credential|lfs\s+install|maintenance\s+(?:start|register)|scalar)\b"
     rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:onfig)?{_OPTIONS}(?:set|edit|unset|delete)|set)\b"
     r"|\bcrontab\b(?!\s+-l\b)|\bat\s+(?:-[fmt]|now|noon|midnight|teatime|tomorrow|\d)|\bssh-keygen\b(?!\s+-[lF])"
-    r"|\bsystemctl\b[^;&|\n]{0,200}?\s(?:enable|disable|reenable|edit|link|mask|unmask|preset|revert|set-|add-)"
+    r"|\bsystemctl\b[^;&|\n]{0,200}?\s(?:(?:re)?enable|disable|edit|link|mask|unmask|preset|revert|set-|add-)"
     r"|\b(?:gh|glab)\s+auth\s+(?!status\b|token\b)"
     r"|\b(?:docker|podman|npm|pnpm|yarn|cargo|gcloud|az|vault)\s+(?:log(?:in|out)|adduser)\b"
     r"|\b(?:aws|gcloud|poetry|conda)\s+(?:configure|config|auth)\b|\bkubectl\s+config\s+(?!view\b|get-|current-)"
@@ -104,7 +104,7 @@ _UNPACKERS = {
 """Programs that write the files that their input names, with the options that name another folder to write to."""
 _LISTS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar", "jar"), r"-?[A-Za-z]*[ctruAd][A-Za-z]*|--(?:create|list|append|update)"),
-    "cpio": r"-[A-Za-z]*[ot][A-Za-z]*|--(?:create|list)",
+    "cpio": r"-[A-Za-z]*[to][A-Za-z]*|--(?:create|list)",
     "patch": r"--dry-run",
     "pax": r"-(?!r)[A-Za-z]*w[A-Za-z]*",
     "unzip": r"-[A-Za-z]*[ltvzZpc][A-Za-z]*",
