@@ -29,11 +29,12 @@ from qcode.config.settings import (
     Tools,
     Ui,
 )
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 Path: TypeAlias = "tuple[str, ...]"
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE = lazy_pattern(r"[A-Za-z0-9_-]+")
 _SAME_TABLE, _OTHER_TABLE = 0.3, 0.95
 _PLACEHOLDERS = {
     "providers": "NAME",

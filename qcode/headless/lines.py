@@ -7,7 +7,7 @@ a turn are in `stream`.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ CLAUDE_MODES: Mapping[str, str] = {"accept-edits": "acceptEdits", "bypass": "byp
 
 def line_id() -> str:
     """Return a new id for a line or a message."""
-    bits = secrets.randbits(128) & ~(0xF000 << 64) & ~(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48)
+    bits = int.from_bytes(os.urandom(16), "big") & ~(0xF000 << 64) & ~(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48)
     text = f"{bits:032x}"  # the module `uuid` takes longer to load than a short run should
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
