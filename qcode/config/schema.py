@@ -122,9 +122,15 @@ def _inherited(one: Key, prefix: Path, meaning: str, *, is_project_allowed: bool
 KEYS: tuple[Key, ...] = tuple(_all_keys())
 
 
+_BY_TABLE: dict[tuple[str, int], list[Key]] = {}
+for _key in KEYS:
+    _BY_TABLE.setdefault((_key.path[0], len(_key.path)), []).append(_key)
+
+
 def find_key(path: Path) -> Key | None:
     """Return the key at `path`, or None."""
-    return next((one for one in KEYS if len(one.path) == len(path) and _starts(one.path, path)), None)
+    candidates = _BY_TABLE.get((path[0], len(path)), ()) if path else ()
+    return next((one for one in candidates if _starts(one.path, path)), None)
 
 
 def is_table(path: Path) -> bool:
