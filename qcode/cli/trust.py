@@ -89,7 +89,7 @@ def run_trust(rest: Sequence[str]) -> int:
                 put("".join(f"{line}\n" for line in _shown(folder, root, status)))
             return 0
         case ["accept"]:
-            return _accept(store, folder)
+            return _trust_folder(store, folder)
         case ["forget", *folders] if len(folders) <= 1:
             return _forget(store, Path(folders[0]) if folders else find_project_root(folder))
         case ["list"] if "json" in given:
@@ -128,7 +128,7 @@ def _shown_json(folder: Path, root: Path, status: TrustStatus) -> JsonObject:
     }
 
 
-def _accept(store: TrustStore, folder: Path) -> int:
+def _trust_folder(store: TrustStore, folder: Path) -> int:
     root = find_project_root(folder)
     store = replace(store, folder=folder)
     status = store.look(root)
