@@ -74,8 +74,8 @@ _CHOICE = "1, 2, 3 or q [3]: "
 
 def run_trust(rest: Sequence[str]) -> int:
     """Show, accept, forget or list, and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, given = parse_subcommand("trust", rest, _USE)
-    if "json" in given and words not in ([], ["show"], ["list"]):
+    options, words, flags = parse_subcommand("trust", rest, _USE)
+    if "json" in flags and words not in ([], ["show"], ["list"]):
         raise CommandLineError(f"--json only works with show and list; {_USE}")
     store = TrustStore(ConfigPaths.from_env(os.environ).state_dir)
     folder = working_folder(options.cwd)
@@ -83,7 +83,7 @@ def run_trust(rest: Sequence[str]) -> int:
         case [] | ["show"]:
             root = find_project_root(folder)
             status = replace(store, folder=folder).look(root)
-            if "json" in given:
+            if "json" in flags:
                 put(json.dumps(_shown_json(folder, root, status)) + "\n")
             else:
                 put("".join(f"{line}\n" for line in _shown(folder, root, status)))
@@ -92,7 +92,7 @@ def run_trust(rest: Sequence[str]) -> int:
             return _trust_folder(store, folder)
         case ["forget", *folders] if len(folders) <= 1:
             return _forget(store, Path(folders[0]) if folders else find_project_root(folder))
-        case ["list"] if "json" in given:
+        case ["list"] if "json" in flags:
             listed = [{"folder": str(path), "state": store.look(path).kind} for path in store.folders()]
             put(json.dumps(listed) + "\n")
             return 0

@@ -70,7 +70,7 @@ def run_mcp(rest: Sequence[str]) -> int:
         case _:
             raise invalid_arguments(words, _USE)
     specs, pins, context = _servers(options)
-    if not wanted and "json" in given:
+    if not wanted and "json" in flags:
         put(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
         return 0
     if not wanted:

@@ -48,9 +48,9 @@ def run_permissions(rest: Sequence[str]) -> int:
         if has_lines:
             raise CommandLineError(f"--jsonl only works with check; {_USE}")
         permissions = permissions_of(_context(options))
-        put(json.dumps(_listed_json(permissions)) + "\n" if "json" in given else _lines(listed(permissions)))
+        put(json.dumps(_listed_json(permissions)) + "\n" if "json" in flags else _lines(listed(permissions)))
         return 0
-    if "json" in given:
+    if "json" in flags:
         raise CommandLineError(f"--json only works with list; {_USE}")
     if words[0] != "check":
         raise invalid_arguments(words, _USE)

@@ -22,12 +22,12 @@ _USE = "use: qcode skills [list] [--json], skills show NAME, or skills check [DI
 
 def run_skills(rest: Sequence[str]) -> int:
     """Print the answer and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, given = parse_subcommand("skills", rest, _USE)
-    if "json" in given and words not in ([], ["list"]):
+    options, words, flags = parse_subcommand("skills", rest, _USE)
+    if "json" in flags and words not in ([], ["list"]):
         raise CommandLineError(f"--json only works with list; {_USE}")
     match words:
         case [] | ["list"]:
-            return _list(options, is_json="json" in given)
+            return _list(options, is_json="json" in flags)
         case ["show", name]:
             return _show(options, name)
         case ["check", *folders] if len(folders) <= 1:
