@@ -99,8 +99,9 @@ def _table() -> _Table:
     data = tomllib.loads(files(__package__).joinpath("wildcards.toml").read_text("utf-8"))
     everywhere = tuple(data["everywhere"].split())
     rows: dict[str, Any] = {name: row for names, row in data["programs"].items() for name in names.split()}
-    sets = (frozenset(data[key].split()) for key in ("parts", "narrowing", "settings"))
-    return _Table(everywhere, *sets, {name: _program(row, rows, everywhere) for name, row in rows.items()})
+    parts, narrowing, settings = (frozenset(data[key].split()) for key in ("parts", "narrowing", "settings"))
+    programs = {name: _program(row, rows, everywhere) for name, row in rows.items()}
+    return _Table(everywhere, parts, narrowing, settings, programs)
 
 
 def _program(row: Mapping[str, Any], rows: Mapping[str, Any], everywhere: tuple[str, ...]) -> _Program:

@@ -202,7 +202,11 @@ def _wildcards() -> list[tuple[str, list[str], list[str]]]:
     """Return each rule of `wildcards.txt` with the commands that it covers, and those that it does not."""
     text = (Path(__file__).parent.parent / "data/wildcards.txt").read_text("utf-8")
     blocks = [block.split("\n") for block in text.strip().split("\n\n")[1:]]
-    return [(rule, *([line[2:] for line in lines if line[0] == sign] for sign in "+-")) for rule, *lines in blocks]
+    return [(rule, _signed(lines, "+"), _signed(lines, "-")) for rule, *lines in blocks]
+
+
+def _signed(lines: list[str], sign: str) -> list[str]:
+    return [line[2:] for line in lines if line.startswith(sign)]
 
 
 @pytest.mark.parametrize(("rule", "covered", "not_covered"), _wildcards())
