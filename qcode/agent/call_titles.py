@@ -50,7 +50,7 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
         return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
     arguments = parse_object(call.arguments) or {}
     if call.name in ("grep", "glob"):
-        return shown_line(_searched(arguments), limit)
+        return shown_line(_search_text(arguments), limit)
     for key in _MAIN_ARGUMENTS:
         text = _argument_text(arguments.get(key))
         if text:
@@ -66,7 +66,7 @@ def is_in_title(call_name: str, argument: str, value: Json, title: str) -> bool:
     return is_search and isinstance(value, str) and value in title
 
 
-def _searched(arguments: JsonObject) -> str:
+def _search_text(arguments: JsonObject) -> str:
     """Return what a search looks for and where: `TODO in src (*.py)`."""
     pattern, path, glob = (_argument_text(arguments.get(name)) for name in _SEARCH_ARGUMENTS)
     return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"

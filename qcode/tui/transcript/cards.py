@@ -47,7 +47,7 @@ _WORDS = {
 _VERB_CELLS = max(map(len, VERBS.values()))
 
 
-_READING = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
+_READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
 _ARGUMENT_ROWS = 3
@@ -108,11 +108,11 @@ class Card(Foldable):
         super().__init__()
         self.state: CardState = "waiting"
         self._name = f"{verb(name):<{_VERB_CELLS}}" if name in VERBS else verb(name)
-        self.is_reading = name in _READING
+        self.is_reading = name in _READ_TOOLS
         """Whether the folded card is one row, because its output is read by the model only."""
         self._argument = tidy(argument)
         self._clock = clock
-        self._begun: float | None = None
+        self._started_at: float | None = None
         self._seconds: float | None = None
         self._summary = ""
         self._hint = ""
@@ -200,9 +200,9 @@ class Card(Foldable):
         if state == self.state:
             return
         if state == "running":
-            self._begun = self._clock()
-        elif self.state == "running" and self._begun is not None:
-            self._seconds = self._clock() - self._begun
+            self._started_at = self._clock()
+        elif self.state == "running" and self._started_at is not None:
+            self._seconds = self._clock() - self._started_at
         self.state = state
 
     def _take(self, text: str) -> None:
@@ -220,8 +220,8 @@ class Card(Foldable):
     def _status(self) -> str:
         """Return the status text: state, elapsed time if notable, summary."""
         parts = [_WORDS[self.state]] if self.state in _WORDS else []
-        if self.state == "running" and self._begun is not None:
-            seconds = self._clock() - self._begun
+        if self.state == "running" and self._started_at is not None:
+            seconds = self._clock() - self._started_at
             parts = [f"running {duration_text(seconds)}"]
             if self._hint and seconds >= _LONG:
                 parts.append(self._hint)
