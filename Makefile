@@ -77,7 +77,8 @@ bench: $(VENV)/.test
 # A stamp is touched only after pip has succeeded, so an interrupted set-up starts again.
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/.created
 	@$(FORGET_OLD_NAME)
-	$(PIP) --editable .
+	@echo "Setting up $(VENV): downloading and installing packages takes a minute or two."
+	@$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.created

@@ -92,6 +92,7 @@ _METRICS = _object(
         ),
         "reserved_output_tokens": _COUNT,
         "saved_output_tokens": {"type": "integer"},  # negative if recovery took more than the small cap saved
+        "damaged_events": _map({"type": "number"}),
     },
 )
 _TERMINAL = (

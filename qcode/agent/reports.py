@@ -278,6 +278,7 @@ class RecoveryMetrics:
     recovered_turn_seconds             number of turns with an escalation or continuation by their duration
     reserved_output_tokens             sum of the output caps of all requests
     saved_output_tokens                reservations avoided: one request at the larger cap for each reply, minus those
+    damaged_events                     events of a stream that could not be read and were skipped, by `provider/model`
     """
 
     continuations: Counter[str] = field(default_factory=Counter)
@@ -286,6 +287,7 @@ class RecoveryMetrics:
     recovered_turn_seconds: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
     reserved_output_tokens: int = 0
     saved_output_tokens: int = 0
+    damaged_events: Counter[str] = field(default_factory=Counter)
     _began: float = 0.0
     _continued: int = 0
     _models: dict[str, str] = field(default_factory=dict)
@@ -316,6 +318,8 @@ class RecoveryMetrics:
                 self.continuations[self._models.get(agent, model)] += 1
             case ReplyFinished() if event.attempts:
                 self._reserve(event, limit)
+                if damaged := sum(attempt.damaged_events for attempt in event.attempts):
+                    self.damaged_events[self._models.get(agent, model)] += damaged
                 is_continued = any(attempt.kind == "continuation" for attempt in event.attempts)
                 if event.stop is StopReason.MAX_TOKENS and not is_continued:
                     self.truncated_without_continuation[self._models.get(agent, model)] += 1
@@ -343,6 +347,7 @@ class RecoveryMetrics:
             "recovered_turn_seconds": dict(zip(bounds, self.recovered_turn_seconds, strict=True)),
             "reserved_output_tokens": self.reserved_output_tokens,
             "saved_output_tokens": self.saved_output_tokens,
+            "damaged_events": dict(self.damaged_events),
         }
 
 

@@ -94,11 +94,14 @@ _NEARLY = 0.75
 """How like the name of a subcommand a prompt of one word must be to be taken for it: `doctr`, but not `hello`."""
 
 
+_PRINTING = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)
+
+
 def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     """Return a subcommand and its arguments, None if `argv` has none. Flags may come before it: `-C DIR doctor`.
 
-    Raise `CommandLineError` if the prompt is a single word that is nearly a subcommand, which was meant.
-    `-p` makes every word a prompt.
+    Raise `CommandLineError` if the first word is nearly a subcommand, which was meant: `doctr`, `doctr --json`. A
+    prompt of several words is one argument. `-p` makes every word a prompt.
     """
     words = iter(enumerate(argv))
     known = [*FLAGS, *(flag for command in SUBCOMMANDS.values() for flag in command.flags)]
@@ -106,7 +109,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
         if not word.startswith("-"):
             if word in SUBCOMMANDS:
                 return word, [*argv[:index], *argv[index + 1 :]]
-            if index == len(argv) - 1:
+            if not any(later.partition("=")[0] in _PRINTING for later in argv[index:]):
                 _refuse_near_subcommand(word)
             return None
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
@@ -122,7 +125,8 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
 def _refuse_near_subcommand(word: str) -> None:
     from qcode.text.match import similar
 
-    if word.isascii() and (close := similar(word, SUBCOMMANDS, 1, _NEARLY)):
+    # `/help` is a command of the app, and the prompt of one word that such a name makes is not nearly `help`.
+    if word.isascii() and word[:1].isalpha() and (close := similar(word, SUBCOMMANDS, 1, _NEARLY)):
         raise CommandLineError(f'unknown command "{word}"; did you mean qcode {close[0]}? As a prompt: qcode -p {word}')
 
 

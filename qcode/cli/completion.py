@@ -10,6 +10,7 @@ from qcode.agent.models.selection import known_specs
 from qcode.cli.flags import FLAGS, KEY_TAKERS, SUBCOMMANDS, Flag
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
+from qcode.config.schema import KEYS
 from qcode.protocol.errors import ConfigError
 from qcode.providers.registry import PROVIDERS, takes_key
 from qcode.values import dataclass
@@ -49,9 +50,24 @@ def _commands(takers: tuple[str, ...]) -> dict[str, _Words]:
     found = {}
     for name, command in SUBCOMMANDS.items():
         after = {name: tuple(command.actions), **command.actions}
+        if name == "config":
+            after |= _config_words()
         known = {word: takers if words == KEY_TAKERS else words for word, words in after.items() if words}
         found[name] = _Words(command.flags, known)
     return found
+
+
+_SWITCH = {"true or false": ("true", "false")}
+
+
+def _config_words() -> dict[str, tuple[str, ...]]:
+    """Return the config keys that `config set` and `unset` take, and the values of those with a few.
+
+    Keys with a name that the user chooses, such as `providers.NAME.type`, are left out.
+    """
+    named = [key for key in KEYS if key.name == key.name.lower()]
+    values = {key.name: key.choices or _SWITCH.get(key.kind.words, ()) for key in named}
+    return {word: tuple(values) for word in ("set", "unset")} | values
 
 
 def _bash(commands: Mapping[str, _Words]) -> str:
@@ -64,13 +80,13 @@ _qcode() {{
   [ "$COMP_CWORD" -eq 1 ] && [ "${{cur#-}}" = "$cur" ] && found="{" ".join(SUBCOMMANDS)}"
   COMPREPLY=($(compgen -W "$found" -- "$cur"))
 }}
-complete -o default -F _qcode qcode
+complete -o default -F _qcode qcode qcode-cli
 """
 
 
 def _zsh(commands: Mapping[str, _Words]) -> str:
     return f"""\
-#compdef qcode
+#compdef qcode qcode-cli
 _qcode() {{
   local cur=${{words[CURRENT]}} prev=${{words[CURRENT-1]}} found= command=
   [ "$CURRENT" -gt 2 ] && command=${{words[2]}}
@@ -79,7 +95,7 @@ _qcode() {{
   [ -n "$found" ] && compadd -- ${{=found}}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }}
-compdef _qcode qcode
+compdef _qcode qcode qcode-cli
 """
 
 

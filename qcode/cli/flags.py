@@ -452,7 +452,8 @@ Usage:
                                   before each call; --print, or a terminal on stdin: the settings to add there
   qcode update [--check]          how this copy was installed and is updated; only --check uses the network
   qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
-  qcode help [TOPIC]              this text, or the part about a subcommand, section, flag or config key
+  qcode help [TOPIC]              this text, or the part about a subcommand, section, flag, exit code,
+                                  variable or config key
 
 auth, config, doctor, hooks, import, models, sessions and stats take -C, --trust, --settings FILE and --json. Flags may
 come before a subcommand. Pipe mode is also used if stdin or stdout is not a terminal.
@@ -474,11 +475,11 @@ Environment:
   the AWS credentials (bedrock; install the extra `bedrock`)
   (each takes precedence over a key stored with qcode auth login; auth status shows which one is used)
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
-  QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config, state and cache under one folder)
+  QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config and state under one folder)
   NO_COLOR, COLORTERM, VISUAL, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
 
 The app asks before it uses files of an unknown folder; pipe mode never asks and is restricted there.
-Without a key the app opens on a built-in demo model that works offline and shows how to add one.
+Without a key the app first asks for one; Esc opens the built-in demo model, which works offline.
 """
 
 

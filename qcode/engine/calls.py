@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
 from qcode.engine.effects import ApprovalAnswered, AskApproval, Effect, Emit, RunTool
+from qcode.engine.reply.assembler import CallState
 from qcode.engine.reply.phase import JudgedCall
 from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
 from qcode.protocol.messages import Block, ToolCall, ToolResult
@@ -63,6 +64,11 @@ NOT_RUN_TEXT = "Cancelled by the user; it was not run."
 RECORDED_TEXT = "Recorded."
 _NO_SUCH_TOOL = "there is no such tool"
 _MAX_NAME = 80
+_ISSUES: dict[CallState, str] = {"incomplete": "cut", "malformed": "malformed", "damaged": "damaged"}
+_BROKEN: dict[CallState, str] = {
+    "incomplete": "was truncated by the output limit",
+    "damaged": "was damaged by the connection",
+}
 
 
 @dataclass(slots=True)
@@ -111,15 +117,14 @@ class CallLimits:
             )
         return self.rejections
 
-    def needs_repair(self, name: str, *, is_cut: bool) -> bool:
-        """Count a reply whose call must be sent again; return whether the model gets another attempt."""
+    def needs_repair(self, name: str, state: CallState) -> None:
+        """Count a reply whose call must be sent again; too many in a row end the turn."""
         self.repairs += 1
         if self.repairs <= self.max_repairs:
-            return True
-        self.end = "cut" if is_cut else "malformed"
-        what = "was truncated by the output limit" if is_cut else "had arguments that are not valid JSON"
+            return
+        self.end = "cut" if state == "incomplete" else "malformed"
+        what = _BROKEN.get(state, "had arguments that are not valid JSON")
         self.note = f"The model's `{name}` call {what} {self.repairs} times in a row, so qcode stopped the turn."
-        return False
 
     def deny(self, call: ToolCall, *, is_repeated: bool) -> int:
         """Count a denied call and return how often it was denied; more than `MAX_SAME_CALLS` ends the turn.
@@ -340,7 +345,7 @@ class CallRound:
         return {name: spec for name, spec in self.tools.items() if not spec.is_hosted}
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:
-        """Reject a truncated or malformed call, and count it against its budget, once per reply."""
+        """Reject a truncated, malformed or damaged call, and count it against its budget, once per reply."""
         judged = self.calls[index]
         name, is_cut = judged.call.name, judged.state == "incomplete"
         if is_cut and judged.escalates_next:
@@ -350,14 +355,12 @@ class CallRound:
             text = synthetic.split_guidance(name, judged.raw, judged.cap, rejections, self._adds_by)
         else:
             if not self._has_counted_repair:
-                self.limits.needs_repair(name, is_cut=is_cut)
+                self.limits.needs_repair(name, judged.state)
                 self._has_counted_repair = True
-            text = (
-                synthetic.cut_call_text(name, judged.cap) if is_cut else synthetic.malformed_call_text(name, judged.raw)
-            )
-        issue = "cut_arguments" if is_cut else "malformed_arguments"
+            text = synthetic.broken_call_text(name, judged.state, judged.raw, judged.cap)
+        issue = f"{_ISSUES[judged.state]}_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        return [repair, *self._reject(index, text, synthetic.rejection_notice(judged.cap if is_cut else None))]
+        return [repair, *self._reject(index, text, synthetic.rejection_notice(judged.state, judged.cap))]
 
     @property
     def _adds_by(self) -> str:

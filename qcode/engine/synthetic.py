@@ -133,9 +133,29 @@ def cut_call_text(name: str, cap: int) -> str:
     )
 
 
-def rejection_notice(cap: int | None) -> str:
-    """Tell the user why a call was rejected: `cap` is the limit that truncated it, None if it is malformed."""
-    return f"truncated by the output limit of {cap:,} tokens" if cap is not None else "the arguments are not valid JSON"
+def rejection_notice(state: str, cap: int) -> str:
+    """Tell the user why a call in this `CallState` was rejected; `cap` is the output limit of its reply."""
+    match state:
+        case "incomplete":
+            return f"truncated by the output limit of {cap:,} tokens"
+        case "damaged":
+            return "a piece of the arguments was damaged by the connection"
+        case _:
+            return "the arguments are not valid JSON"
+
+
+def broken_call_text(name: str, state: str, raw: str, cap: int) -> str:
+    """Return the result of a call in this `CallState`, which must be sent again."""
+    match state:
+        case "incomplete":
+            return cut_call_text(name, cap)
+        case "damaged":
+            return (
+                f"A piece of the arguments of this `{name}` call was lost on the way, so it was not run. Send the same "
+                "call again."
+            )
+        case _:
+            return malformed_call_text(name, raw)
 
 
 def malformed_call_text(name: str, raw: str) -> str:

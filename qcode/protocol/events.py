@@ -79,7 +79,8 @@ class AttemptRecord:
     """One request of a reply, stored with the message.
 
     `is_retry`: it repeated or continued a request that had failed. `is_unanswered`: the host sent no reply, so it cost
-    nothing. `model` is `provider/model`, empty for the model of the session.
+    nothing. `model` is `provider/model`, empty for the model of the session. `damaged_events` were skipped in its
+    stream, so its text may have gaps.
     """
 
     kind: AttemptKind
@@ -90,6 +91,7 @@ class AttemptRecord:
     is_retry: bool = False
     is_unanswered: bool = False
     model: str = ""
+    damaged_events: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,11 @@ class BlockEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class EventDamaged:
+    """An event of the stream could not be read: the text, or the piece of a call, that it held is missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class UsageReported:
     """Cumulative counts of this request so far: a later report replaces an earlier one, field by field."""
 
@@ -112,6 +117,7 @@ ReplyEvent: TypeAlias = (
     | ToolCallStarted
     | ToolArgsDelta
     | BlockEnded
+    | EventDamaged
     | UsageReported
     | WebSearched
     | TextCallRead

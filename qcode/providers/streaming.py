@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
-from qcode.protocol.reply import ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
+from qcode.protocol.reply import EventDamaged, ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
 from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attributed, is_page, page_title
@@ -87,7 +87,11 @@ class Decoder(Protocol):
 
 
 def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
-    """Decode one event of the stream; data that is not a JSON object is skipped and logged."""
+    """Decode one event of the stream; data that is not a JSON object is skipped and logged.
+
+    If it is a damaged object, it may have held a piece of the reply, which is reported. Nothing can be missing after
+    the stop reason, in a ping, or in words without a brace or a quote, such as `keep-alive`.
+    """
     if event.data.startswith("[DONE]"):
         decoder.end()
         return []
@@ -96,6 +100,12 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
     except (ValueError, RecursionError):
         _log.info("skipped an event that is not JSON: %.200r", event.data)
         sent = None
+        if (
+            event.event not in ("ping", "error")
+            and not decoder.is_complete
+            and any(map(event.data.__contains__, '{}"'))
+        ):
+            return [EventDamaged()]
     if event.event == "error" and not (isinstance(sent, dict) and sent.get("error")):
         sent = {"error": sent if isinstance(sent, dict) else event.data}
     return feed_json(sent, decoder)
@@ -210,7 +220,8 @@ class _Body:
                 return
             for decoded in decode_event(event, self._decoder):
                 # The first events without content do not end the longer time limit for reasoning.
-                self.has_begun = self.has_begun or not isinstance(decoded, ReplyStarted | UsageReported)
+                is_content = not isinstance(decoded, ReplyStarted | UsageReported | EventDamaged)
+                self.has_begun = self.has_begun or is_content
                 yield decoded
 
 

@@ -90,15 +90,31 @@ def test_flags_may_stand_before_a_subcommand(argv: list[str], found: tuple[str, 
     ("word", "close"), [("doctr", "doctor"), ("Sessions", "sessions"), ("model", "models"), ("auht", "auth")]
 )
 def test_single_word_that_is_nearly_a_subcommand_is_no_prompt(word: str, close: str) -> None:
-    for argv in ([word], ["-C", "/tmp", word]):
+    for argv in ([word], ["-C", "/tmp", word], [word, "-C", "/tmp"], [word, "--json"], [word, "sonnet"]):
         with pytest.raises(CommandLineError, match=f"did you mean qcode {close}"):
             split_subcommand(argv)
-    assert split_subcommand(["-p", word]) is None
+    for argv in (["-p", word], [word, "-p"], [word, "--print"], [word, "-o", "json", "-p"], ["--", word]):
+        assert split_subcommand(argv) is None
     assert split_subcommand([f"{word} please"]) is None
 
 
 @pytest.mark.parametrize(
-    "word", ["hello", "hi", "test", "fix", "explain", "build", "commit", "refactor", "review", "ж"]
+    "word",
+    [
+        "hello",
+        "hi",
+        "test",
+        "fix",
+        "explain",
+        "build",
+        "commit",
+        "refactor",
+        "review",
+        "ж",
+        "/help",
+        "/doctor",
+        "@stats",
+    ],
 )
 def test_other_single_words_are_prompts(word: str) -> None:
     assert split_subcommand([word]) is None

@@ -37,6 +37,12 @@ def completed(*words: str) -> list[str]:
         (("auth", "login", "an"), ["anthropic"]),
         (("auth", "login", "m"), ["mine"]),
         (("auth", "login", "mine", "--"), ["--no-check", "--cwd", "--trust", "--settings", "--json"]),
+        (("config", "set", "ui.b"), ["ui.bell"]),
+        (("config", "set", "ui.bell", ""), ["true", "false"]),
+        (("config", "set", "permissions.mode", "a"), ["accept-edits", "auto"]),
+        (("config", "set", "model", ""), []),
+        (("config", "unset", "ui.vi"), ["ui.vim"]),
+        (("config", "set", "--pro"), ["--project"]),
         (("permissions", ""), ["list", "check", "hook"]),
         (("permissions", "check", ""), ["shell", "read", "write", "fetch"]),
         (("permissions", "check", "--js"), ["--jsonl"]),
@@ -58,10 +64,10 @@ def test_bash_offers_every_flag() -> None:
 
 def test_bash_registers_the_function() -> None:
     done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-c", f"{script('bash', TAKERS)}\ncomplete -p qcode"],
+        ["bash", "--noprofile", "--norc", "-c", f"{script('bash', TAKERS)}\ncomplete -p qcode qcode-cli"],
         capture_output=True, text=True, timeout=30,
     )  # fmt: skip
-    assert done.stdout == "complete -o default -F _qcode qcode\n"
+    assert done.stdout == "".join(f"complete -o default -F _qcode {name}\n" for name in ("qcode", "qcode-cli"))
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -69,6 +75,13 @@ def test_other_shells_get_every_flag(shell: str) -> None:
     words = set(script(shell, TAKERS).replace('"', " ").split())
     for flag in NAMES:
         assert flag in words or flag.lstrip("-") in words
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_the_config_keys(shell: str) -> None:
+    words = set(script(shell, TAKERS).replace('"', " ").replace("'", " ").split())
+    assert {"ui.bell", "output.max_tokens", "accept-edits"} <= words
+    assert not any("NAME" in word for word in words)
 
 
 def test_every_subcommand_is_offered() -> None:

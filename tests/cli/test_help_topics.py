@@ -8,6 +8,7 @@ from qcode.cli.flags import FLAGS, SECTIONS, SUBCOMMANDS, TOPICS, help_text
 from qcode.cli.main import main
 from qcode.cli.subcommands.help import topic_lines
 from qcode.config.schema import KEYS
+from qcode.protocol.errors import ExitCode
 
 
 def printed(capfd: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
@@ -60,12 +61,33 @@ def test_section_has_each_of_its_flags(capfd: pytest.CaptureFixture[str]) -> Non
     assert all(flag.names[-1] in out for flag in SECTIONS["Limits of one prompt"])
 
 
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_every_exit_code_has_its_line(code: int, capfd: pytest.CaptureFixture[str]) -> None:
+    (line,) = printed(capfd, str(int(code))).splitlines()
+    number, meaning = line.split("  ")
+    assert (number, len(meaning) > 4) == (str(int(code)), True)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("QCODE_HOME", "config and state under one folder"),
+        ("OPENAI_API_KEY", "a key of openai, openai-responses"),
+        ("AZURE_OPENAI_ENDPOINT", "the address of azure"),
+    ],
+)
+def test_environment_variable_has_its_line(name: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert shown in printed(capfd, name)
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
         (("sesions",), "did you mean qcode help sessions?"),
         (("ui.them",), "did you mean qcode help ui.theme?"),
         (("--yol",), "the topics are"),
+        (("99",), 'no help about "99"'),
+        (("QCODE_HOUSE",), "no help about"),
         (("a\x1b[31mb",), "no help about"),
         (("one", "two"), "use: qcode help [TOPIC]"),
     ],

@@ -1,4 +1,4 @@
-"""The folders of configuration, state and cache."""
+"""The folders of configuration and state."""
 
 from __future__ import annotations
 

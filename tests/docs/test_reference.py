@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from qcode.cli.flags import SUBCOMMANDS
 from qcode.cli.subcommands.uninstall import CONFIG_NAMES, STATE_NAMES
 from qcode.config.json_schema import schema_text
 from qcode.config.load import CAP_VARIABLES
-from qcode.config.schema import KEYS
 from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
-from qcode.tui.commands.table import COMMANDS
 from scripts import reference
 from tests.docs.blocks import PAGES, ROOT, PageRunner, blocks_of
 
 FORMATS = (ROOT / "docs" / "output-formats.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "qcode").rglob("*.py"))
-SLASH = {f"/{name}" for command in COMMANDS for name in command.names}
-OWN_COMMANDS = {"/review", "/git:commit", "/release-notes"}
-PATHS = {"/x", "/name", "/server:prompt"}
 
 
 @pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.name)
@@ -42,6 +40,13 @@ def test_every_generated_part_is_on_one_page() -> None:
 def test_exit_codes_of_the_page_are_those_of_the_program() -> None:
     found = re.findall(r"^\| (\d+) \|", COMMAND_LINE, re.MULTILINE)
     assert [int(code) for code in found] == sorted(ExitCode)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_of_each_shell_is_one_line_of_the_page(shell: str) -> None:
+    assert (
+        len(re.findall(rf"^\| {shell} \|.*`[^`]*qcode --completion {shell}[^`]*` \|$", COMMAND_LINE, re.MULTILINE)) == 1
+    )
 
 
 def test_subcommands_of_the_page_are_those_of_the_program() -> None:
@@ -102,22 +107,6 @@ def rows_of(head: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_slash_commands_of_a_page_exist(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    found = set(re.findall(r"`(/[a-z][a-z:-]*)[ `]", text))
-    assert found - SLASH - OWN_COMMANDS - PATHS == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_config_keys_of_a_page_exist(page: Path) -> None:
-    known = {key.name for key in KEYS}
-    tables = {name.partition(".")[0] for name in known if "." in name} - {"providers", "models", "mcp_servers"}
-    text = page.read_text(encoding="utf-8")
-    found = {name for name in re.findall(r"`([a-z]+\.[a-z_]+)(?: =[^`]*)?`", text) if name.partition(".")[0] in tables}
-    assert {name for name in found if name not in known and f"{name}.COMMAND" not in known} == set()
-
-
 def test_quoted_messages_of_the_pages_are_in_the_program() -> None:
     source = re.sub(r'\\n|"\s*f?"', "", SOURCE)
     quoted = [message for page in PAGES for message in re.findall(r"^\| \*(.*?)\* \|", page.read_text(), re.MULTILINE)]
@@ -173,3 +162,40 @@ def test_extras_of_the_page_are_those_of_the_package() -> None:
     assert own == {name: given for name, given in extras.items() if name not in ("test", "docs", "lint")}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in own if f"`{name}`" not in readme] == []
+
+
+def test_sizes_of_the_page_are_those_of_the_packages() -> None:
+    """The figures are those of pip, which writes byte code; the version of a package changes them a little."""
+    if (metadata.distribution("openai").read_text("INSTALLER") or "").strip() != "pip":
+        pytest.skip("not installed with pip")
+    text = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8").split("## Size")[1]
+    rows = {
+        tuple(names.split(", ")): float(size)
+        for names, size in re.findall(r"^\| ([a-z-]+(?:, [a-z-]+)*) \| ([\d.]+) \|", text, re.MULTILINE)
+    }
+    sizes = {name: size_of(name) for name in required_packages()}
+    listed = {name for names in rows for name in names}
+    assert {name for name, size in sizes.items() if size > 3.4} <= listed
+    for names, size in rows.items():
+        if names != ("qcode-cli",):  # its tests are not shipped
+            assert size == pytest.approx(sum(sizes[name] for name in names), rel=0.15), names
+    assert int(re.findall(r"(\d+) packages", text)[0]) == pytest.approx(len(sizes), abs=4)
+
+
+def required_packages() -> set[str]:
+    """Return the packages that an installation without extras has."""
+    found: set[str] = set()
+    left = ["qcode-cli"]
+    while left:
+        name = canonicalize_name(left.pop())
+        if name not in found:
+            found.add(name)
+            needs = map(Requirement, metadata.requires(name) or [])
+            left += [one.name for one in needs if not one.marker or one.marker.evaluate({"extra": ""})]
+    return found
+
+
+def size_of(name: str) -> float:
+    """Return the megabytes of a package, with its byte code."""
+    files = metadata.files(name) or []
+    return sum(path.stat().st_size for file in files if (path := Path(str(file.locate()))).is_file()) / 1e6

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -311,6 +312,10 @@ class FakeServer:
 
 
 def _kept(frames: list[Frame], faults: Faults) -> list[Frame]:
+    if faults.damaged:
+        at = next(at for at, frame in enumerate(frames) if faults.damaged in frame.data)
+        data = frames[at].data
+        frames[at] = replace(frames[at], data=data[: len(data) // 2])
     if faults.without_end:
         return [frame for frame in frames if frame.part == "body"]
     if faults.without_done:

@@ -60,7 +60,7 @@ class Faults:
     the 200 stream and ends it. `without_end` leaves out stop reason, usage and end marker, `without_done` only the
     end marker. `late_usage` None puts usage where the protocol has it, True into a separate event after the
     reason, False on the event that carries the reason. `split_every` sends so many bytes at a time.
-    `inserted` are raw bytes sent before the n-th event.
+    `inserted` are raw bytes sent before the n-th event. The first event with the text `damaged` loses its second half.
     """
 
     first_byte_delay: float = 0.0
@@ -79,6 +79,7 @@ class Faults:
     many_data_lines: bool = False
     without_last_blank: bool = False
     inserted: Mapping[int, bytes] = field(default_factory=dict)
+    damaged: str = ""
 
 
 @dataclass(frozen=True, slots=True)

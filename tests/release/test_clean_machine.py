@@ -73,7 +73,7 @@ def _open_app(clone: Path, env: dict[str, str]) -> None:
 
 
 def _check(block: Block, project: Path, env: dict[str, str]) -> None:
-    done = _run(block.text, project, {**env, "QCODE_MODEL": "demo/demo"})
+    done = _run(block.text, project, env)
     assert block.exit_code == "any" or done.returncode == int(block.exit_code), f"{block}: {done.stdout}{done.stderr}"
 
 

@@ -58,7 +58,7 @@ from qcode.protocol.messages import (
 )
 from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.usage import Usage
-from qcode.text.json import Json, JsonObject, parse_object, text_in
+from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in
 
 _USAGE_FIELDS = tuple(one.name for one in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
@@ -121,6 +121,8 @@ def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
         written["is_unanswered"] = True
     if attempt.model:
         written["model"] = attempt.model
+    if attempt.damaged_events:
+        written["damaged_events"] = attempt.damaged_events
     return written
 
 
@@ -147,6 +149,7 @@ def _attempt(value: JsonObject) -> AttemptRecord:
         is_retry=value.get("is_retry") is True,
         is_unanswered=value.get("is_unanswered") is True,
         model=text(value, "model", ""),
+        damaged_events=count_in(value.get("damaged_events")) or 0,
         **facts,
     )
 

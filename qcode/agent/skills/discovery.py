@@ -19,6 +19,7 @@ from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.agent.trust import SKILL_FOLDERS
 from qcode.config import state_file
+from qcode.safety.paths import has_settled
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
@@ -29,8 +30,6 @@ FOLDER = "skills"
 
 CACHE_NAME = "skill_cache.json"
 
-_CTIME_GRAIN_NS = 50_000_000
-"""A file that changed this shortly before it was read may change again without a new ctime."""
 _SKIPPED = frozenset({".git", "node_modules"})
 _FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
 
@@ -149,7 +148,7 @@ def _identity(file: Path, shown: str) -> list[Json]:
         state = file.stat()
     except OSError:
         return []
-    if time.time_ns() - state.st_ctime_ns < _CTIME_GRAIN_NS:
+    if not has_settled(state, time.time_ns()):
         return []
     return [shown, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
 

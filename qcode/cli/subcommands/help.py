@@ -24,7 +24,11 @@ def run_help(rest: Sequence[str]) -> int:
     if len(rest) > 1:
         raise invalid_arguments(rest, _USE)
     if not rest:
-        listed = wrap(f"{', '.join(TOPICS)}, a flag, a config key or a table of them.", 90, break_on_hyphens=False)
+        listed = wrap(
+            f"{', '.join(TOPICS)}, a flag, an exit code, a variable, a config key or a table of them.",
+            90,
+            break_on_hyphens=False,
+        )
         joined = "\n  ".join(listed)
         put(f"{help_text()}\nTopics of qcode help TOPIC:\n  {joined}\n")
         return 0
@@ -50,6 +54,10 @@ def topic_lines(topic: str) -> Iterator[str]:
     if topic in _PARTS:
         yield from _part(_PARTS[topic])
     yield from (line for flag in FLAGS if topic in flag.names for line in _flag(flag))
+    if topic.isdigit():
+        yield from _exit_code(topic)
+    if re.fullmatch(r"[A-Z][A-Z_]+", topic):
+        yield from _variable_lines(topic)
     yield from _key_lines(topic, is_table_wanted=topic not in TOPICS)
 
 
@@ -59,6 +67,26 @@ def _flag(flag: Flag) -> list[str]:
 
 def _part(title: str) -> Iterator[str]:
     return iter(f"{title}{REST.split(title)[1].split(chr(10) * 2)[0]}".splitlines())
+
+
+def _exit_code(code: str) -> Iterator[str]:
+    """Yield the exit code with its meaning; the help has two of them in a line."""
+    for line in _part(_PARTS["exit-codes"]):
+        yield from (found for found in re.split(r" {2,}(?=\d)", line.strip()) if found.split(" ")[0] == code)
+
+
+def _variable_lines(name: str) -> Iterator[str]:
+    """Yield the use of an environment variable: by providers, otherwise from the help."""
+    from qcode.providers.registry import PROVIDERS
+
+    keys = [spec.name for spec in PROVIDERS.values() if name in spec.key_variables]
+    addresses = [spec.name for spec in PROVIDERS.values() if name in spec.base_url_variables]
+    if keys:
+        yield f"{name}: a key of {', '.join(keys)}"
+    if addresses:
+        yield f"{name}: the address of {', '.join(addresses)}"
+    if not keys and not addresses:
+        yield from (line.strip() for line in _part(_PARTS["environment"]) if name in re.findall(r"[A-Z_]+", line))
 
 
 def _usage(name: str) -> Iterator[str]:

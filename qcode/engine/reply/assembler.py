@@ -16,6 +16,7 @@ from qcode.engine.caps import is_at_cap
 from qcode.protocol.messages import Opaque
 from qcode.protocol.reply import (
     BlockEnded,
+    EventDamaged,
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
@@ -28,11 +29,11 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.text.json import DuplicateKeyError, parse_arguments
+from qcode.text.json import DuplicateKeyError, parse_arguments, parse_object
 from qcode.values import dataclass
 
 DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
-CallState: TypeAlias = Literal["complete", "incomplete", "malformed"]
+CallState: TypeAlias = Literal["complete", "incomplete", "malformed", "damaged"]
 
 _CUT_ESCAPE = re.compile(r"\\?(?:u?[0-9a-fA-F]{0,4})?")
 _CUT_NUMBER = re.compile(r"-|\.|(?:\.\d+)?[eE][+-]?")
@@ -40,7 +41,10 @@ _CUT_NUMBER = re.compile(r"-|\.|(?:\.\d+)?[eE][+-]?")
 
 @dataclass(slots=True)
 class Draft:
-    """A block that is being received. The `text` of a call is its raw argument JSON."""
+    """A block that is being received. The `text` of a call is its raw argument JSON.
+
+    `has_gap`: the stream lost a piece, which may have been one of this call.
+    """
 
     kind: DraftKind
     pieces: list[str] = field(default_factory=list)
@@ -50,6 +54,7 @@ class Draft:
     opaque: Opaque | None = None
     state: CallState = "complete"
     is_from_text: bool = False
+    has_gap: bool = False
 
     def append(self, text: str) -> None:
         self.pieces.append(text)
@@ -100,6 +105,7 @@ class Assembler:
         self.model = ""
         self.response_id = ""
         self.ended: ReplyEnded | None = None
+        self.damaged_events = 0
         self._tools = tools
         self._by_block: dict[int, Draft] = {}
 
@@ -126,6 +132,8 @@ class Assembler:
                 self.model, self.response_id = event.model, event.response_id
             case ReplyEnded():
                 self.ended = event
+            case EventDamaged():
+                self._note_gap()
         return None
 
     @property
@@ -155,6 +163,12 @@ class Assembler:
             has_progress=has_text or bool(calls),
         )
 
+    def _note_gap(self) -> None:
+        """Mark the calls that the lost event may have been a piece of: those whose arguments are not closed."""
+        self.damaged_events += 1
+        for draft in self.drafts:
+            draft.has_gap = draft.has_gap or (draft.kind == "call" and parse_object(draft.text) is None)
+
     def _append(self, block: int, kind: DraftKind, text: str) -> Draft:
         draft = self._by_block.get(block) or self._draft(block, kind)
         draft.append(text)
@@ -168,7 +182,13 @@ class Assembler:
         return draft
 
     def _judge(self, draft: Draft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
-        """Judge one call by its raw argument text. Only the last can be truncated, because decoding is sequential."""
+        """Judge one call by its raw argument text. Only the last can be truncated, because decoding is sequential.
+
+        Arguments with a gap may still be valid JSON, and mean something else. A call that came as text began with its
+        reply, so any lost event may be a piece of it.
+        """
+        if draft.has_gap or (draft.is_from_text and self.damaged_events):
+            return "damaged"
         raw = draft.text
         if not raw.strip():
             if is_last and self._is_cut_before_arguments(ended, is_cut=is_cut):

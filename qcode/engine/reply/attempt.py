@@ -130,6 +130,7 @@ class Attempt:
             is_retry=self.is_retry,
             is_unanswered=not self.has_begun,
             model=self.model,
+            damaged_events=self.assembler.damaged_events,
         )
 
     @property

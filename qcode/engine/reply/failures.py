@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
-from qcode.engine.effects import Effect, Emit, Fallback, ReplyFailed, SwitchModel, Wait
+from qcode.engine.effects import Effect, Emit, Fallback, ReplyFailed, StopRequest, SwitchModel, Wait
 from qcode.engine.model_facts import Learn, LearnedLimit, learn_limit
 from qcode.engine.reply import requests
 from qcode.engine.reply.assembler import Draft, ReplyShape, ends_early
@@ -70,6 +70,20 @@ def attempt_failed(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
     if attempt.kind == "resume" and not error.kind.is_transient:
         return [*learned, *reject_truncated_call(state, attempt.request.max_tokens, "")]
     return [*learned, *_retry_or_abort(state, attempt, failure)]
+
+
+def break_off(state: ReplyState) -> list[Effect] | None:
+    """Treat a damaged event as a broken stream, so that its text is requested again; None: read on without it.
+
+    Once per reply: a host that damages an event each time would never get to the end of a reply.
+    """
+    settings = state.plan.retries
+    is_over = state.failures >= settings.max_retries or state.breaks >= MAX_TRANSPORT_CONTINUATIONS
+    if state.has_broken_off or is_over or not state.is_affordable:
+        return None
+    state.has_broken_off = True
+    error = ProviderError(ErrorKind.CONNECTION, "a piece of the reply was damaged on the way")
+    return [StopRequest(), *attempt_failed(state, ReplyFailed(error, jitter=0.0))]
 
 
 def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
@@ -409,6 +423,8 @@ def arguments_ended(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> l
     rest = without_opening(text_of(attempt.drafts), "json")
     state.kept_tokens += state.tokens_of(attempt)
     cap = attempt.request.max_tokens
+    if attempt.assembler.damaged_events:
+        return reject_truncated_call(state, cap, shape.raw_stop)
     closed = _closed_object(call.text + rest)
     if closed is not None:
         try:

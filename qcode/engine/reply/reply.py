@@ -66,7 +66,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import Limit, ReplyEnded, ReplyEvent, StopReason
+from qcode.protocol.reply import EventDamaged, Limit, ReplyEnded, ReplyEvent, StopReason
 from qcode.protocol.usage import Usage
 
 
@@ -114,6 +114,10 @@ class Reply:
         if not isinstance(phase, Streaming):
             return []
         attempt = phase.attempt
+        if isinstance(event, EventDamaged):
+            attempt.has_begun = True
+            if (broken_off := failures.break_off(self._state)) is not None:
+                return broken_off
         effects: list[Effect] = [*attempt.feed(event)]
         if attempt.is_repeating:
             return effects + self._stop_repeating(attempt)

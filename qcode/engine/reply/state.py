@@ -37,6 +37,7 @@ from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     AttemptKind,
     ContinuationTerminated,
+    Notice,
     PartialRestored,
     ReplyFinished,
     RequestCause,
@@ -90,6 +91,8 @@ class ReplyState:
         self.limit_waits = 0
         self.breaks = 0
         """How often a shown text was continued after its stream broke; limited by `MAX_TRANSPORT_CONTINUATIONS`."""
+        self.has_broken_off = False
+        """An attempt of this reply was given up because of a damaged event."""
         self.resends = 0
         """How many `Retry` events were emitted for broken streams."""
         self.relearned: set[str] = set()
@@ -300,6 +303,8 @@ class ReplyState:
         records = tuple(self.records)
         if message is not None:
             effects.append(Append(message, records, note))
+        if damaged := sum(record.damaged_events for record in records if not record.is_discarded):
+            effects.append(Emit(Notice("warning", describe_damaged(self.model.title, damaged))))
         effects.append(Emit(ReplyFinished(stop, raw_stop, self.parts, message, records, note)))
         return effects
 
@@ -342,6 +347,14 @@ def _one_text(first: Draft, second: Draft) -> Draft:
     text = Draft("text", [*first.pieces, *second.pieces], first.size + second.size)
     text.opaque = second.opaque or first.opaque
     return text
+
+
+def describe_damaged(model: str, events: int) -> str:
+    """Return the message for a reply whose stream had events that could not be read."""
+    return (
+        f"{model}: {count_text(events, 'damaged event')} of the stream could not be read, so the reply may lack text. "
+        "Check it, or ask again."
+    )
 
 
 def describe_repetition(*, has_text: bool) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qcode.safety.paths import Ground, PathJudge, anchored, home_of
 from qcode.safety.probes import Probes
-from qcode.safety.protected_paths import is_within
+from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import NotPlain, SimpleCommand, Word
 from qcode.safety.shell.file_reads import Leading, NeedsApproval, PathComplaint, Reader, Reads
 from qcode.safety.shell.flow import Flow, FlowPart, Folders, Form, flow_of, target_of_cd
@@ -203,15 +203,14 @@ class Judge:
         """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
             raise NeedsApproval("a program given by its path")
-        roots = [os.path.realpath(one) for one in (self.paths.ground.root, *self.paths.ground.added)]
         for part in self.search_path.split(":") if self.search_path else ():
-            here = Path(part or ".") / name
-            if not here.is_file() or not os.access(here, os.X_OK):
+            here = f"{part or '.'}/{name}"
+            if not os.path.isfile(here) or not os.access(here, os.X_OK):  # noqa: PTH113  # plain text
                 continue
-            reals = (os.path.realpath(here), os.path.realpath(here.parent))
-            if not part.startswith("/") or any(is_within(real, root) for real in reals for root in roots):
+            reals = (os.path.realpath(here), os.path.realpath(part or "."))
+            if not part.startswith("/") or any(is_within_any(real, self.paths.roots) for real in reals):
                 raise NeedsApproval(f"{name} would be the workspace's own {here}")
-            if here.parent.name == "shims" and _has_version_file(folder):
+            if os.path.basename(os.path.normpath(part)) == "shims" and _has_version_file(folder):  # noqa: PTH119  # plain text
                 raise NeedsApproval(f"a file of the project decides which {name} runs")
             return
 

@@ -111,7 +111,7 @@ ODDITIES: dict[str, Callable[[bytes], bytes]] = {
     "blank lines": lambda sent: b"\n\n\n" + sent.replace(b"\n\n", b"\n\n\n\n"),
     "end marks": lambda sent: sent + b"data: [DONE]\n\ndata: [DONE]\n\n",
     "something behind the end": lambda sent: sent + b'data: {"error": {"message": "late"}}\n\nnonsense\n',
-    "broken JSON": lambda sent: b"data: {broken\n\n" + sent.replace(b"\n\n", b'\n\ndata: {"a":\n\n', 1),
+    "words": lambda sent: b"data: keep-alive\n\n" + sent.replace(b"\n\n", b"\n\ndata: [PING]\n\n", 1),
     "other JSON": lambda sent: b'data: null\n\ndata: 5\n\ndata: "x"\n\ndata: []\n\ndata: {}\n\n' + sent,
     "nulls in a comment": lambda sent: b": \0\0\0\n\n" + sent,
     "an unknown event": lambda sent: b'event: news\ndata: {"type": "news", "object": "news"}\n\n' + sent,
@@ -124,6 +124,14 @@ ODDITIES: dict[str, Callable[[bytes], bytes]] = {
 def test_unusual_framing_gives_the_same_reply(how: str, protocol: str) -> None:
     events, error = replay_bytes(protocol, [ODDITIES[how](stream_of(protocol))])
     assert (events, error) == (recording(protocol, "text").events, None)
+
+
+@each_protocol_in_text
+def test_damaged_event_is_skipped_and_reported(protocol: str) -> None:
+    sent = b"data: {broken\n\n" + stream_of(protocol).replace(b"\n\n", b'\n\ndata: {"a":\n\n', 1)
+    events, error = replay_bytes(protocol, [sent])
+    assert (events.count(["EventDamaged"]), error) == (2, None)
+    assert [event for event in events if event != ["EventDamaged"]] == recording(protocol, "text").events
 
 
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {

@@ -1,4 +1,4 @@
-#compdef qcode
+#compdef qcode qcode-cli
 _qcode() {
   local cur=${words[CURRENT]} prev=${words[CURRENT-1]} found= command=
   [ "$CURRENT" -gt 2 ] && command=${words[2]}
@@ -52,6 +52,29 @@ _qcode() {
             *)
               case $prev in
                 config) found="path show schema set unset" ;;
+                set) found="model small_model fallback fallback_on output.max_tokens output.escalate output.max_continuations output.policy output.tool_call_repair output.max_tool_repair_attempts output.max_total_completion_tokens output.max_total_output_chars output.min_escalation_gain output.learn_first_cap network.connect_timeout_s network.first_event_timeout_s network.idle_timeout_s network.max_retries network.retry_after_max_s network.wait_for_limit mcp.defer permissions.mode permissions.allow permissions.ask permissions.deny tools.shell_timeout_s tools.max_output_chars tools.tool_timeout_s tools.sandbox tools.agents tools.text_calls tools.web_search ui.theme ui.linear ui.bell ui.keep_last_reply ui.title ui.show_thinking ui.mouse ui.partial_redraw ui.vim sessions.retention_days hooks.enabled hooks.claude after_edit.diagnostics after_edit.format after_edit.check after_edit.test after_edit.max_rounds skills.off skills.paths skills.foreign" ;;
+                unset) found="model small_model fallback fallback_on output.max_tokens output.escalate output.max_continuations output.policy output.tool_call_repair output.max_tool_repair_attempts output.max_total_completion_tokens output.max_total_output_chars output.min_escalation_gain output.learn_first_cap network.connect_timeout_s network.first_event_timeout_s network.idle_timeout_s network.max_retries network.retry_after_max_s network.wait_for_limit mcp.defer permissions.mode permissions.allow permissions.ask permissions.deny tools.shell_timeout_s tools.max_output_chars tools.tool_timeout_s tools.sandbox tools.agents tools.text_calls tools.web_search ui.theme ui.linear ui.bell ui.keep_last_reply ui.title ui.show_thinking ui.mouse ui.partial_redraw ui.vim sessions.retention_days hooks.enabled hooks.claude after_edit.diagnostics after_edit.format after_edit.check after_edit.test after_edit.max_rounds skills.off skills.paths skills.foreign" ;;
+                output.escalate) found="true false" ;;
+                output.policy) found="escalate continue" ;;
+                output.tool_call_repair) found="reject resume" ;;
+                output.learn_first_cap) found="true false" ;;
+                network.wait_for_limit) found="ask always never" ;;
+                permissions.mode) found="plan default accept-edits auto" ;;
+                tools.sandbox) found="auto required off" ;;
+                tools.agents) found="true false" ;;
+                tools.text_calls) found="true false" ;;
+                tools.web_search) found="off host brave tavily" ;;
+                ui.linear) found="true false" ;;
+                ui.bell) found="true false" ;;
+                ui.keep_last_reply) found="true false" ;;
+                ui.title) found="true false" ;;
+                ui.show_thinking) found="folded expanded hidden" ;;
+                ui.mouse) found="true false" ;;
+                ui.partial_redraw) found="true false" ;;
+                ui.vim) found="true false" ;;
+                hooks.enabled) found="true false" ;;
+                hooks.claude) found="off own project both" ;;
+                skills.foreign) found="true false" ;;
               esac ;;
           esac ;;
       esac
@@ -284,4 +307,4 @@ _qcode() {
   [ -n "$found" ] && compadd -- ${=found}
   [ -z "$found" ] || [ "$CURRENT" -eq 2 ] && _files
 }
-compdef _qcode qcode
+compdef _qcode qcode qcode-cli
