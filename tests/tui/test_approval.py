@@ -36,6 +36,7 @@ from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
+from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import Format, Preview
@@ -254,7 +255,7 @@ def _editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Non
 
 def _lending(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the app lend its terminal, which a headless one does not have."""
-    monkeypatch.setattr(run.app.view._external, "_lend", nullcontext)
+    monkeypatch.setattr(QcodeApp, "suspend", lambda app: nullcontext())
 
 
 def test_call_edited_with_ctrl_g_is_judged_and_shown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

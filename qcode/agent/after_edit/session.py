@@ -96,7 +96,7 @@ class AfterEdit:
         self._servers = ServerPool(self._settings.servers, context.env, workspace, self._launch, self._cache)
         self._checkers = TextCheckers(context.env, workspace, lambda argv: self._launch(argv)[0])
         self._commands = EditCommands(context.settings, workspace)
-        self._checks: dict[Path, _Check] = {}
+        self.checks: dict[Path, _Check] = {}
         self._known: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
         self._scope: CommandScope | None = None
         self._is_tested = True
@@ -132,8 +132,8 @@ class AfterEdit:
         """Add the findings of all checks that are done; those of other files are from earlier edits."""
         now = [one for path, one in self._done() if str(path) in paths]
         late = [one for path, one in self._done() if str(path) not in paths]
-        for path in [path for path, check in self._checks.items() if check.task.done()]:
-            del self._checks[path]
+        for path in [path for path, check in self.checks.items() if check.task.done()]:
+            del self.checks[path]
         self._warnings += self._servers.problems()
         if not now and not late:
             return outcome
@@ -151,7 +151,7 @@ class AfterEdit:
         )
 
     def _done(self) -> Iterator[tuple[Path, Finding]]:
-        for path, check in self._checks.items():
+        for path, check in self.checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
 
@@ -189,7 +189,7 @@ class AfterEdit:
     def _begin(self, edit: EditedFile, scope: CommandScope) -> _Check | None:
         """Begin to check a file; a check of an earlier edit of it that was not reported yet is part of this one."""
         path = Path(edit.path)
-        earlier = self._checks.pop(path, None)
+        earlier = self.checks.pop(path, None)
         if earlier is not None:
             earlier.task.cancel()
         after, before = self._text(edit.after), self._text(edit.before)
@@ -198,7 +198,7 @@ class AfterEdit:
         before = earlier.before if earlier is not None else before
         work = self._check(path, before, after, scope)
         check = _Check(path, before, asyncio.get_running_loop().create_task(work))
-        self._checks[path] = check
+        self.checks[path] = check
         return check
 
     def _text(self, data: bytes | None) -> str | None:
@@ -291,9 +291,9 @@ class AfterEdit:
         is_last = self._rounds >= self._settings.max_rounds
         blocks = []
         if late and not is_last:
-            done = [path for path, check in self._checks.items() if check.task.done()]
+            done = [path for path, check in self.checks.items() if check.task.done()]
             for path in done:
-                del self._checks[path]
+                del self.checks[path]
             blocks = [marked(one.shown, f"Found late: {one.title}", one.lines) for one in late]
         if not self._is_tested:
             self._is_tested = True
@@ -334,7 +334,7 @@ class AfterEdit:
 
     async def close(self) -> None:
         """End checks and servers."""
-        tasks = [check.task for check in self._checks.values()]
+        tasks = [check.task for check in self.checks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

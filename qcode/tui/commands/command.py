@@ -15,7 +15,7 @@ from qcode.agent.settings import Setting
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.text.clean import one_line
-from qcode.text.match import nearest
+from qcode.text.match import unknown
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import MenuItem
 from qcode.values import dataclass
@@ -248,8 +248,7 @@ def typed_names(commands: Sequence[Command]) -> list[str]:
 
 def unknown_command(name: str, commands: Sequence[Command]) -> str:
     """Return the error about an unknown command, with the nearest name."""
-    close = nearest(name, typed_names(commands))
-    return f"Unknown command /{name}." + (f" Did you mean /{close}?" if close else " /help lists them.")
+    return unknown(f"command /{name}", name, typed_names(commands), "/help lists them.", "/{}")
 
 
 def split_command(text: str) -> tuple[str, str] | None:
