@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -152,7 +152,7 @@ def _start(
         scratch=workspace.scratch,
         limit=context.max_output_chars,
     )
-    return started(job, context.output)
+    return started(job)
 
 
 async def _run(
@@ -385,13 +385,15 @@ def _count(jobs: Jobs) -> str:
     return f"{len(jobs.running)} of {len(jobs.all)} running"
 
 
-def started(job: Job, output: Callable[[str], None]) -> ToolOutcome:
+def started(job: Job) -> ToolOutcome:
     """Return the result of a call that started a background command."""
     where = f" Its output is kept in {job.path}." if job.path is not None else ""
     text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{where}"
-    shown = f"job {job.number} runs in the background\n"
-    output(shown)
-    return ToolOutcome(text, summary=f"job {job.number}", shown=shown)
+    return ToolOutcome(text, summary=_in_background(job), shown="")
+
+
+def _in_background(job: Job) -> str:
+    return f"running in the background (job {job.number})"
 
 
 def left_behind(job: Job, text: str) -> ToolOutcome:
@@ -402,4 +404,4 @@ def left_behind(job: Job, text: str) -> ToolOutcome:
         f"(read, {job.number}).{where}]"
     )
     body = text.removesuffix("\n") if text.strip() else "[no output so far]"
-    return ToolOutcome(f"{body}\n{note}", summary=f"running in the background (job {job.number})", shown=text)
+    return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=text)

@@ -76,6 +76,7 @@ class Turns:
             if submission.is_steering:
                 self._conversation.steer(submission.text, submission.images)
             return
+        self._widgets.status.change(hint="")
         self._widgets.transcript.add_user(submission.shown)
         self._widgets.transcript.scroll_end(animate=False)
         self._idle = asyncio.Event()

@@ -157,11 +157,12 @@ class AfterEdit:
 
     async def _formatted(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
         """Run the formatter; return the resulting file, and add a note for the model if that changed it."""
-        if edit.after is None:
+        if edit.after is None or not self._commands.has("format", edit.path):
             return edit
+        load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
         try:
             place = scope.workspace.resolve(edit.path)
-            written = scope.workspace.load(place)
+            written = await asyncio.to_thread(load, place)
         except Refused:
             return edit
         run = await self._commands.run("format", edit.path, scope)
@@ -171,7 +172,7 @@ class AfterEdit:
             notes.append(f"The formatter failed and left the file as written: {run.failure}")
             return edit
         try:
-            now = scope.workspace.load(place)
+            now = await asyncio.to_thread(load, place)
         except Refused as refused:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit

@@ -169,6 +169,10 @@ class RecordedReply:
     events: tuple[tuple[int, ReplyEvent], ...] = ()
     error: ProviderError | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        return self.error is not None or any(isinstance(event, ReplyEnded) for _, event in self.events)
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -202,7 +206,7 @@ def _rows(path: Path, lines: list[bytes]) -> Iterator[JsonObject]:
             continue
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if number == len(lines):
                 return  # the run was killed while it wrote this line
             raise InputError(f"{path}:{number}: not a line of JSON") from None
@@ -267,13 +271,14 @@ def _thread_of(first: JsonObject) -> str:
 class ReplayProvider:
     """Plays a recording back: each request gets the next reply of its thread, and `requests` keeps it.
 
-    After the last reply a request fails. `is_timed`: events come at their recorded times.
+    After the last reply a request fails, which `unanswered` counts. `is_timed`: events come at their recorded times.
     """
 
     def __init__(self, recorded: Recorded, *, is_timed: bool) -> None:
         self.name = recorded.model.partition("/")[0]
         self.host = f"replay:{recorded.path}"
         self.requests: list[JsonObject] = []
+        self.unanswered = 0
         self._left = list(enumerate(recorded.replies, 1))
         self._recorded = recorded
         self._is_timed = is_timed
@@ -289,12 +294,13 @@ class ReplayProvider:
             yield event
         if reply.error is not None:
             raise reply.error
-        if not any(isinstance(event, ReplyEnded) for _, event in reply.events):
+        if not reply.is_complete:
             text = f"reply {number} of the recording has no end: it was cancelled"
             raise ProviderError(ErrorKind.BAD_RESPONSE, text, may_retry=False)
 
     def _next(self, thread: str) -> tuple[int, RecordedReply]:
         if not self._left:
+            self.unanswered += 1
             text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
             raise ProviderError(ErrorKind.BAD_REQUEST, text)
         place = next((i for i, (_, one) in enumerate(self._left) if one.request.get("thread") == thread), 0)
@@ -321,12 +327,14 @@ def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonOb
     }
 
 
-def departures(recorded: Recorded, played: list[JsonObject], redact: Callable[[str], str]) -> list[str]:
+def departures(recorded: Recorded, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
     """Return a line for each request of a playback that differs from the recorded one, and for those that are missing.
 
-    Texts are redacted before they are compared, as those of the recording are.
+    A recording that ended early gives a line too, because nothing after its end can be compared. Texts are redacted
+    before they are compared, as those of the recording are.
     """
     lines = []
+    played = playback.requests
     for request in played:
         number = cast(int, request["plays"])
         now = cast(JsonObject, redacted_values(request, redact))
@@ -335,6 +343,11 @@ def departures(recorded: Recorded, played: list[JsonObject], redact: Callable[[s
     missing = sorted({*range(1, len(recorded.replies) + 1)} - {cast(int, one["plays"]) for one in played})
     if missing:
         lines.append(f"requests that were not made again: {', '.join(map(str, missing))}")
+    last = len(recorded.replies)
+    if playback.unanswered:
+        lines.append(f"request {last + 1}: the recording ended early, it has no such request")
+    elif last and not recorded.replies[-1].is_complete and last not in missing:
+        lines.append(f"request {last}: the recording ended early, its reply has no end")
     return lines
 
 

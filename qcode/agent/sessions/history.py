@@ -24,6 +24,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.protocol.reply import WebSearched
+from qcode.text.json import parse_object
 from qcode.values import dataclass
 
 Run: TypeAlias = "tuple[int, int]"
@@ -58,15 +59,26 @@ class InnerMessage:
 
 @dataclass(slots=True)
 class Inner:
-    """The work of a sub-agent: its messages, and the ids of its calls that were about to run."""
+    """The work of a sub-agent: its messages, and the ids of its calls that were about to run.
+
+    `revised` are the arguments of calls that the user edited before they ran, as JSON.
+    """
 
     messages: list[InnerMessage] = field(default_factory=list)
     intents: set[str] = field(default_factory=set)
+    revised: dict[str, str] = field(default_factory=dict)
 
     @property
     def begun(self) -> tuple[ToolCall, ...]:
-        """The calls that it started, in order."""
-        return tuple(call for one in self.messages for call in one.message.calls if call.call_id in self.intents)
+        """The calls that it started, in order, with the arguments with which they ran."""
+        return tuple(
+            self.as_run(call) for one in self.messages for call in one.message.calls if call.call_id in self.intents
+        )
+
+    def as_run(self, call: ToolCall) -> ToolCall:
+        """Return `call` as it ran, if the user edited it."""
+        ran = self.revised.get(call.call_id)
+        return call if ran is None else replace(call, arguments=ran)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +310,17 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown_results[call_id] = shown
 
-    def intend_inner(self, call_id: str, inner_call: str) -> None:
-        if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, Inner()).intents.add(inner_call)
+    def intend_inner(self, call_id: str, inner_call: str, ran: str) -> bool:
+        """Add a call of a sub-agent that runs with the arguments `ran`; return whether they are not those it sent."""
+        if (last := self.stored.get(self._latest)) is None:
+            return False
+        inner = last.inner.setdefault(call_id, Inner())
+        inner.intents.add(inner_call)
+        calls = (call for one in inner.messages for call in one.message.calls if call.call_id == inner_call)
+        is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
+        if is_revised:
+            inner.revised[inner_call] = ran
+        return is_revised
 
     def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:
         """Continue with the messages of `runs`, which include the `new` ones."""

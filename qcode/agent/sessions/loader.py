@@ -165,7 +165,7 @@ class _SessionReader:
     def _agent(self, record: JsonObject) -> None:
         call_id = text(record, "call_id")
         if "intent" in record:
-            self.history.intend_inner(call_id, text(record, "intent"))
+            self.history.intend_inner(call_id, text(record, "intent"), text(record, "arguments", ""))
         else:
             self.history.add_inner(call_id, inner_from(record))
 

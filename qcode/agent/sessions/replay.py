@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from qcode.agent.sessions.history import ShownPrompt, ShownResult, StoredMessage, Thought
-from qcode.agent.sessions.loader import INTERRUPTED_TEXT
+from qcode.agent.sessions.history import Inner, ShownPrompt, ShownResult, StoredMessage, Thought
+from qcode.agent.sessions.loader import INTERRUPTED, INTERRUPTED_TEXT, NEVER_RUN
 from qcode.protocol.events import (
     AgentEvent,
     CallState,
@@ -126,7 +126,9 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
 
 
 def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | None, *, has_begun: bool) -> ToolFinished:
-    if result is None and shown is None:
+    # The result that a resumed session gives to a call without an outcome is written for the model.
+    is_unknown = result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
+    if is_unknown and shown is None:
         if not has_begun:
             return ToolFinished(call, ToolOutcome("", is_error=True, shown=""), "rejected")
         return ToolFinished(call, ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, shown=""), "failed")
@@ -139,20 +141,21 @@ def _finished(call: ToolCall, result: ToolResult | None, shown: ShownResult | No
 
 def _inner(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
     """Yield the work of the sub-agent that a call started, as far as it was stored."""
-    inner = stored.inner.get(call_id)
+    inner = stored.inner.get(call_id, Inner())
     calls: dict[str, ToolCall] = {}
     step = 0
-    for message in (one.message for one in inner.messages) if inner is not None else ():
+    for message in (one.message for one in inner.messages):
         if message.role == "assistant":
             step += 1
-            calls |= {call.call_id: call for call in message.calls}
+            calls |= {call.call_id: inner.as_run(call) for call in message.calls}
             yield AgentEvent(call_id, StepStarted(step))
             yield AgentEvent(call_id, ReplyFinished(None, "", 1, message))
         for block in message.blocks:
             if isinstance(block, ToolResult) and block.call_id in calls:
                 outcome = ToolOutcome(block.content, block.is_error)
                 state: CallState = "failed" if block.is_error else "done"
-                yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state))
+                is_revised = block.call_id in inner.revised
+                yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state, is_revised=is_revised))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))
 

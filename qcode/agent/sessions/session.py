@@ -272,8 +272,10 @@ class Session:
 
     def intend_inner(self, call_id: str, call: ToolCall) -> None:
         """Record that a call of the sub-agent started by `call_id` is about to run. Call `sync` before it runs."""
-        self._write({"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id})
-        self.history.intend_inner(call_id, call.call_id)
+        record: JsonObject = {"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id}
+        if self.history.intend_inner(call_id, call.call_id, call.arguments):
+            record["arguments"] = redacted_call(call, self.redact).arguments
+        self._write(record)
 
     def switch_model(self, model: str) -> None:
         with self._lock:

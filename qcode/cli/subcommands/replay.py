@@ -59,9 +59,9 @@ async def _played(agent: Agent, recorded: Recorded, *, shows_departures: bool) -
         await agent.close()
     if not shows_departures:
         return code
-    played = agent.selection.provider.requests
-    lines = departures(recorded, played, agent.redact)
-    put("".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(played)} requests"]))
+    playback = agent.selection.provider
+    lines = departures(recorded, playback, agent.redact)
+    put("".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(playback.requests)} requests"]))
     return ExitCode.FAILED if lines else ExitCode.OK
 
 

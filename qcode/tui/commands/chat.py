@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import unknown
 from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
-from qcode.tui.panels.todos import in_words
+from qcode.tui.panels.todos import in_short, in_words
 from qcode.tui.preferences import MODES
 from qcode.tui.status import mode_label
 
@@ -293,7 +293,9 @@ def _todos(context: CommandContext, what: str) -> None:
         items = context.view.todos
         context.view.show_panel("Todos", in_words(items) if items else _NO_TODOS)
     elif not context.view.toggle_todos():
-        context.view.say("info", _NO_TODOS)
+        items = context.view.todos
+        text = f"To-do list: {in_short(items)}. /todos all shows it." if items else _NO_TODOS
+        context.view.say("info", text)
 
 
 def _background(context: CommandContext, _argument: str) -> None:

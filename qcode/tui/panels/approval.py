@@ -87,6 +87,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._waiting[0][0] if self._waiting else None
 
     @property
+    def heading(self) -> str:
+        """The question in one line, for an edit with the number of its lines."""
+        question = asked_by(self._waiting[0][0])
+        added, removed = self._shown.change
+        return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown.diff else question
+
+    @property
     def preview(self) -> Preview:
         """The detail of the approval that is shown."""
         return self._shown
@@ -241,6 +248,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._written = {one: text for one, text in self._written.items() if one in self.open_ids}
         if approval is None:
             return
+        self._prompt.close_menu()
         self._form = form_of(approval)
         self._shown = Preview.of(self._form.format, approval.detail)
         self._index = 0

@@ -50,8 +50,11 @@ def command_row(command: Command, context: CommandContext) -> PickerRow:
     """Return a row: title, its keys or its name, and description."""
     typed = f"/{command.names[0]}" if command.names else ""
     keys = key_names(keys_of(command, context))
-    also = " ".join((*(f"/{name}" for name in command.names), command.id))
-    return PickerRow(command.id, command.title, command.help, cells=(keys or typed,), also=also)
+    slashed = tuple(f"/{name}" for name in command.names)
+    also = " ".join((*slashed, command.id))
+    return PickerRow(
+        command.id, command.title, command.help, cells=(keys or typed,), also=also, names=(*command.names, *slashed)
+    )
 
 
 class ThemePicker(Picker):

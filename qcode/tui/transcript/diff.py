@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from qcode.text.diff import diff_lines
+from qcode.text.numbers import count_text
 from qcode.tui.transcript.code import Highlighter, language_of, repainted
 from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, tidy, wrap
 from qcode.values import dataclass
@@ -150,6 +151,20 @@ def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
         elif result and result[-1].kind not in ("hunk", "file"):
             result.append(DiffRow("hunk", ""))
     return result[:-1] if result and result[-1].kind == "hunk" else result
+
+
+def both_sides(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
+    """Return `rows`; if the first `height` only remove lines, half of them and then the first added lines.
+
+    With 9 rows, 100 replaced lines show 4 removed ones, `96 more removed lines`, and 4 added ones.
+    """
+    first = next((index for index, row in enumerate(rows) if row.kind == "add"), 0)
+    if first < height:
+        return rows
+    head = rows[: (height - 1) // 2]
+    skipped = sum(row.kind == "remove" for row in rows[len(head) : first])
+    mark = DiffRow("hunk", count_text(skipped, "more removed line"))
+    return [*head, mark, *rows[first : first + height - len(head) - 1]]
 
 
 @dataclass(slots=True)
