@@ -23,8 +23,9 @@ from tests.fakes.disk import skip_fsync
 # The first text Hypothesis makes in a fresh checkout takes seconds, for it builds its table of characters then, and two
 # busy cores are slow at any time. Neither says anything about the program.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The suite tries the same examples on every machine; `make search` looks for new ones.
-settings.register_profile("qcode", settings.get_profile("search"), derandomize=True, database=None)
+# The suite tries the same examples on every machine, `make test-all` more of them, and `make search` new ones.
+settings.register_profile("broad", settings.get_profile("search"), derandomize=True, database=None)
+settings.register_profile("qcode", settings.get_profile("broad"), max_examples=50)
 settings.load_profile("qcode")
 
 MAX_WORKERS = 8

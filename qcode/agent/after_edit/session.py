@@ -27,6 +27,7 @@ from qcode.agent.sandbox import SessionSandbox
 from qcode.protocol.tools import ChangedFile, EditedFile, Launch, Refused, ToolOutcome
 from qcode.text.clean import clean, visible
 from qcode.text.diff import count_changes, unified_diff
+from qcode.text.numbers import count_text
 from qcode.tools import text_file
 from qcode.tools.output import bounded_text
 from qcode.tools.workspace import Workspace
@@ -316,7 +317,7 @@ class AfterEdit:
 
     def _still_failing(self, run: CommandRun) -> str:
         rounds = self._settings.max_rounds
-        after = f" after {rounds} round{'s' if rounds != 1 else ''}" if rounds else ""
+        after = f" after {count_text(rounds, 'round')}" if rounds else ""
         return f"The test command still fails{after}: {visible(run.line)}"
 
     def leave_turn(self) -> None:

@@ -72,7 +72,7 @@ def _part(title: str) -> Iterator[str]:
 def _exit_code(code: str) -> Iterator[str]:
     """Yield the exit code with its meaning; the help has two of them in a line."""
     for line in _part(_PARTS["exit-codes"]):
-        yield from (found for found in re.split(r" {2,}(?=\d)", line.strip()) if found.split(" ")[0] == code)
+        yield from (found for found in re.split(r"(?<! ) {2,}(?=\d)", line.strip()) if found.split(" ")[0] == code)
 
 
 def _variable_lines(name: str) -> Iterator[str]:

@@ -148,12 +148,9 @@ class Command:
     """A command of the app.
 
     `names` are typed after the slash: its name, then aliases. A command without names has a key or is in the palette
-    only.
-    `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an argument
-    it
-    opens a screen to choose from, if there is a screen. `needs_screen`: it is not available in the linear mode. If
-    `when`
-    returns False, its keys keep their usual effect.
+    only. `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an
+    argument it opens a screen to choose from, if there is a screen. `needs_screen`: it is not available in the linear
+    mode. If `when` returns False, its keys keep their usual effect.
     """
 
     id: str
