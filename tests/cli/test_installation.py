@@ -111,6 +111,17 @@ def test_update_names_the_clone_and_its_command(tmp_path: Path) -> None:
     assert f"run git pull and then {sys.executable} -m pip install --editable . in that folder" in done.out
 
 
+def test_update_names_no_command_of_the_index_if_nothing_is_published(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(update, "installation", lambda: Installation("pipx"))
+    monkeypatch.setattr(update, "newest_release", lambda env: None)
+    assert main(["update", "--check"]) == 0
+    out = capfd.readouterr().out
+    assert "To update: install it again from a newer clone" in out
+    assert "pipx upgrade" not in out
+
+
 def test_update_of_a_copy_whose_clone_is_gone_names_no_folder_to_go_to(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
