@@ -7,11 +7,12 @@ server is in `connection`, its transports in `transports`. The `mcp` package is 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode import __version__
 from qcode.agent.mcp.tools import ListedTool
@@ -38,6 +39,8 @@ MAX_REASON = 300
 MAX_LISTED = 1_000
 """The maximum number of entries of one list of a server."""
 
+_LOG_LEVEL: Literal["info"] = "info"
+"""The least level of log messages. Servers of 2026-07-28 send none unless asked; earlier ones choose by themselves."""
 _PROBE_S = 3.0
 _MAX_PAGES = 50
 _MIN_FRESH_S = 60.0
@@ -172,8 +175,12 @@ def open_session(
     on_change: Callable[[], None],
     elicit: Elicit,
     sample: Sampler | None = None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> ClientSession:
-    """Return a session that reports the workspace as its only root; `elicit` asks the user, `sample` the model."""
+    """Return a session that reports the workspace as its only root; `elicit` asks the user, `sample` the model.
+
+    `note` gets a line for each log message of the server.
+    """
     import mcp_types as types
     from mcp import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -202,8 +209,13 @@ def open_session(
         if str(getattr(message, "method", "")).endswith("/list_changed"):
             on_change()
 
+    async def logged(params: types.LoggingMessageNotificationParams) -> None:
+        note(_log_line(params))
+
     session = Session(
         list_roots_callback=roots,
+        logging_callback=logged,
+        log_level=_LOG_LEVEL,
         elicitation_callback=elicited,
         sampling_callback=None if sample is None else lambda context, params: sample(params),
         message_handler=heard,
@@ -211,6 +223,13 @@ def open_session(
         dispatcher=Dispatcher(*streams),
     )
     return session
+
+
+def _log_line(params: types.LoggingMessageNotificationParams) -> str:
+    """Return a log message as one line: `[warning] db: slow query`."""
+    data = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False, default=str)
+    origin = f"{single_spaced(params.logger, 80)}: " if params.logger else ""
+    return f"[{params.level}] {origin}{single_spaced(data, MAX_REASON)}"
 
 
 async def inputs_of(session: ClientSession, requests: InputRequests) -> InputResponses:
