@@ -190,11 +190,11 @@ class PathJudge:
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
             yield from self._at_point(point, access, is_folder=is_folder)
-        yield from _of_kind(trail, access)
-        yield from _of_existing(trail)
+        yield from _judge_file_kind(trail, access)
+        yield from _judge_existing(trail)
 
     def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-        located = list(self._located(point))
+        located = list(self._protected_locations(point))
         inside = [folder for folder in (*self.roots, *self._locked) if protected_paths.is_within(point, folder)]
         if not located and not inside:
             located = [protected_paths.outside(point, self._homes)]
@@ -202,13 +202,13 @@ class PathJudge:
             yield _pick(place, access)
         folder = max(inside, key=len, default="")
         parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
-        yield from _of_names(parts, access, is_folder=is_folder)
+        yield from _judge_names(parts, access, is_folder=is_folder)
         if access == "write" and inside and not parts:
             yield Verdict("deny", "the workspace folder itself", "path:root")
         if access == "write" and folder in self._locked and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
-    def _located(self, point: str) -> Iterator[protected_paths.Located]:
+    def _protected_locations(self, point: str) -> Iterator[protected_paths.Located]:
         found = [protected_paths.in_kernel(point)]
         found += [
             protected_paths.in_home(point.removeprefix(home).strip("/"))
@@ -241,7 +241,7 @@ def _refuse_text(path: str) -> str:
     return ""
 
 
-def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
+def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
     """Judge the names of the components below a root, or of a path outside."""
     spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
     folded = [protected_paths.fold(name) for name in spelled]
@@ -260,7 +260,7 @@ def _of_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Ite
         yield Verdict("ask", "an installed dependency", "path:dependency")
 
 
-def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
+def _judge_file_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
     if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
         return
     if not stat.S_ISREG(trail.info.st_mode):
@@ -271,7 +271,7 @@ def _of_kind(trail: Trail, access: Access) -> Iterator[Verdict]:
         yield Verdict("ask", "the file is read-only", "path:read-only")
 
 
-def _of_existing(trail: Trail) -> Iterator[Verdict]:
+def _judge_existing(trail: Trail) -> Iterator[Verdict]:
     """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
     called = [point.rsplit("/", 1)[-1] for point in trail.points]

@@ -92,7 +92,7 @@ class Shell:
             command = _command_of(checked)
         except Refused as refused:
             return Preview("Run a command?", "", str(refused))
-        how = ", ".join(_ways(checked))
+        how = ", ".join(_run_options(checked))
         return Preview(f"Run this command {how}".rstrip() + "?", visible_lines(command), how=how)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolContext) -> ToolOutcome:
@@ -115,7 +115,7 @@ class Shell:
             return failed(str(refused))
 
 
-def _ways(arguments: Arguments) -> Iterator[str]:
+def _run_options(arguments: Arguments) -> Iterator[str]:
     """Yield a description of each argument, other than the command, that changes how the call runs."""
     if arguments.flag("unconfined"):
         yield "outside the sandbox"
@@ -222,7 +222,7 @@ _LIVE_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class WaitResult:
     """The result of waiting. `text` is the output for the model; `ended` is None if `job` continues the command."""
 
     text: str
@@ -239,7 +239,7 @@ async def wait_for(
     environment: Mapping[str, str],
     scratch: Path,
     context: ToolContext,
-) -> Waited:
+) -> WaitResult:
     """Run a command and wait for it. Cancelling ends it and all its processes. Raise `OSError` if it cannot start.
 
     A command that moves to the background has no time limit any more, and all its output is in the job's file.
@@ -264,8 +264,8 @@ async def wait_for(
             limit.move(MAX_JOB_S)
             whole, half = collector.so_far()
             job = context.jobs.adopt(command, program, whole, half, scratch=scratch, limit=context.max_output_chars)
-            return Waited(collector.close(), job=job)
-        return Waited(text=collector.close(), ended=program.result())
+            return WaitResult(collector.close(), job=job)
+        return WaitResult(text=collector.close(), ended=program.result())
     finally:
         showing.cancel()
         collector.close()
@@ -274,7 +274,7 @@ async def wait_for(
 
 async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> bool:
     """Wait until the program has ended; return False if the user moves it to the background before that."""
-    asked = asyncio.ensure_future(_asked(context))
+    asked = asyncio.ensure_future(_background_requested(context))
     try:
         await asyncio.wait({program, asked}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
@@ -290,7 +290,7 @@ async def _is_over(program: asyncio.Task[ProcessExit], context: ToolContext) -> 
     return program.done()
 
 
-async def _asked(context: ToolContext) -> None:
+async def _background_requested(context: ToolContext) -> None:
     """Return when the user asks for the background; never return if there is no background."""
     if context.background_requested is None or context.jobs is None:
         await asyncio.Event().wait()
@@ -352,18 +352,18 @@ class JobsTool:
                 case "list":
                     return ToolOutcome("\n".join(map(_line, jobs.all)), summary=_count(jobs))
                 case "stop":
-                    job = _named(jobs, checked)
+                    job = _named_job(jobs, checked)
                     await jobs.stop(job)
                     return ToolOutcome(
                         f"{job.read()}\n[{_line(job)}]".lstrip("\n"), summary=f"job {job.number} {job.state}"
                     )
                 case _:
-                    return await _read(_named(jobs, checked), checked.number("wait_s", 0))
+                    return await _read(_named_job(jobs, checked), checked.number("wait_s", 0))
         except Refused as refused:
             return failed(f"jobs: {refused}")
 
 
-def _named(jobs: Jobs, arguments: Arguments) -> Job:
+def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
     if not arguments.has("job"):
         raise Refused("name the job by its number")
     return jobs.find(arguments.integer("job", 0))

@@ -502,7 +502,7 @@ class AgentCards:
 
     def ask(self, call: ToolCall) -> None:
         """Show that a sub-agent's call is waiting for an answer."""
-        owner = next((one for one in self._agents if call.call_id.startswith(f"{one}/")), None)
+        owner = next((agent for agent in self._agents if call.call_id.startswith(f"{agent}/")), None)
         if owner is not None:
             self._agents[owner].asked.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))

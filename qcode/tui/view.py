@@ -448,7 +448,7 @@ class AppView:
             self.run_later(self._external.edit())
 
     async def _revise(self, approval_id: str, draft: Draft) -> None:
-        written = await self._external.written(draft.text, draft.file_name, "the call is unchanged")
+        written = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
         if written is not None and written != draft.text:
             self._widgets.approval.revise(approval_id, written)
 

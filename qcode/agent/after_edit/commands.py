@@ -115,7 +115,7 @@ class EditCommands:
         commands: tuple[WrittenCommand, ...] = getattr(self._settings.after_edit, step)
         name = self._name(path)
         # As in .gitignore, a pattern without a slash matches a name in any folder.
-        return next((one for one in commands if step == "test" or _matches(one.pattern, name)), None)
+        return next((command for command in commands if step == "test" or _matches(command.pattern, name)), None)
 
     def _line(self, command: WrittenCommand, path: str) -> str:
         name = self._name(path)

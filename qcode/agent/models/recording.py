@@ -99,8 +99,8 @@ class Recording:
     def _redacted(self, timed: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
         """Yield the events; the deltas of a block are joined where a secret is, because it may span several of them."""
 
-        def kind_of(one: tuple[int, ReplyEvent]) -> tuple[str, int]:
-            event = one[1]
+        def kind_of(item: tuple[int, ReplyEvent]) -> tuple[str, int]:
+            event = item[1]
             return (type(event).__name__, event.block) if isinstance(event, _DELTAS) else ("", id(event))
 
         for _, group in groupby(timed, kind_of):
@@ -225,7 +225,7 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
             thread, kept = str(row["thread"]), cast(int, row["kept"])
             threads[thread] = [*threads.get(thread, [])[:kept], *cast("list[Json]", row["messages"])]
             reply = ended.get(row["request"], {})
-            found = tuple(_event_from_json(one) for one in cast("list[JsonObject]", reply.get("events", [])))
+            found = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
             yield RecordedReply({**row, "messages": threads[thread]}, found, _error_from(reply.get("error")))
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
             what = one_line(str(fault), 100)
@@ -256,9 +256,9 @@ def redacted_values(value: Json, redact: Callable[[str], str]) -> Json:
         case str():
             return redact(value)
         case list():
-            return [redacted_values(one, redact) for one in value]
+            return [redacted_values(item, redact) for item in value]
         case dict():
-            return {name: redacted_values(one, redact) for name, one in value.items()}
+            return {name: redacted_values(item, redact) for name, item in value.items()}
         case _:
             return value
 
@@ -303,7 +303,7 @@ class ReplayProvider:
             self.unanswered += 1
             text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
             raise ProviderError(ErrorKind.BAD_REQUEST, text)
-        place = next((i for i, (_, one) in enumerate(self._left) if one.request.get("thread") == thread), 0)
+        place = next((i for i, (_, reply) in enumerate(self._left) if reply.request.get("thread") == thread), 0)
         return self._left.pop(place)
 
     async def model_names(self) -> tuple[str, ...]:
@@ -340,7 +340,7 @@ def departures(recorded: Recorded, playback: ReplayProvider, redact: Callable[[s
         now = cast(JsonObject, redacted_values(request, redact))
         if difference := _difference(recorded.replies[number - 1].request, now):
             lines.append(f"request {number}: {difference}")
-    missing = sorted({*range(1, len(recorded.replies) + 1)} - {cast(int, one["plays"]) for one in played})
+    missing = sorted({*range(1, len(recorded.replies) + 1)} - {cast(int, entry["plays"]) for entry in played})
     if missing:
         lines.append(f"requests that were not made again: {', '.join(map(str, missing))}")
     last = len(recorded.replies)
@@ -355,11 +355,11 @@ def _difference(before: JsonObject, now: JsonObject) -> str:
     """Return the first difference of two requests, empty if there is none that matters."""
     for name in ("model", "max_tokens", "tools"):
         if before.get(name) != now.get(name):
-            return f"{name} was {_short(before.get(name))}, and is {_short(now.get(name))}"
+            return f"{name} was {_quoted(before.get(name))}, and is {_quoted(now.get(name))}"
     old, new = cast("list[JsonObject]", before["messages"]), cast("list[JsonObject]", now["messages"])
-    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
-        if one != other:
-            return f"message {number} ({one['role']}) {_block_difference(one, other)}"
+    for number, (entry, other) in enumerate(zip(old, new, strict=False), 1):
+        if entry != other:
+            return f"message {number} ({entry['role']}) {_block_difference(entry, other)}"
     if len(old) != len(new):
         return f"it had {len(old)} messages, and has {len(new)}"
     return "" if before.get("note") == now.get("note") else "its note on what is left differs"
@@ -367,23 +367,23 @@ def _difference(before: JsonObject, now: JsonObject) -> str:
 
 def _block_difference(before: JsonObject, now: JsonObject) -> str:
     old, new = cast("list[JsonObject]", before["blocks"]), cast("list[JsonObject]", now["blocks"])
-    for one, other in zip(old, new, strict=False):
-        if one == other:
+    for entry, other in zip(old, new, strict=False):
+        if entry == other:
             continue
-        name = next((name for name in one if one.get(name) != other.get(name)), "type")
-        of = f" of {one['name']}" if one.get("type") == "result" and "name" in one else ""
-        was, now_is = _around(str(one.get(name)), str(other.get(name)))
-        return f"{one.get('type')}{of}: {name} was {was}, and is {now_is}"
+        name = next((name for name in entry if entry.get(name) != other.get(name)), "type")
+        of = f" of {entry['name']}" if entry.get("type") == "result" and "name" in entry else ""
+        was, now_is = _difference_context(str(entry.get(name)), str(other.get(name)))
+        return f"{entry.get('type')}{of}: {name} was {was}, and is {now_is}"
     return f"had {len(old)} blocks, and has {len(new)}"
 
 
-def _around(before: str, now: str) -> tuple[str, str]:
+def _difference_context(before: str, now: str) -> tuple[str, str]:
     """Return two texts from shortly before their first difference on."""
     at = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
     start = max(0, at - 20)
-    return _short(before[start:]), _short(now[start:])
+    return _quoted(before[start:]), _quoted(now[start:])
 
 
-def _short(value: Json | None) -> str:
+def _quoted(value: Json | None) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f'"{one_line(text, 80)}"'

@@ -72,7 +72,7 @@ class Inner:
     def begun(self) -> tuple[ToolCall, ...]:
         """The calls that it started, in order, with the arguments with which they ran."""
         return tuple(
-            self.as_run(call) for one in self.messages for call in one.message.calls if call.call_id in self.intents
+            self.as_run(call) for item in self.messages for call in item.message.calls if call.call_id in self.intents
         )
 
     def as_run(self, call: ToolCall) -> ToolCall:
@@ -149,7 +149,7 @@ class StoredMessage:
         """The entry, with the attempts of its sub-agents added so that the cost is complete."""
         if not self.inner:
             return self.entry
-        inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
+        inner = (attempt for inner in self.inner.values() for message in inner.messages for attempt in message.attempts)
         return replace(self.entry, attempts=(*self.entry.attempts, *inner))
 
 
@@ -280,7 +280,7 @@ class SessionHistory:
     def add(self, number: int, stored: StoredMessage) -> None:
         """Add a message at the end of the conversation."""
         before = self.head
-        self._keep(number, stored)
+        self._store(number, stored)
         prompt = before.prompt
         if stored.is_own:
             prompt = self._prompts[number] = UserPrompt(number, before)
@@ -294,12 +294,12 @@ class SessionHistory:
 
     def model_of(self, number: int) -> str:
         """Return the model in use when a message was written, empty if it is unknown."""
-        return self.models[max(first)] if (first := [one for one in self.models if one <= number]) else ""
+        return self.models[max(first)] if (first := [model for model in self.models if model <= number]) else ""
 
-    def add_inner(self, call_id: str, said: InnerMessage) -> None:
+    def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
-            last.inner.setdefault(call_id, Inner()).messages.append(said)
+            last.inner.setdefault(call_id, Inner()).messages.append(message)
 
     def show(self, items: Iterable[Shown]) -> None:
         """Add what was shown with the latest message."""
@@ -326,7 +326,7 @@ class SessionHistory:
         """Continue with the messages of `runs`, which include the `new` ones."""
         before = self._known[self.head.key] = self.head
         for number, stored in new:
-            self._keep(number, stored)
+            self._store(number, stored)
         self.head = Head(tuple(runs), before.prompt, compacted_from=before)
         self._known[self.head.key] = self.head
         self.redoable.clear()
@@ -348,7 +348,7 @@ class SessionHistory:
     def live_changes(self, since: int) -> list[tuple[int, RecordedChange]]:
         """Return the changes from message `since` on that were not reverted, with their positions."""
         found = sorted(self.changes.items())
-        return [(at, one) for at, one in found if one.number >= since and at not in self._taken_back]
+        return [(at, change) for at, change in found if change.number >= since and at not in self._taken_back]
 
     def head_of(self, runs: tuple[Run, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
@@ -392,7 +392,7 @@ class SessionHistory:
 
     def walk(self) -> Iterator[int]:
         """Yield the numbers of all messages that led to the head, without compaction, from the first one on."""
-        prompt_numbers = {one.number for one in self.prompts()}
+        prompt_numbers = {prompt.number for prompt in self.prompts()}
         is_on_the_way = True
         for number, stored in self.stored.items():
             if stored.is_own:
@@ -400,7 +400,7 @@ class SessionHistory:
             if is_on_the_way and not stored.is_summary:
                 yield number
 
-    def _keep(self, number: int, stored: StoredMessage) -> None:
+    def _store(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:
             raise ValueError("a number that was given before")
         self.stored[number] = stored

@@ -142,7 +142,7 @@ def session_turns(
         turns[-1].append(step)
         entries[-1] += used
     return tuple(
-        SessionTurn(number, tuple(steps), sum((one.usage for one in used), Usage()), total_cost(used))
+        SessionTurn(number, tuple(steps), sum((usage.usage for usage in used), Usage()), total_cost(used))
         for number, (steps, used) in enumerate(zip(turns, entries, strict=True), 1)
     )
 
@@ -155,15 +155,18 @@ def _step(
     used = recorded_usage("", entry.attempts, model, price_of(model) if entry.attempts else None)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
     agents = stored.inner if stored is not None else {}
-    inner = [attempt for agent in agents.values() for said in agent.messages for attempt in said.attempts]
+    inner = [attempt for agent in agents.values() for message in agent.messages for attempt in message.attempts]
     step = SessionStep(
         replace(entry, message=redacted(entry.message, redact), note=redact(entry.note)),
         model,
         f"Truncated at the output limit and completed with {recovery}." if recovery else "",
-        {call: tuple(redacted(said.message, redact) for said in agent.messages) for call, agent in agents.items()},
         {
-            call: _redacted_shown(one, redact)
-            for call, one in (stored.shown_results if stored is not None else {}).items()
+            call: tuple(redacted(message.message, redact) for message in agent.messages)
+            for call, agent in agents.items()
+        },
+        {
+            call: _redacted_shown(result, redact)
+            for call, result in (stored.shown_results if stored is not None else {}).items()
         },
     )
     by_model: dict[str, list[AttemptRecord]] = {}
@@ -175,7 +178,7 @@ def _step(
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:
     """Return the sum of the costs, None if one is unknown or there is none."""
-    costs = [one.cost for one in used]
+    costs = [turn.cost for turn in used]
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if costs and len(known) == len(costs) else None
 

@@ -61,19 +61,19 @@ class Reads:
         groups: list[_Group] = []
         try:
             for word in words:
-                groups += self._named(word, leading=leading)
+                groups += self._named_files(word, leading=leading)
         finally:  # a path before the word that raised comes first
             for path in self._undecided(groups):
                 self.check(path)
         return groups
 
-    def _named(self, word: Word, *, leading: Leading) -> list[_Group]:
+    def _named_files(self, word: Word, *, leading: Leading) -> list[_Group]:
         if not word.is_known:
             raise NeedsApproval("it reads a file whose name is unknown")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-        groups = self._matches(path, leading=leading) if word.has_glob else [_split(path)]
+        groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
         texts = chain.from_iterable((prefix, *names) for prefix, names in groups)
         if word.is_split and not UNSPLIT.fullmatch("".join(texts)):
             raise NeedsApproval("an unquoted name that could expand to other arguments")
@@ -162,7 +162,7 @@ class Reads:
         starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
         if is_leading and any(start.startswith("-") for some in starts for start in some):
             raise NeedsApproval("a wildcard that becomes an option")
-        return groups or [_split(pattern)]
+        return groups or [_split_path(pattern)]
 
     def _expanded(self, pattern: str) -> list[_Group]:
         """Return the absolute paths that match, in groups by folder, by the rules of bash for hidden names.
@@ -207,7 +207,7 @@ def _listed(folder: str, part: str, _identity: tuple[int, ...]) -> list[str]:
     return list(islice(filter(matches, os.listdir(folder)), MAX_MATCHES + 1))  # noqa: PTH208  # names
 
 
-def _split(path: str) -> _Group:
+def _split_path(path: str) -> _Group:
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}", [name]
 

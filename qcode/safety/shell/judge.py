@@ -172,7 +172,7 @@ class Judge:
 
     def _is_plain_folder(self, folder: str, roots: Collection[str]) -> bool:
         """Return whether git, started in `folder`, uses the repository of the workspace and not a nested one."""
-        root = next((one for one in roots if is_within(folder, one)), "")
+        root = next((known for known in roots if is_within(folder, known)), "")
         if not root or not os.path.isdir(folder):  # noqa: PTH112  # plain text
             return False
         below = Path(folder).relative_to(root).parts
@@ -194,7 +194,7 @@ class Judge:
             raise PathComplaint(f"{target}: it goes back from a symbolic link")
         folders = (self.paths.ground.root, *self.paths.ground.added)
         spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
-        base = max((one for one in spelled if is_within(path, one)), key=len, default="")
+        base = max((spelling for spelling in spelled if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
             raise NeedsApproval(f"{target}: it leaves the workspace")
         reads.check(path)
@@ -297,7 +297,7 @@ def _kind(path: str) -> Kind:
 
 def _has_version_file(folder: str) -> bool:
     folders = (Path(folder), *Path(folder).parents)
-    return any(os.path.lexists(one / name) for one in folders for name in _VERSION_FILES)
+    return any(os.path.lexists(path / name) for path in folders for name in _VERSION_FILES)
 
 
 __all__ = ["NO_SANDBOX", "Judge", "NotPlain", "is_table_command", "read_flow", "resolve"]

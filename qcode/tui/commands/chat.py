@@ -59,7 +59,7 @@ def _take(context: CommandContext, chosen: Chosen | None) -> None:
 
 
 def _effort(context: CommandContext, typed: str) -> None:
-    level = next((one for one in EFFORTS if one == typed.lower()), None)
+    level = next((candidate for candidate in EFFORTS if candidate == typed.lower()), None)
     if level is not None or typed.lower() == AUTO:
         context.model_use.use_effort(level)
     elif typed:
@@ -69,7 +69,7 @@ def _effort(context: CommandContext, typed: str) -> None:
     elif context.app is not None:
         _pick_effort(context)
     else:
-        lines = [f"  {one}: {meaning}" for one, meaning in _MEANINGS.items()]
+        lines = [f"  {level}: {meaning}" for level, meaning in _MEANINGS.items()]
         head = f"Effort: {context.model_use.wanted or AUTO}"
         context.view.say("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
 
@@ -78,7 +78,9 @@ def _pick_effort(context: CommandContext) -> None:
     from qcode.tui.screens.picker import Picker, PickerRow
 
     rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.wanted is None)]
-    rows += [PickerRow(one, one, meaning, context.model_use.wanted == one) for one, meaning in _MEANINGS.items()]
+    rows += [
+        PickerRow(level, level, meaning, context.model_use.wanted == level) for level, meaning in _MEANINGS.items()
+    ]
     title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(
         Picker(title, rows), lambda level: _effort(context, level) if level is not None else None

@@ -109,7 +109,7 @@ class PickerList(Widget):
         self._query = ""
         self._lines: list[int | str] = []
         self._first = 0
-        self._widest: tuple[int, tuple[int, ...], bool] = (0, (), False)
+        self._max_widths: tuple[int, tuple[int, ...], bool] = (0, (), False)
 
     @property
     def row(self) -> PickerRow | None:
@@ -130,7 +130,7 @@ class PickerList(Widget):
             if row.group and (place == 0 or rows[place - 1].group != row.group):
                 self._lines.append(row.group)
             self._lines.append(place)
-        self._widest = _widest(rows, self._columns)
+        self._max_widths = _max_widths(rows, self._columns)
         self.refresh(layout=True)
 
     def move_to(self, index: int) -> None:
@@ -167,7 +167,7 @@ class PickerList(Widget):
 
     def _shape(self, width: int) -> _Shape:
         room = max(1, width - _MARKS)
-        longest, cells, has_detail = self._widest
+        longest, cells, has_detail = self._max_widths
         kept: dict[int, int] = {}
         # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
         left = room - min(longest, _MIN_LABEL)
@@ -218,7 +218,7 @@ class PickerList(Widget):
         return content
 
 
-def _widest(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
+def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
     """Return the widest label, the widest cell of each column (0 if it is empty), and whether there are details."""
     label = max((cell_len(one_line(row.label)) for row in rows), default=0)
     cells = [
@@ -411,8 +411,8 @@ class Finder(Vertical):
         self._list.offer(rows, self.typed if self._is_loose else "", at)
         nothing = self.query_one(".finder-empty", Static)
         nothing.display, self._list.display = not rows, bool(rows)
-        said = self.missed if self._all else self.empty
-        nothing.update(Content.styled(said, "$muted"))
+        message = self.missed if self._all else self.empty
+        nothing.update(Content.styled(message, "$muted"))
         self.post_message(self.Filtered())
         self._post_filtered()
 
@@ -422,7 +422,7 @@ class Finder(Vertical):
             return self._all
         if not self._is_loose:
             return [row for row in self._all if query.lower() in f"{row.label}\n{row.also}".lower()]
-        found = [self._all[at] for at in rank(query, [_searched(row, query) for row in self._all])]
+        found = [self._all[at] for at in rank(query, [_matching_fields(row, query) for row in self._all])]
         start = fold(query)
         found.sort(key=lambda row: not any(name.startswith(start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
@@ -441,7 +441,7 @@ class Finder(Vertical):
             self.post_message(self.Moved(self.row))
 
 
-def _searched(row: PickerRow, query: str) -> tuple[str, ...]:
+def _matching_fields(row: PickerRow, query: str) -> tuple[str, ...]:
     """Return the fields of a row that match `query`: letters in order for a label, whole words for other text.
 
     Almost any few letters occur in order in a sentence: `ro` is in "the diffs of the session, grouped by file".

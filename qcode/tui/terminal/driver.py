@@ -184,7 +184,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 return
 
     @contextmanager
-    def _lend(self) -> Iterator[None]:
+    def _suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
         suspended = self.suspend()
         with self.batch_update():
@@ -222,7 +222,7 @@ class HangupSafeFile:
             try:
                 self._file.write(text)
             except OSError:
-                self._lose()
+                self._report_loss()
         return len(text)
 
     def flush(self) -> None:
@@ -230,7 +230,7 @@ class HangupSafeFile:
             try:
                 self._file.flush()
             except OSError:
-                self._lose()
+                self._report_loss()
 
     def fileno(self) -> int:
         return self._file.fileno()
@@ -238,7 +238,7 @@ class HangupSafeFile:
     def isatty(self) -> bool:
         return self._file.isatty()
 
-    def _lose(self) -> None:
+    def _report_loss(self) -> None:
         self._is_lost = True
         # Buffered text is flushed at exit. With /dev/null in place of the dead terminal that flush succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())

@@ -145,7 +145,7 @@ class ReportParser(PasteParser):
 
     def feed(self, data: str) -> Iterable[Message]:
         if not data:
-            yield from self._let_go()
+            yield from self._release_held()
         if not data or self.is_pasting:
             yield from super().feed(data)
             return
@@ -168,10 +168,10 @@ class ReportParser(PasteParser):
     def tick(self) -> Iterable[Message]:
         """Release held-back characters that did not become a report: they were keys."""
         if self._clock() - self._held_at >= _REST_S:
-            yield from self._let_go()
+            yield from self._release_held()
         yield from super().tick()
 
-    def _let_go(self) -> Iterable[Message]:
+    def _release_held(self) -> Iterable[Message]:
         held, self._held = self._held, ""
         if held:
             yield from super().feed(held)

@@ -274,7 +274,7 @@ async def _dispatch_guarded(pump: MessagePump, message: Message) -> None:
             raise
 
 
-def _survives_in(widget: Widget, error: Exception) -> bool:
+def _survive_in_widget(widget: Widget, error: Exception) -> bool:
     reported = _broken.setdefault(widget, set())
     if type(error) in reported:
         return True
@@ -288,7 +288,7 @@ def _render_guarded(widget: Widget, crop: Region) -> list[Strip]:
     try:
         return _PLAIN_RENDER(widget, crop)
     except Exception as error:
-        if not _survives_in(widget, error):
+        if not _survive_in_widget(widget, error):
             raise
     return _sound_rows(widget, crop)
 
@@ -301,7 +301,7 @@ def _sound_rows(widget: Widget, crop: Region) -> list[Strip]:
         try:
             rows += _PLAIN_RENDER(widget, Region(crop.x, y, crop.width, 1))
         except Exception as error:
-            if not _survives_in(widget, error):
+            if not _survive_in_widget(widget, error):
                 raise
             rows.append(Strip([Segment(text[: crop.width].ljust(crop.width))], crop.width))
             text = ""
@@ -322,7 +322,7 @@ def _box_model_guarded(
     try:
         return _PLAIN_BOX_MODEL(widget, container, viewport, width_fraction, height_fraction, constrain_width, greedy)
     except Exception as error:
-        if not _survives_in(widget, error):
+        if not _survive_in_widget(widget, error):
             raise
         return BoxModel(Fraction(container.width), Fraction(1), Spacing())
 

@@ -60,7 +60,7 @@ def parse_diff(diff: str) -> list[DiffRow]:
         if line.kind == "outside":
             if line.text.startswith("--- "):
                 old = _name(line.text)
-            rows.extend(_outside(line.text, old))
+            rows.extend(_row_outside_hunks(line.text, old))
         elif line.kind == "hunk":
             rows.append(DiffRow("hunk", tidy(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
@@ -71,7 +71,7 @@ def parse_diff(diff: str) -> list[DiffRow]:
     return rows
 
 
-def _outside(line: str, old: str) -> Iterator[DiffRow]:
+def _row_outside_hunks(line: str, old: str) -> Iterator[DiffRow]:
     """Yield the row of a line between hunks: a file name, or any text that is not a header.
 
     `old` is the name on the `---` line before it. Example: `--- a/x` and `+++ /dev/null` are one row, `x (deleted)`.
@@ -107,7 +107,7 @@ def _run(rows: Sequence[DiffRow], start: int, kind: Kind) -> Sequence[DiffRow]:
     return rows[start:end]
 
 
-def _solid(words: Sequence[str]) -> list[str]:
+def _without_blanks(words: Sequence[str]) -> list[str]:
     """Return the words without white space, which all lines share and which says nothing about similarity."""
     return [word for word in words if not word.isspace()]
 
@@ -116,7 +116,7 @@ def _compare(before: DiffRow, after: DiffRow) -> None:
     if max(len(before.text), len(after.text)) > _MAX_LINE:
         return
     old, new = _WORD.findall(before.text), _WORD.findall(after.text)
-    if SequenceMatcher(None, _solid(old), _solid(new), autojunk=False).ratio() < _MIN_SIMILARITY:
+    if SequenceMatcher(None, _without_blanks(old), _without_blanks(new), autojunk=False).ratio() < _MIN_SIMILARITY:
         return
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
