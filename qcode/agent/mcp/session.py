@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import ClientSession
     from mcp.client._transport import TransportStreams
+    from mcp.client.context import ClientRequestContext
+    from mcp.client.session import ListRootsFnT, LoggingFnT
     from mcp_types import InputRequests, InputResponses
 
     Elicit: TypeAlias = Callable[
@@ -197,11 +199,6 @@ def open_session(
         async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
             """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
 
-    root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
-
-    async def roots(context: object) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[root])
-
     async def elicited(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
         return await elicit(params)
 
@@ -209,12 +206,9 @@ def open_session(
         if str(getattr(message, "method", "")).endswith("/list_changed"):
             on_change()
 
-    async def logged(params: types.LoggingMessageNotificationParams) -> None:
-        note(_log_line(params))
-
     session = Session(
-        list_roots_callback=roots,
-        logging_callback=logged,
+        list_roots_callback=_only_root(cwd),
+        logging_callback=_logger(note),
         log_level=_LOG_LEVEL,
         elicitation_callback=elicited,
         sampling_callback=None if sample is None else lambda context, params: sample(params),
@@ -223,6 +217,24 @@ def open_session(
         dispatcher=Dispatcher(*streams),
     )
     return session
+
+
+def _only_root(cwd: Path) -> ListRootsFnT:
+    import mcp_types as types
+
+    root = types.Root.model_validate({"uri": cwd.absolute().as_uri(), "name": cwd.name})
+
+    async def roots(context: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[root])
+
+    return roots
+
+
+def _logger(note: Callable[[str], None]) -> LoggingFnT:
+    async def logged(params: types.LoggingMessageNotificationParams) -> None:
+        note(_log_line(params))
+
+    return logged
 
 
 def _log_line(params: types.LoggingMessageNotificationParams) -> str:
