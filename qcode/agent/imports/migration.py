@@ -15,12 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from qcode.agent.imports.foreign import ForeignCompaction, ForeignSession
+from qcode.agent.imports.foreign import NO_RESULT, ForeignCompaction, ForeignSession
 from qcode.agent.sessions.file import Lock, make_private, sync_folder
 from qcode.agent.sessions.records import redacted
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, header_of
 from qcode.protocol.errors import SessionError
+from qcode.protocol.messages import Message, ToolResult
 from qcode.text.json import JsonObject, object_in
 from qcode.values import dataclass
 
@@ -34,7 +35,8 @@ _STALE_S = 3_600
 class Imported:
     """The result of an import. `added` are the messages that the session has more than before.
 
-    `changed`: nothing was written, because both programs continued the session.
+    `changed`: nothing was written, because both programs continued the session. `unchanged`: nor was it if the other
+    program's file has lost messages that the session has.
     """
 
     session_id: str
@@ -66,10 +68,11 @@ class Migration:
         given = [redacted(one.message, self._redact) for one in foreign.messages]
         count = object_in(header.get("imported")).get("messages")
         is_continued = not isinstance(count, int) or len(known) > count
-        if given == known[: len(given)] and (is_continued or len(given) == len(known)):
-            return Imported(session_id, "unchanged", 0)
-        if is_continued:
+        is_part = given == known[: len(given)]
+        if is_continued and not is_part:
             return Imported(session_id, "changed", 0)
+        if is_part or _has_less(given, known):
+            return Imported(session_id, "unchanged", 0)
         self._write(foreign, session_id, begun)
         return Imported(session_id, "updated", len(given) - len(known))
 
@@ -151,6 +154,18 @@ def _origin(foreign: ForeignSession) -> JsonObject:
 def _qualified(foreign: ForeignSession, model: str) -> str:
     """Return a model with the provider that it most likely came from. A resumed session uses the configured model."""
     return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
+
+
+def _has_less(given: list[Message], known: list[Message]) -> bool:
+    """Return whether `given` lacks messages, or results of calls, that `known` has."""
+    if len(given) != len(known):
+        return len(given) < len(known)
+    return _missing_results(given) > _missing_results(known)
+
+
+def _missing_results(messages: list[Message]) -> int:
+    blocks = (block for message in messages for block in message.blocks)
+    return sum(isinstance(block, ToolResult) and block.content == NO_RESULT for block in blocks)
 
 
 def _time(text: str) -> datetime | None:
