@@ -76,7 +76,8 @@ class Session:
 
     `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
     the history so far and is updated here. `blobs` is the folder for the contents of changed files, `partial` the file
-    for the reply under way; None if nothing is kept on disk.
+    for the reply under way; None if nothing is kept on disk. `undecided` returns the length of the end of a text that
+    may be the start of a secret.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Session:
         title: str = "",
         blobs: Path | None = None,
         partial: Path | None = None,
+        undecided: Callable[[str], int] = lambda text: 0,
     ) -> None:
         self.session_id = session_id
         self.history = history or SessionHistory()
@@ -99,7 +101,7 @@ class Session:
         self._clock = clock
         self.redact = redact
         self._lock = threading.RLock()
-        self.partial = PartialReply(partial, lambda: self.history.next_number, redact)
+        self.partial = PartialReply(partial, lambda: self.history.next_number, redact, undecided)
         self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
         """The messages up to a head, if they have been assembled already."""
 

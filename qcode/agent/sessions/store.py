@@ -59,10 +59,15 @@ def _as_it_is(text: str) -> str:
     return text
 
 
+def _nothing(text: str) -> int:
+    return 0
+
+
 class SessionStore:
     """The sessions of the project at `project_root`, kept under `state_dir`.
 
-    `clock` returns a time with a zone, `new_id` an id for a session that starts then, `redact` a text without secrets.
+    `clock` returns a time with a zone, `new_id` an id for a session that starts then, `redact` a text without secrets;
+    for `undecided` see `Session`.
     """
 
     def __init__(
@@ -73,12 +78,14 @@ class SessionStore:
         new_id: Callable[[datetime], str] = new_session_id,
         *,
         redact: Callable[[str], str] = _as_it_is,
+        undecided: Callable[[str], int] = _nothing,
     ) -> None:
         self.folder = state_dir / "sessions" / project_folder_name(project_root)
         self._root = project_root
         self._clock = clock
         self._new_id = new_id
         self._redact = redact
+        self._undecided = undecided
 
     def create(
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
@@ -92,7 +99,9 @@ class SessionStore:
         else:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
-        session = Session(session_id, file, self._clock, self._redact, blobs=blobs, partial=partial)
+        session = Session(
+            session_id, file, self._clock, self._redact, blobs=blobs, partial=partial, undecided=self._undecided
+        )
         session.begin(
             model=model,
             cwd=str(cwd),
@@ -154,6 +163,7 @@ class SessionStore:
             title=loaded.title,
             blobs=self._blobs(session_id),
             partial=self._partial(session_id),
+            undecided=self._undecided,
         )
         session.loaded = loaded.history.head, loaded.entries
         if not loaded.has_header:
