@@ -42,6 +42,7 @@ from qcode.engine.effects import (
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     SteerQueued,
     TurnSettings,
     UserSubmitted,
@@ -59,7 +60,16 @@ from qcode.protocol.approvals import (
     TurnOptions,
 )
 from qcode.protocol.errors import ErrorInfo, InputError, ProviderError
-from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, ToolFinished, TurnEnded, TurnEvent
+from qcode.protocol.events import (
+    AttemptRecord,
+    Notice,
+    ReplyFinished,
+    Signal,
+    SteeringAdded,
+    ToolFinished,
+    TurnEnded,
+    TurnEvent,
+)
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
@@ -151,8 +161,9 @@ class Conversation:
         if (count := self._transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
         self._turns = 0
-        ever = (stored.paid for _, stored in sorted(session.history.stored.items()))
-        self._usage = earlier_usage(ever, self.model, self.client.price)
+        history = session.history
+        ever = ((stored.paid, history.model_of(number)) for number, stored in sorted(history.stored.items()))
+        self._usage = earlier_usage(ever, self._clients.price_of)
 
     @property
     def session_id(self) -> str:
@@ -392,9 +403,10 @@ class Conversation:
         """Return the calls of one-way tools in the running turn, or in the last one."""
         return () if self._last_turn is None else self._last_turn.signals
 
-    def count(self, used: TurnUsage) -> None:
-        """Add what was used beside the turns, such as for a title."""
+    def count(self, used: TurnUsage, attempts: Sequence[AttemptRecord] = ()) -> None:
+        """Add what was used beside the turns, such as for a title, by these requests."""
         self._usage.append(used)
+        self._transcript.session.record_requests(attempts)
 
     @property
     def session(self) -> Session:
@@ -495,6 +507,9 @@ class Conversation:
         self._is_opening = False
         if self.hooks is not None:
             self.hooks.record(effect.message)
+
+    def record_requests(self, effect: RecordRequests) -> None:
+        self._transcript.session.record_requests(effect.attempts)
 
     def take_compaction(self, effect: Compact) -> None:
         self._transcript.compact(effect)

@@ -29,6 +29,7 @@ from qcode.engine.effects import (
     LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RecordRequests,
     ReplyFailed,
     RunTool,
     SendRequest,
@@ -70,6 +71,8 @@ class Services(Protocol):
         ...
 
     def append(self, effect: Append) -> None: ...
+
+    def record_requests(self, effect: RecordRequests) -> None: ...
 
     def take_compaction(self, effect: Compact) -> None: ...
 
@@ -162,7 +165,7 @@ class Driver:
     def halt(self) -> None:
         """Cancel silently: commit what was shown, emit no further events. Safe to call twice."""
         for effect in self._turn.handle(CancelRequested(is_unsent=self._is_unsent), self._clock()):
-            if isinstance(effect, (Append, Learn)):
+            if isinstance(effect, (Append, RecordRequests, Learn)):
                 self._perform(effect)
 
     def withdraw(self, text: str) -> SteerQueued | None:
@@ -244,6 +247,8 @@ class Driver:
                 self._start(self._wait(effect.seconds))
             case Append():
                 self._services.append(effect)
+            case RecordRequests():
+                self._services.record_requests(effect)
             case Compact():
                 self._services.take_compaction(effect)
             case Learn():

@@ -23,7 +23,7 @@ from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply.phase import ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
-from qcode.protocol.events import LimitReached, Waiting
+from qcode.protocol.events import AttemptRecord, LimitReached, ReplyFinished, Waiting
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult, user
 from qcode.protocol.model import RetrySettings
 from qcode.protocol.reply import (
@@ -86,6 +86,8 @@ class Compactor:
         self.result: CompactionResult | None = None
         self.writer = writer
         self.ledger = Ledger(writer.facts.price)
+        self.attempts: list[AttemptRecord] = []
+        """Its requests, which belong to no message."""
         self.is_other = (writer.provider, writer.name) != (model.provider, model.name)
         self._shape: Shape = shape_of(messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked")
         self._tools = tools
@@ -171,6 +173,9 @@ class Compactor:
                 return None if self.is_other else effect
             case Emit(event=Waiting() | LimitReached()):
                 return effect
+            case Emit(event=ReplyFinished(attempts=attempts)):
+                self.attempts += attempts
+                return None
             case _:
                 return None
 

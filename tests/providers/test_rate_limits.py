@@ -134,7 +134,7 @@ _ODD = (
 def test_odd_header_gives_a_finite_wait_or_none(name: str) -> None:
     for value in _ODD:
         for body in (error(), error(resets_at=EPOCH + 60), google(quota(DAY_ID), delay(value))):
-            found = refused(body, **{name: value, "x_ratelimit_remaining_tokens": "0"})
+            found = refused(body, **{name: value, "x_ratelimit_remaining_tokens": "0"})  # type: ignore[arg-type]  # headers
             assert found.retry_after is None or 0 <= found.retry_after < math.inf, value
             assert found.resets_at is None or found.resets_at <= EPOCH + 35 * 86_400, value
     for number in (10**400, -(10**400), 1e308):

@@ -119,7 +119,7 @@ class StoredMessage:
 
     `is_summary`: a compaction replaced older messages with it. `inner` are the sub-agents that its calls started.
     `shown` and `shown_results` are what was seen with it, for a replay. `revised` are the arguments of calls that the
-    user edited before they ran, as JSON.
+    user edited before they ran, as JSON. `requests` came after it, and belong to no message.
     """
 
     entry: HistoryEntry
@@ -131,14 +131,19 @@ class StoredMessage:
     inner: dict[str, Inner] = field(default_factory=dict)
     shown: list[Shown] = field(default_factory=list)
     shown_results: dict[str, ShownResult] = field(default_factory=dict)
+    requests: list[AttemptRecord] = field(default_factory=list)
+
+    @property
+    def beside(self) -> tuple[AttemptRecord, ...]:
+        """The requests of its sub-agents, and those that belong to no message."""
+        inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
+        return (*inner, *self.requests)
 
     @property
     def paid(self) -> HistoryEntry:
-        """The entry, with the attempts of its sub-agents added so that the cost is complete."""
-        if not self.inner:
-            return self.entry
-        inner = (attempt for one in self.inner.values() for said in one.messages for attempt in said.attempts)
-        return replace(self.entry, attempts=(*self.entry.attempts, *inner))
+        """The entry, with all requests beside it added so that the cost is complete."""
+        beside = self.beside
+        return replace(self.entry, attempts=(*self.entry.attempts, *beside)) if beside else self.entry
 
 
 LINK_PREFIX = "link-"
@@ -288,6 +293,11 @@ class SessionHistory:
         """Add a message of the sub-agent that a call of the latest message started."""
         if (last := self.stored.get(self._latest)) is not None:
             last.inner.setdefault(call_id, Inner()).messages.append(said)
+
+    def add_requests(self, attempts: Iterable[AttemptRecord]) -> None:
+        """Add requests that belong to no message."""
+        if (last := self.stored.get(self._latest)) is not None:
+            last.requests += attempts
 
     def show(self, items: Iterable[Shown]) -> None:
         """Add what was shown with the latest message."""

@@ -31,6 +31,7 @@ from qcode.agent.sessions.history import (
 from qcode.agent.sessions.partial import PartialReply
 from qcode.agent.sessions.records import (
     VERSION,
+    attempt_to_json,
     block_to_json,
     change_to_json,
     inner_to_json,
@@ -276,6 +277,14 @@ class Session:
         """Record that a call of the sub-agent started by `call_id` is about to run. Call `sync` before it runs."""
         self._write({"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id})
         self.history.intend_inner(call_id, call.call_id)
+
+    def record_requests(self, attempts: Iterable[AttemptRecord]) -> None:
+        """Record requests that belong to no message: of a reply that was not committed, a summary, a title."""
+        with self._lock:
+            if named := self._named(attempts):
+                written: list[Json] = [attempt_to_json(one) for one in named]
+                self._write({"kind": "requests", "at": self._now(), "attempts": written})
+                self.history.add_requests(named)
 
     def switch_model(self, model: str) -> None:
         with self._lock:
